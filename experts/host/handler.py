@@ -1,0 +1,85 @@
+"""What a model is to the host: read the input, run a batch, write the output.
+
+A loader makes a Handler; the host decides when each of its steps runs and on which thread.
+Inputs and outputs are plain Python, by port: str for text, parsed JSON for json, Media for the rest;
+a list of these for a port that takes many.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Inputs = Mapping[str, Any]
+Parameters = Mapping[str, Any]
+Outputs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Media:
+    """Bytes of a picture, a recording, a video or a table, as they came or as they go."""
+
+    content: bytes
+    media_type: str
+    """IANA media type; on the way in it was found by looking at the bytes."""
+    name: str
+    """What a person would call the file, such as "faces.png"; never a path."""
+
+
+class Call(Protocol):
+    """The calls of one batch, as seen by the model that runs it."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody waits for the batch any more: stop when convenient."""
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Tells how far the batch is, 0 to 1; callable from any thread."""
+
+
+class Handler(Protocol):
+    """A loaded model. Raises InvalidRequest, naming the port, for input it cannot take."""
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
+        """Reads one caller's input; on a CPU thread."""
+
+    def cost(self, item: Any) -> float:
+        """What the item adds to a batch, in the model's own unit (tokens, pixels, seconds)."""
+
+    def run(self, items: Sequence[Any], call: Call) -> Sequence[Any]:
+        """Runs a batch, one result per item, in order; on the device's thread."""
+
+    def finish(self, raw: Any) -> Outputs:
+        """Writes one caller's output: scores to 4 decimals, boxes to 0.1 px, times to 1 ms; on a CPU thread."""
+
+
+@dataclass(frozen=True)
+class Single:
+    """A plain function as a Handler: one call after the other, no batching."""
+
+    function: Callable[[Inputs, Parameters], Outputs]
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[Inputs, Parameters]:
+        return inputs, parameters
+
+    def cost(self, item: Any) -> float:  # noqa: ARG002  # every call costs the same
+        return 1.0
+
+    def run(self, items: Sequence[tuple[Inputs, Parameters]], call: Call) -> list[Outputs]:
+        outputs = []
+        for inputs, parameters in items:
+            if call.cancelled:
+                break
+            outputs.append(self.function(inputs, parameters))
+        return outputs
+
+    def finish(self, raw: Outputs) -> Outputs:
+        return raw
+
+
+def single(function: Callable[[Inputs, Parameters], Outputs]) -> Handler:
+    """Adapts a plain function of inputs and parameters to a Handler."""
+    return Single(function)
+
+
+Loader = Callable[[str, str], Handler]
+"""Given a model id and a device ("cpu", "cuda:0"), loads it. Heavy imports stay inside."""

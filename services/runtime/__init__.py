@@ -1,0 +1,1 @@
+"""What every process stands on: servers, channels, errors, settings, logs, artifacts, databases."""

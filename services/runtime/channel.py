@@ -1,0 +1,54 @@
+"""Two ways to reach a server: light services are balanced and retried by gRPC, experts by their caller."""
+
+import json
+
+import grpc
+
+MESSAGE_BYTES = 64 * 1024 * 1024
+"""Longest message, in bytes, at both ends; gRPC's own 4 MiB is less than a photo."""
+
+MESSAGE_LIMITS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+)
+
+_SERVICE_CONFIG = json.dumps(
+    {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "healthCheckConfig": {"serviceName": ""},
+        "methodConfig": [
+            {
+                "name": [{}],
+                "waitForReady": True,
+                "retryPolicy": {
+                    "maxAttempts": 4,
+                    "initialBackoff": "0.05s",
+                    "maxBackoff": "1s",
+                    "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"],
+                },
+            }
+        ],
+    }
+)
+
+_BACKOFF = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+def connect(target: str) -> grpc.aio.Channel:
+    """A channel to a light service, host:port or dns:///name:port; every call on it needs a deadline.
+
+    Balanced over all addresses of the name, by their health; waits for a server to be there; retries UNAVAILABLE.
+    """
+    options = [*MESSAGE_LIMITS, *_BACKOFF, ("grpc.service_config", _SERVICE_CONFIG)]
+    return grpc.aio.insecure_channel(target, options=options)
+
+
+def dial(address: str) -> grpc.aio.Channel:
+    """A channel to one expert at host:port: no retry, no waiting; the caller alone decides what a failure means."""
+    options = [*MESSAGE_LIMITS, *_BACKOFF, ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+    return grpc.aio.insecure_channel(address, options=options)

@@ -1,0 +1,174 @@
+"""SQLite for those who own state: one writer thread with group commit, readers beside it, versioned schemas."""
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from services.runtime.errors import FailedPrecondition, Unavailable
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 10.0
+_GROUP = 256
+"""Most operations in one commit."""
+
+
+class Database:
+    """A SQLite file in WAL mode with synchronous=FULL: what has been committed survives a power cut."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="database-reader")
+        self._local = threading.local()
+
+    def write(self, operation: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        """Runs an operation in a transaction; the future is done once it is committed.
+
+        Operations run in the order of the calls. One that raises is rolled back alone.
+        """
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Write(operation, future))
+        return future
+
+    async def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs an operation on a connection that sees what has been committed."""
+
+        def on_thread() -> T:
+            connection = getattr(self._local, "connection", None)
+            if connection is None:
+                connection = self._local.connection = _open(self._path)
+            return operation(connection)
+
+        try:
+            return await self._loop.run_in_executor(self._readers, on_thread)
+        except sqlite3.Error as error:
+            raise _unavailable(error) from error
+
+    def _write_all(self) -> None:
+        connection = _open(self._path)
+        while (first := self._queue.get()) is not None:
+            group = [first]
+            with contextlib.suppress(queue.Empty):
+                while len(group) < _GROUP:
+                    following = self._queue.get_nowait()
+                    if following is None:
+                        self._queue.put(None)
+                        break
+                    group.append(following)
+            outcomes = _committed(connection, group)
+            with contextlib.suppress(RuntimeError):  # the loop may be closed when the process ends
+                self._loop.call_soon_threadsafe(_deliver, group, outcomes)
+        connection.close()
+
+
+@asynccontextmanager
+async def opened(path: Path, schema: str, migrations: Sequence[str]) -> AsyncIterator[Database]:
+    """A database whose schema is up to date; closed when the block exits, after what was asked of it.
+
+    Args:
+        path: the file; it and its folder are made if absent.
+        schema: name under which the version of these tables is kept.
+        migrations: SQL scripts; the n-th leads from version n to n + 1. Scripts once released never change.
+
+    Raises:
+        Unavailable: the file cannot be opened or written.
+        FailedPrecondition: NEWER_SCHEMA, a later version of this program has written it.
+    """
+    await asyncio.to_thread(_prepare, path, schema, migrations)
+    database = Database(path)
+    database._writer.start()  # noqa: SLF001  # only a prepared file gets a writer
+    try:
+        yield database
+    finally:
+        database._queue.put(None)  # noqa: SLF001
+        await asyncio.to_thread(database._writer.join)  # noqa: SLF001
+        database._readers.shutdown()  # noqa: SLF001
+
+
+class _Write:
+    __slots__ = ("future", "operation")
+
+    def __init__(self, operation: Callable[[sqlite3.Connection], Any], future: "asyncio.Future[Any]") -> None:
+        self.operation = operation
+        self.future = future
+
+
+def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
+    """Runs a group in one transaction; returns what each gave or raised."""
+    outcomes: list[Any] = []
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for write in group:
+            connection.execute("SAVEPOINT one")
+            try:
+                outcomes.append(write.operation(connection))
+            except sqlite3.OperationalError:
+                raise
+            except Exception as error:  # noqa: BLE001  # it is handed to whoever asked
+                connection.execute("ROLLBACK TO one")
+                outcomes.append(error)
+            connection.execute("RELEASE one")
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return [_unavailable(error)] * len(group)
+    return outcomes
+
+
+def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
+    for write, outcome in zip(group, outcomes, strict=True):
+        if write.future.done():
+            continue
+        if isinstance(outcome, Exception):
+            write.future.set_exception(outcome)
+        else:
+            write.future.set_result(outcome)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def _prepare(path: Path, schema: str, migrations: Sequence[str]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.closing(_open(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE IF NOT EXISTS schemas (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
+            row = connection.execute("SELECT version FROM schemas WHERE name = ?", (schema,)).fetchone()
+            version = row[0] if row else 0
+            if version > len(migrations):
+                raise FailedPrecondition(
+                    f"{path} has version {version} of schema {schema}; this program knows {len(migrations)}",
+                    reason="NEWER_SCHEMA",
+                    remedy="run the newer program, or restore a copy made before it",
+                )
+            for script in migrations[version:]:
+                for statement in script.split(";"):
+                    connection.execute(statement)
+            connection.execute("INSERT OR REPLACE INTO schemas VALUES (?, ?)", (schema, len(migrations)))
+            connection.execute("COMMIT")
+    except (OSError, sqlite3.Error) as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    return Unavailable(
+        f"the database does not take what it is given: {error}",
+        remedy="check that its file may be written and that the disk has room",
+    )

@@ -1,0 +1,152 @@
+"""One way to run a server, in production and in tests."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+import structlog
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc import StatusCode
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from services.runtime import caller, telemetry
+from services.runtime.channel import MESSAGE_LIMITS
+from services.runtime.errors import ServiceError, Unavailable, from_rpc, to_status
+from services.runtime.settings import ServiceSettings
+
+log = structlog.get_logger(__name__)
+
+Register = Callable[[grpc.aio.Server], None]
+S = TypeVar("S", bound=ServiceSettings)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server that runs."""
+
+    port: int
+    health: health.aio.HealthServicer
+
+    async def set_ready(self, *names: str, ready: bool = True) -> None:
+        """Sets what grpc.health.v1 answers for some names."""
+        state = health_pb2.HealthCheckResponse
+        for name in names:
+            await self.health.set(name, state.SERVING if ready else state.NOT_SERVING)
+
+
+@asynccontextmanager
+async def serving(
+    register: Register,
+    service: ServiceDescriptor,
+    *,
+    listen: str = "127.0.0.1:0",
+    drain_seconds: float = 0.0,
+    exclusive: bool = False,
+    ready: bool = True,
+) -> AsyncIterator[Serving]:
+    """Serves until the block exits, then drains.
+
+    grpc.health.v1 knows the names "", "startup", "readiness", "liveness" and the service's own.
+
+    Args:
+        register: adds the servicer to the server.
+        service: what reflection and health call it.
+        listen: host:port; port 0 takes any free one.
+        drain_seconds: how long calls under way may finish.
+        exclusive: no other process may listen on the same port.
+        ready: False leaves all names but liveness NOT_SERVING until set_ready.
+
+    Raises:
+        Unavailable: the address cannot be bound.
+    """
+    options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1)]
+    server = grpc.aio.server(interceptors=[Boundary()], options=options)
+    register(server)
+    running = Serving(_bound(server, listen), health.aio.HealthServicer())
+    health_pb2_grpc.add_HealthServicer_to_server(running.health, server)
+    names = (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    await running.set_ready("liveness")
+    await running.set_ready("", "startup", "readiness", service.full_name, ready=ready)
+    await server.start()
+    log.info("serving", service=service.full_name, port=running.port)
+    try:
+        yield running
+    finally:
+        await running.health.enter_graceful_shutdown()
+        await server.stop(drain_seconds)
+
+
+def _bound(server: grpc.aio.Server, listen: str) -> int:
+    try:
+        return server.add_insecure_port(listen)
+    except RuntimeError as error:
+        remedy = "stop what listens there, or choose another address"
+        raise Unavailable(f"cannot listen on {listen}: the address is taken or not ours", remedy=remedy) from error
+
+
+class Boundary(grpc.aio.ServerInterceptor):
+    """Where a call enters: its caller becomes the current one, and what it raises becomes a status."""
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None or handler_call_details.method.startswith("/grpc."):
+            return handler
+        codec = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        if handler.unary_unary:
+            return grpc.unary_unary_rpc_method_handler(_guarded(handler.unary_unary), **codec)
+        if handler.unary_stream:
+            return grpc.unary_stream_rpc_method_handler(_guarded(handler.unary_stream), **codec)
+        if handler.stream_unary:
+            return grpc.stream_unary_rpc_method_handler(_guarded(handler.stream_unary), **codec)
+        return handler
+
+
+def _guarded(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            with caller.acting_for(caller.from_metadata(context.invocation_metadata())):
+                return await method(request, context)
+        except grpc.aio.AbortError:
+            raise
+        except ServiceError as error:
+            await context.abort_with_status(to_status(error))
+        except grpc.aio.AioRpcError as error:
+            await context.abort_with_status(to_status(from_rpc(error)))
+        except Exception:
+            log.exception("unexpected error")
+            await context.abort(StatusCode.INTERNAL, "internal error")
+
+    return call
+
+
+async def stop_signal() -> None:
+    """Waits for SIGTERM or SIGINT."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await stop.wait()
+
+
+def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: S) -> None:
+    """A service as a process: opens it, waits for a signal, closes it. Exit status 1 says it could not start."""
+    telemetry.setup(name, level=settings.log_level, style=settings.log_format)
+
+    async def main() -> None:
+        async with opened(settings):
+            await stop_signal()
+            log.info("stopping")
+
+    try:
+        asyncio.run(main())
+    except ServiceError as error:
+        log.error("cannot run", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the trace says nothing more
+        raise SystemExit(1) from None

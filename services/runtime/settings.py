@@ -1,0 +1,37 @@
+"""Settings: declared, typed, frozen, read once by __main__."""
+
+import os
+from pathlib import Path
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def home() -> Path:
+    """Where the house keeps what it must not lose: HUGGINGGPT_HOME, else ~/.hugginggpt."""
+    return Path(os.environ.get("HUGGINGGPT_HOME") or Path.home() / ".hugginggpt").resolve()
+
+
+class StoreSettings(BaseSettings):
+    """For those who open the artifact store."""
+
+    artifacts_url: str = Field(
+        default_factory=lambda: (home() / "artifacts").as_uri(),  # noqa: PLW0108  # home() is read when asked
+        validation_alias=AliasChoices("ARTIFACTS_URL"),
+    )
+    """file:///folder or s3://bucket/prefix."""
+
+
+class ServiceSettings(BaseSettings):
+    """What every process can be told."""
+
+    model_config = SettingsConfigDict(frozen=True, use_attribute_docstrings=True, extra="ignore")
+
+    listen: str = "127.0.0.1:50051"
+    """host:port of the gRPC server; port 0 takes any free one."""
+    drain_seconds: float = Field(10.0, ge=0, validation_alias=AliasChoices("DRAIN_SECONDS"))
+    """How long calls under way may finish after SIGTERM."""
+    log_level: str = Field("INFO", validation_alias=AliasChoices("LOG_LEVEL"))
+    """DEBUG, INFO, WARNING or ERROR."""
+    log_format: str = Field("json", pattern="^(json|pretty)$", validation_alias=AliasChoices("LOG_FORMAT"))
+    """json for machines, pretty for people."""

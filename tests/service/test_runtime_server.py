@@ -1,0 +1,135 @@
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from protos.hugginggpt.v1 import responder_pb2 as pb
+from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller, Turn
+from services.runtime import caller, errors
+from services.runtime.channel import dial
+from services.runtime.server import serving
+from tests.conftest import Serve
+
+RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
+
+
+class Raising(rpc.ResponderServiceServicer):
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def Respond(self, request: pb.RespondRequest, context: Any) -> AsyncIterator[pb.RespondEvent]:  # type: ignore[override]  # stubs only know generators
+        raise self.error
+
+
+class TellingCaller(rpc.ResponderServiceServicer):
+    async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        await context.write(pb.RespondEvent(text=caller.current().SerializeToString().hex()))
+
+
+def registered(servicer: rpc.ResponderServiceServicer) -> Any:
+    return partial(rpc.add_ResponderServiceServicer_to_server, servicer)
+
+
+async def ask(channel: grpc.aio.Channel, metadata: Any = None) -> list[pb.RespondEvent]:
+    stub = rpc.ResponderServiceStub(channel)
+    request = pb.RespondRequest(conversation=[Turn(text="hello")])
+    return [event async for event in stub.Respond(request, timeout=5, metadata=metadata)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidRequest("no picture", remedy="send one", port="image"),
+        errors.NotFound("no such run", reason="RUN"),
+        errors.Overloaded("busy", retry_after=timedelta(seconds=1.5)),
+        errors.OutOfMemory("does not fit"),
+        errors.FailedPrecondition("did not load", reason="LOAD_FAILED", remedy="look at the log"),
+        errors.CorruptData("port text is missing"),
+        errors.ModelFailed("nan"),
+        errors.PermissionDenied("not yours"),
+        errors.AlreadyExists("key used", reason="IDEMPOTENCY"),
+        errors.DeadlineExceeded("too late"),
+        errors.Unimplemented("not here"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_error_arrives_as_it_was_raised(serve: Serve, error: errors.ServiceError) -> None:
+    channel = await serve(registered(Raising(error)), RESPONDER)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask(channel)
+    received = errors.from_rpc(caught.value)
+    assert caught.value.code() is error.code
+    assert vars(received) | {"code": error.code} == vars(error) | {"code": error.code}
+    assert errors.verdict(received) is errors.verdict(error)
+
+
+async def test_a_bug_says_nothing_to_the_caller(serve: Serve) -> None:
+    channel = await serve(registered(Raising(ZeroDivisionError("secret"))), RESPONDER)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask(channel)
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "internal error")
+
+
+async def test_the_caller_crosses_the_hop(serve: Serve) -> None:
+    channel = await serve(registered(TellingCaller()), RESPONDER)
+    who = Caller(tenant="acme", policy=DATA_POLICY_OPEN, request_id="r-1")
+    with caller.acting_for(who):
+        (event,) = await ask(channel, caller.metadata())
+    assert Caller.FromString(bytes.fromhex(event.text)) == who
+
+
+async def test_a_hop_that_is_told_nothing_acts_as_local(serve: Serve) -> None:
+    channel = await serve(registered(TellingCaller()), RESPONDER)
+    (event,) = await ask(channel)
+    assert Caller.FromString(bytes.fromhex(event.text)).policy == DATA_POLICY_LOCAL
+
+
+async def test_metadata_that_is_no_caller_is_refused(serve: Serve) -> None:
+    channel = await serve(registered(TellingCaller()), RESPONDER)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask(channel, ((caller.KEY, b"\xff\xff"),))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("name", ["", "startup", "readiness", "liveness", "hugginggpt.v1.ResponderService"])
+async def test_health_answers_for_every_probe(serve: Serve, name: str) -> None:
+    channel = await serve(registered(TellingCaller()), RESPONDER)
+    request = health_pb2.HealthCheckRequest(service=name)
+    reply = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_a_server_that_is_not_ready_is_alive() -> None:
+    async with (
+        serving(registered(TellingCaller()), RESPONDER, ready=False) as running,
+        dial(f"127.0.0.1:{running.port}") as channel,
+    ):
+        stub = health_pb2_grpc.HealthStub(channel)
+        states = [
+            (await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=5, wait_for_ready=True)).status
+            for name in ("liveness", "readiness")
+        ]
+    assert states == [health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
+
+
+async def test_reflection_lists_the_service(serve: Serve) -> None:
+    channel = await serve(registered(TellingCaller()), RESPONDER)
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    reply = await anext(aiter(stub.ServerReflectionInfo(iter([request]), timeout=5)))
+    assert RESPONDER.full_name in {service.name for service in reply.list_services_response.service}
+
+
+async def test_a_taken_port_is_a_clear_error() -> None:
+    async with serving(registered(TellingCaller()), RESPONDER, exclusive=True) as running:
+        with pytest.raises(errors.Unavailable, match="taken"):
+            async with serving(
+                registered(TellingCaller()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True
+            ):
+                pass
