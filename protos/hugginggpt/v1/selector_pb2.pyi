@@ -139,21 +139,27 @@ class SelectResponse(_message.Message):
 
     CANDIDATES_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Candidate]:
         """At least one."""
 
     @_builtins.property
     def decision(self) -> _types_pb2.Decision: ...
+    @_builtins.property
+    def spec(self) -> _types_pb2.TaskSpec:
+        """The ports of the task, so that a reply can be held against them."""
+
     def __init__(
         self,
         *,
         candidates: _abc.Iterable[_types_pb2.Candidate] | None = ...,
         decision: _types_pb2.Decision | None = ...,
+        spec: _types_pb2.TaskSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "decision", b"decision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "decision", b"decision", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
