@@ -1,0 +1,194 @@
+"""The whole house on one machine: python -m services --help."""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import structlog
+
+from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from services.ports import Ports, free
+from services.runtime import telemetry
+from services.runtime.channel import connect
+from services.runtime.errors import InvalidRequest, ServiceError
+from services.runtime.settings import ServiceSettings, home
+from services.supervisor import Child, supervise
+
+log = structlog.get_logger(__name__)
+
+KNOWN_SECONDS = 10.0
+"""How long the selector may take to learn of experts that are ready."""
+
+DESCRIPTION = """\
+Starts the gateway, the planner, the selector, the responder, the orchestrator and the experts on this machine, each
+with a server of its own; restarts what dies; stops all on Ctrl-C, and at once on a second Ctrl-C.
+
+When everything answers, one line of JSON goes to standard output: {"ready": true, "url": …, "grpc": …, "pid": …,
+"children": {name: pid}}. Everything else goes to standard error."""
+
+EXAMPLES = """\
+examples:
+  python -m services
+  python -m services --experts lite,text --http 127.0.0.1:8090
+  python -m services --orchestrators 2 --http 127.0.0.1:0 --grpc 127.0.0.1:0
+
+Each service also reads its settings from the environment, such as HUGGINGGPT_HOME, LLM_BASE_URL, LOG_LEVEL."""
+
+
+@dataclass(frozen=True)
+class House:
+    """Who runs, and where they are found."""
+
+    http: str
+    grpc: str
+    selector: str
+    experts: Sequence[str]
+    stages: Sequence[Sequence[Child]]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m services",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--experts", default="lite", metavar="NAMES", help='folders of experts/, by comma; "" for none (default: lite)'
+    )
+    parser.add_argument(
+        "--orchestrators", type=int, default=1, metavar="N", help="processes that share the runs (default: 1)"
+    )
+    parser.add_argument(
+        "--http",
+        default=os.environ.get("GATEWAY_HTTP_LISTEN", "127.0.0.1:8080"),
+        metavar="HOST:PORT",
+        help="where the gateway answers HTTP; port 0 takes a free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--grpc",
+        default=os.environ.get("GATEWAY_LISTEN", "127.0.0.1:50051"),
+        metavar="HOST:PORT",
+        help="where the gateway answers gRPC; port 0 takes a free one (default: %(default)s)",
+    )
+    return parser.parse_args()
+
+
+def house(asked: argparse.Namespace, ports: Ports) -> House:
+    """Gives every child its name, its address and the addresses of those it calls.
+
+    Raises:
+        InvalidRequest: an expert or a number that cannot be.
+        Unavailable: the gateway cannot listen where it should.
+    """
+    if asked.orchestrators < 1:
+        raise InvalidRequest("there must be at least one orchestrator", remedy="give --orchestrators 1 or more")
+    http, own_grpc = free(asked.http, option="--http"), free(asked.grpc, option="--grpc")
+    planner, selector, responder = ports.keep(), ports.keep(), ports.keep()
+    experts = {name: ports.keep() for name in _experts(asked.experts)}
+    orchestrators = [ports.keep() for _ in range(asked.orchestrators)]
+    added = home() / "experts"
+    added.mkdir(parents=True, exist_ok=True)
+    light = Child(
+        "light",
+        "services.light",
+        (planner, selector, responder, own_grpc),
+        {
+            "PLANNER_LISTEN": planner,
+            "PLANNER_SELECTOR": selector,
+            "SELECTOR_LISTEN": selector,
+            "SELECTOR_EXPERTS": ",".join((*experts.values(), str(added))),
+            "RESPONDER_LISTEN": responder,
+            "GATEWAY_LISTEN": own_grpc,
+            "GATEWAY_HTTP_LISTEN": http,
+            "GATEWAY_ORCHESTRATOR": "ipv4:" + ",".join(orchestrators),
+            "GATEWAY_SELECTOR": selector,
+        },
+    )
+    reached = {
+        "ORCHESTRATOR_PLANNER": planner,
+        "ORCHESTRATOR_SELECTOR": selector,
+        "ORCHESTRATOR_RESPONDER": responder,
+    }
+    numbered = [
+        Child(f"orchestrator-{number}", "services.orchestrator", (own,), {**reached, "ORCHESTRATOR_LISTEN": own})
+        for number, own in enumerate(orchestrators, start=1)
+    ]
+    working = [Child(name, f"experts.{name}", (own,), {"EXPERT_LISTEN": own}) for name, own in experts.items()]
+    return House(http, own_grpc, selector, list(experts), ([light], numbered, working))
+
+
+def _experts(names: str) -> list[str]:
+    folder = Path(__file__).parent.parent / "experts"
+    offered = sorted(entry.parent.name for entry in folder.glob("*/__main__.py"))
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in offered:
+            raise InvalidRequest(f"there is no expert {name}", remedy=f"give --experts some of: {', '.join(offered)}")
+    return wanted
+
+
+async def known(selector: str, experts: Sequence[str]) -> None:
+    """Waits until the selector has learnt of the experts: from then on their tasks can be planned."""
+    async with asyncio.timeout(KNOWN_SECONDS), connect(selector) as channel:
+        stub = rpc.SelectorServiceStub(channel)
+        async for _ in stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=KNOWN_SECONDS):
+            there = {expert.name for expert in (await stub.ListExperts(pb.ListExpertsRequest(), timeout=5)).experts}
+            if there.issuperset(experts):
+                return
+
+
+async def main(standing: House, settings: ServiceSettings) -> None:
+    async def announce(children: Mapping[str, int]) -> None:
+        try:
+            await known(standing.selector, standing.experts)
+        except (TimeoutError, grpc.aio.AioRpcError):
+            log.warning("the selector has not learnt of all experts yet", experts=standing.experts)
+        url = f"http://{standing.http}"
+        ready = {"ready": True, "url": url, "grpc": standing.grpc, "pid": os.getpid(), "children": children}
+        sys.stdout.write(json.dumps(ready) + "\n")
+        sys.stdout.flush()
+        log.info("the house is ready", url=url, grpc=standing.grpc)
+
+    await supervise(standing.stages, announce, _stop(), stop_seconds=settings.drain_seconds + 2)
+
+
+def _stop() -> asyncio.Event:
+    """Set by the first signal; the second cancels the current task, which kills all children."""
+    stop, task, loop = asyncio.Event(), asyncio.current_task(), asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set() and task:
+            task.cancel()
+        log.info("stopping at once" if stop.is_set() else "stopping; again to stop at once")
+        stop.set()
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, on_signal)
+    return stop
+
+
+def run(asked: argparse.Namespace, settings: ServiceSettings) -> int:
+    """The exit status: 0 stopped, 1 cannot stand, 130 stopped at once."""
+    telemetry.setup("supervisor", level=settings.log_level, style=settings.log_format)
+    try:
+        with Ports() as ports:
+            asyncio.run(main(house(asked, ports), settings))
+    except ServiceError as error:
+        log.error("the house cannot stand", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the trace says nothing more
+        return 1
+    except asyncio.CancelledError:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(arguments(), ServiceSettings()))

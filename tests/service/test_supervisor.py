@@ -1,0 +1,262 @@
+"""The supervisor over real processes: each tells the test that it is up, its closed connection that it is gone."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from services.ports import Ports, free
+from services.runtime.errors import FailedPrecondition, InvalidRequest, ServiceError, Unavailable
+from services.supervisor import Child, supervise
+
+TELLING = """
+import os, signal, socket, sys
+name = os.environ["NAME"]
+tell = socket.create_connection(("127.0.0.1", int(os.environ["TELL"])))
+tell.sendall(f"up {name} {os.getpid()}\\n".encode())
+"""
+
+PROGRAMS = {
+    "steady": TELLING
+    + """
+def leave(*_):
+    tell.sendall(f"down {name} {os.getpid()}\\n".encode())
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+while True:
+    signal.pause()
+""",
+    "stubborn": "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    + TELLING
+    + "while True:\n    signal.pause()\n",
+    "broken": TELLING + "sys.exit(1)\n",
+    "parent": """
+import os, subprocess, sys
+subprocess.run([sys.executable, "-m", "steady"], env={**os.environ, "NAME": "grandchild"})
+""",
+    "serving": TELLING
+    + """
+from concurrent.futures import ThreadPoolExecutor
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+server = grpc.server(ThreadPoolExecutor(4))
+status = health.HealthServicer()
+status.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+health_pb2_grpc.add_HealthServicer_to_server(status, server)
+server.add_insecure_port(os.environ["LISTEN"])
+server.start()
+tell.sendall(f"listening {name} {os.getpid()}\\n".encode())
+tell.recv(1)
+status.set("", health_pb2.HealthCheckResponse.SERVING)
+signal.pause()
+""",
+    "boss": """
+import asyncio, os, sys
+from services.supervisor import Child, supervise
+async def announce(children):
+    pass
+async def main():
+    children = [Child(name, "steady", settings={"NAME": name}) for name in ("one", "two")]
+    await supervise([children], announce, asyncio.Event(), stop_seconds=5)
+asyncio.run(main())
+""",
+}
+
+
+class Notes:
+    """What children tell: "up NAME", "down NAME", and "gone NAME" when their connection closes."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Queue[str] = asyncio.Queue()
+        self.pids: dict[str, int] = {}
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        name = "?"
+        while line := await self._line(reader):
+            what, name, pid = line.split()
+            self.pids[name] = int(pid)
+            await self.told.put(f"{what} {name}")
+        await self.told.put(f"gone {name}")
+
+    async def next(self, count: int = 1) -> list[str]:
+        async with asyncio.timeout(20):
+            return [await self.told.get() for _ in range(count)]
+
+    async def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def let_go(self) -> None:
+        for writer in self._writers:
+            writer.write(b"!")
+
+    @staticmethod
+    async def _line(reader: asyncio.StreamReader) -> str:
+        try:
+            return (await reader.readline()).decode()
+        except ConnectionError:
+            return ""
+
+
+@pytest.fixture
+async def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Notes]:
+    for name, program in PROGRAMS.items():
+        (tmp_path / f"{name}.py").write_text(program)
+    notes = Notes()
+    server = await asyncio.start_server(notes.listen, "127.0.0.1", 0)
+    monkeypatch.setenv("TELL", str(server.sockets[0].getsockname()[1]))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    async with server:
+        yield notes
+    await notes.close()
+
+
+def child(name: str, module: str, addresses: Sequence[str] = (), **settings: str) -> Child:
+    return Child(name, module, addresses, {"NAME": name, **settings})
+
+
+class Supervision:
+    def __init__(self) -> None:
+        self.stop, self.ready = asyncio.Event(), asyncio.Event()
+        self.pids: Mapping[str, int] = {}
+
+    async def announce(self, children: Mapping[str, int]) -> None:
+        self.pids = children
+        self.ready.set()
+
+
+@asynccontextmanager
+async def supervising(*stages: Sequence[Child], stop_seconds: float = 10) -> AsyncIterator[Supervision]:
+    supervision = Supervision()
+    async with asyncio.timeout(60):
+        task = asyncio.create_task(supervise(stages, supervision.announce, supervision.stop, stop_seconds=stop_seconds))
+        try:
+            yield supervision
+            supervision.stop.set()
+            await task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_a_child_that_dies_is_restarted_and_the_log_says_so(notes: Notes) -> None:
+    with capture_logs() as logs:
+        async with supervising([child("lite", "steady")]):
+            assert await notes.next() == ["up lite"]
+            first = notes.pids["lite"]
+            os.kill(first, signal.SIGKILL)
+            assert await notes.next(2) == ["gone lite", "up lite"]
+            assert notes.pids["lite"] != first
+    (line,) = [entry for entry in logs if entry["event"] == "child died, restarting"]
+    assert (line["child"], line["signal"], line["restarts"], line["delay"]) == ("lite", "SIGKILL", 1, 0.1)
+
+
+async def test_stages_stop_one_after_the_other(notes: Notes) -> None:
+    async with supervising([child("light", "steady")], [child("expert", "steady")]) as supervision:
+        assert sorted(await notes.next(2)) == ["up expert", "up light"]
+        supervision.stop.set()
+        assert await notes.next(4) == ["down light", "gone light", "down expert", "gone expert"]
+
+
+async def test_a_child_that_does_not_end_is_killed(notes: Notes) -> None:
+    async with supervising([child("deaf", "stubborn")], stop_seconds=0.2) as supervision:
+        assert await notes.next() == ["up deaf"]
+        supervision.stop.set()
+        assert await notes.next() == ["gone deaf"]
+
+
+async def test_a_child_that_cannot_start_ends_the_house_and_its_name_is_told(notes: Notes) -> None:
+    supervision = Supervision()
+    broken = child("selector", "broken", ["127.0.0.1:1"])
+    async with asyncio.timeout(60):
+        with pytest.raises(FailedPrecondition, match="selector cannot start: exit_status 1, 3 times"):
+            await supervise(
+                [[child("light", "steady")], [broken]], supervision.announce, supervision.stop, stop_seconds=5
+            )
+    told = []
+    while "gone light" not in told:
+        told += await notes.next()
+    assert not supervision.ready.is_set()
+
+
+async def test_what_a_child_started_ends_with_it(notes: Notes) -> None:
+    async with supervising([child("lite", "parent")]) as supervision:
+        assert await notes.next() == ["up grandchild"]
+        await supervision.ready.wait()
+        os.kill(supervision.pids["lite"], signal.SIGKILL)
+        assert await notes.next(2) == ["gone grandchild", "up grandchild"]
+
+
+async def test_the_house_is_ready_when_its_servers_say_so(notes: Notes) -> None:
+    with Ports() as ports:
+        address = ports.keep()
+        async with supervising([child("light", "serving", [address], LISTEN=address)]) as supervision:
+            assert await notes.next(2) == ["up light", "listening light"]
+            assert not supervision.ready.is_set()
+            notes.let_go()
+            await supervision.ready.wait()
+            assert supervision.pids == notes.pids
+
+
+async def test_children_end_when_their_supervisor_is_killed(notes: Notes) -> None:
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((root, os.environ["PYTHONPATH"]))}
+    boss = await asyncio.create_subprocess_exec(sys.executable, "-m", "boss", env=environment)
+    assert sorted(await notes.next(2)) == ["up one", "up two"]
+    boss.kill()
+    assert sorted(await notes.next(4)) == ["down one", "down two", "gone one", "gone two"]
+    await boss.wait()
+
+
+async def test_a_kept_port_takes_no_connections_from_the_server_beside_it() -> None:
+    with Ports() as ports, socket.socket() as server:
+        host, port = ports.keep().split(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), timeout=5)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.bind((host, int(port)))
+        server.listen(1)
+        server.settimeout(5)
+        for _ in range(100):
+            with socket.create_connection((host, int(port)), timeout=5):
+                server.accept()[0].close()
+
+
+async def test_a_kept_port_is_nobody_elses() -> None:
+    with Ports() as ports, pytest.raises(Unavailable, match="Address already in use"):
+        free(ports.keep(), option="--http")
+
+
+async def test_port_zero_becomes_a_free_port() -> None:
+    host, port = free("127.0.0.1:0", option="--http").split(":")
+    assert host == "127.0.0.1"
+    assert int(port) > 0
+
+
+@pytest.mark.parametrize(
+    ("address", "error"),
+    [
+        ("8080", InvalidRequest),
+        ("localhost", InvalidRequest),
+        ("127.0.0.1:http", InvalidRequest),
+        (":8080", InvalidRequest),
+        ("127.0.0.1:70000", InvalidRequest),
+        ("192.0.2.1:8080", Unavailable),
+    ],
+)
+async def test_where_nobody_can_listen_is_a_clear_error(address: str, error: type[ServiceError]) -> None:
+    with pytest.raises(error) as caught:
+        free(address, option="--http")
+    assert address in caught.value.message
+    assert "--http" in caught.value.remedy
