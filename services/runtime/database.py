@@ -1,4 +1,4 @@
-"""SQLite for those who own state: one writer thread with group commit, readers beside it, versioned schemas."""
+"""SQLite for those who own state: a writer thread with group commit, a reader beside it, versioned schemas."""
 
 import asyncio
 import contextlib
@@ -28,8 +28,8 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
-        self._readers = ThreadPoolExecutor(2, thread_name_prefix="database-reader")
-        self._local = threading.local()
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="database-reader")
+        self._reading: sqlite3.Connection | None = None
 
     def write(self, operation: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
         """Runs an operation in a transaction; the future is done once it is committed.
@@ -44,13 +44,12 @@ class Database:
         """Runs an operation on a connection that sees what has been committed."""
 
         def on_thread() -> T:
-            connection = getattr(self._local, "connection", None)
-            if connection is None:
-                connection = self._local.connection = _open(self._path)
-            return operation(connection)
+            if self._reading is None:
+                self._reading = _open(self._path)
+            return operation(self._reading)
 
         try:
-            return await self._loop.run_in_executor(self._readers, on_thread)
+            return await self._loop.run_in_executor(self._reader, on_thread)
         except sqlite3.Error as error:
             raise _unavailable(error) from error
 
@@ -92,7 +91,7 @@ async def opened(path: Path, schema: str, migrations: Sequence[str]) -> AsyncIte
     finally:
         database._queue.put(None)  # noqa: SLF001
         await asyncio.to_thread(database._writer.join)  # noqa: SLF001
-        database._readers.shutdown()  # noqa: SLF001
+        database._reader.shutdown()  # noqa: SLF001
 
 
 class _Write:

@@ -1,0 +1,91 @@
+"""From what a caller wants to a run that can be kept: what is refused, and what the row and first event say."""
+
+import hashlib
+import secrets
+import time
+
+from protos.hugginggpt.v1 import planner_pb2 as planning
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_MODE_APPROVE,
+    Caller,
+    RunAccepted,
+    RunEvent,
+    RunSpec,
+)
+from services.orchestrator.journal import NewRun, Row
+from services.runtime.errors import InvalidRequest, Unimplemented
+
+REQUEST_IN_LISTS = 200
+"""Characters of the request that a list of runs shows."""
+
+
+def check(spec: RunSpec) -> None:
+    """Refuses what cannot become a run.
+
+    Raises:
+        InvalidRequest: there is nothing to do, or two inputs have one name.
+        Unimplemented: plans cannot wait for approval.
+    """
+    if not spec.request.strip() and not spec.plan.tasks:
+        raise InvalidRequest(
+            "the request is empty", reason="EMPTY", remedy="say what should be done, or supply a plan", port="request"
+        )
+    names = [item.name for item in spec.inputs]
+    if twice := {name for name in names if names.count(name) > 1 or not name}:
+        raise InvalidRequest(
+            f"inputs need names of their own; these have not: {sorted(twice)}", remedy="rename them", port="inputs"
+        )
+    if spec.mode == RUN_MODE_APPROVE:
+        raise Unimplemented(
+            "plans cannot wait for approval here",
+            remedy="ask with mode plan, look at the plan, and send it back as the plan of a new run",
+        )
+
+
+def plan_to_check(spec: RunSpec) -> planning.PlanRequest:
+    """Asks the planner whether the supplied plan is valid."""
+    draft = planning.PlanGoal(check=planning.CheckPlan(draft=spec.plan))
+    return planning.PlanRequest(inputs=spec.inputs, goal=draft, budget=spec.budget)
+
+
+def digest(spec: RunSpec, who: Caller) -> str:
+    """Same digest, same request: SHA-256 over the spec and its data policy."""
+    bare = RunSpec()
+    bare.CopyFrom(spec)
+    bare.ClearField("idempotency_key")
+    return hashlib.sha256(bare.SerializeToString(deterministic=True) + bytes([who.policy])).hexdigest()
+
+
+def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seconds: float) -> NewRun:
+    """A run with its id, deadline and first event.
+
+    Args:
+        spec: what it is asked to do.
+        who: on whose behalf.
+        parent: the run it continues.
+        asked: digest of what the caller sent.
+        run_seconds: most time it can have.
+    """
+    now = time.time()
+    run_id = f"run_{int(now * 1000):011x}{secrets.token_hex(8)}"
+    wanted = spec.budget.wall_time.ToTimedelta().total_seconds()
+    deadline = now + (min(wanted, run_seconds) if wanted > 0 else run_seconds)
+    kept = Caller()
+    kept.CopyFrom(who)
+    kept.run_id = run_id
+    kept.deadline.FromMicroseconds(int(deadline * 1e6))
+    conversation = parent.conversation_id if parent else run_id
+    accepted = RunAccepted(spec=spec, deadline=kept.deadline, conversation_id=conversation)
+    first = RunEvent(run_id=run_id, sequence=1, run_accepted=accepted)
+    first.time.FromMicroseconds(int(now * 1e6))
+    return NewRun(
+        id=run_id,
+        conversation_id=conversation,
+        parent_id=parent.id if parent else "",
+        request=spec.request[:REQUEST_IN_LISTS],
+        deadline=deadline,
+        caller=kept,
+        idempotency_key=spec.idempotency_key,
+        digest=asked,
+        first=first,
+    )

@@ -1,0 +1,243 @@
+"""Asking experts: which endpoint, how often, and what a failure leads to. The one place that decides about retries."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Self
+from uuid import uuid4
+
+import grpc
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse, ProgressRequest
+from protos.hugginggpt.v1.types_pb2 import (
+    MODALITY_JSON,
+    MODALITY_TEXT,
+    AttemptFailed,
+    Candidate,
+    Failure,
+    Port,
+    RunEvent,
+    TaskProgress,
+    TaskResult,
+    TaskSpec,
+    TaskStarted,
+    Value,
+)
+from services.runtime import caller
+from services.runtime.channel import dial
+from services.runtime.errors import CorruptData, ServiceError, Unavailable, Verdict, from_rpc, verdict
+
+Emit = Callable[[RunEvent], None]
+
+TRIES = 8
+"""Attempts with one candidate: with full jitter they outlast the restart of an expert, a few seconds."""
+
+PROGRESS_AFTER_SECONDS = 2.0
+
+_BACKOFF = wait_random_exponential(multiplier=0.1, max=2.0)
+
+
+class Attempts:
+    """Channels to experts, by address, and the policy of asking them.
+
+    Args:
+        attempt_seconds: time one call has, if the run has that much left.
+    """
+
+    def __init__(self, attempt_seconds: float) -> None:
+        self._attempt_seconds = attempt_seconds
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+
+    async def infer(
+        self,
+        task_id: int,
+        request: InferRequest,
+        candidates: Sequence[Candidate],
+        spec: TaskSpec,
+        emit: Emit,
+        *,
+        last_attempt: int = 0,
+    ) -> TaskResult:
+        """Asks the candidates in order until one answers.
+
+        Args:
+            task_id: the task it is for.
+            request: the call, without model.
+            candidates: best first.
+            spec: what the reply must look like.
+            emit: told of every attempt's start and failure.
+            last_attempt: number of the last attempt made before.
+
+        Returns:
+            The outputs, or the failure of the last attempt.
+        """
+        asking = _Asking(task_id, request, spec, emit, last_attempt)
+        result = TaskResult(task_id=task_id)
+        for position, candidate in enumerate(candidates):
+            try:
+                return await self._ask(asking, candidate)
+            except ServiceError as error:
+                last = position == len(candidates) - 1
+                result = TaskResult(task_id=task_id, attempt=asking.attempt, by=candidate, failure=to_failure(error))
+                if last or verdict(error) is Verdict.GIVE_UP:
+                    return result
+                asking.failed(error, candidate, Verdict.NEXT_CANDIDATE)
+        return result
+
+    async def _ask(self, asking: "_Asking", candidate: Candidate) -> TaskResult:
+        def wait(state: RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.retry_after if isinstance(error, ServiceError) else None
+            return max(_BACKOFF(state), asked.total_seconds() if asked else 0.0)
+
+        def before_sleep(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            if isinstance(error, ServiceError):
+                asking.failed(error, candidate, Verdict.RETRY, timedelta(seconds=state.upcoming_sleep))
+
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(TRIES),
+            wait=wait,
+            retry=retry_if_exception(lambda error: isinstance(error, ServiceError) and _retryable(error)),
+            before_sleep=before_sleep,
+            reraise=True,
+        )
+        return await retrying(self._attempt, asking, candidate)
+
+    async def _attempt(self, asking: "_Asking", candidate: Candidate) -> TaskResult:
+        by = asking.started(candidate)
+        stub = rpc.ExpertServiceStub(self._channel(by.endpoints[0].address))
+        call = InferRequest(model=by.model_id, revision=by.revision, call_id=uuid4().hex)
+        call.MergeFrom(asking.request)
+        begun = time.monotonic()
+        try:
+            async with _followed(stub, call.call_id, asking):
+                reply = await stub.Infer(call, timeout=self._seconds(), metadata=caller.metadata())
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from error
+        check(reply, asking.spec)
+        result = TaskResult(task_id=asking.task_id, attempt=asking.attempt, by=by, outputs=reply.outputs)
+        result.by.revision = reply.revision or by.revision
+        result.usage.CopyFrom(reply.usage)
+        result.usage.elapsed.FromTimedelta(timedelta(seconds=time.monotonic() - begun))
+        return result
+
+    def _seconds(self) -> float:
+        deadline = caller.current().deadline
+        left = deadline.ToNanoseconds() / 1e9 - time.time() if deadline.seconds else self._attempt_seconds
+        return max(0.001, min(left, self._attempt_seconds))
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self._channels:
+            self._channels[address] = dial(address)
+        return self._channels[address]
+
+
+class _Asking:
+    """One task on its way through its candidates: counts attempts and tells of them."""
+
+    def __init__(self, task_id: int, request: InferRequest, spec: TaskSpec, emit: Emit, last_attempt: int) -> None:
+        self.task_id = task_id
+        self.request = request
+        self.spec = spec
+        self.emit = emit
+        self.attempt = last_attempt
+
+    def started(self, candidate: Candidate) -> Candidate:
+        """The candidate with the one endpoint this attempt goes to: the loaded and idle first, then around."""
+        if not candidate.endpoints:
+            raise Unavailable(
+                f"expert {candidate.expert} has no address", remedy="start the expert, or try again later"
+            )
+        self.attempt += 1
+        ordered = sorted(candidate.endpoints, key=lambda endpoint: (not endpoint.loaded, endpoint.queue))
+        by = Candidate()
+        by.CopyFrom(candidate)
+        del by.endpoints[:]
+        by.endpoints.append(ordered[(self.attempt - 1) % len(ordered)])
+        self._tell(RunEvent(task_started=TaskStarted(by=by)))
+        return by
+
+    def failed(self, error: ServiceError, by: Candidate, then: Verdict, delay: timedelta = timedelta()) -> None:
+        event = AttemptFailed(failure=to_failure(error), by=by, next=then.value)
+        event.delay.FromTimedelta(delay)
+        self._tell(RunEvent(attempt_failed=event))
+
+    def progressed(self, fraction: float, message: str) -> None:
+        self._tell(RunEvent(task_progress=TaskProgress(fraction=fraction, message=message)))
+
+    def _tell(self, event: RunEvent) -> None:
+        event.task_id, event.attempt = self.task_id, self.attempt
+        self.emit(event)
+
+
+def to_failure(error: ServiceError) -> Failure:
+    """The error as an event keeps it."""
+    failure = Failure(
+        reason=error.reason, message=error.message, remedy=error.remedy, port=error.port, code=error.code.name
+    )
+    if error.retry_after is not None:
+        failure.retry_after.FromTimedelta(error.retry_after)
+    return failure
+
+
+def check(reply: InferResponse, spec: TaskSpec) -> None:
+    """Holds a reply against the ports of its task.
+
+    Raises:
+        CorruptData: a required output is missing, an unknown one is there, or one is of the wrong kind.
+    """
+    ports = {port.name: port for port in spec.outputs}
+    for name in ports.keys() - reply.outputs.keys():
+        if ports[name].required:
+            raise CorruptData(f"the expert's reply lacks {name}, which {spec.name} promises")
+    for name, value in reply.outputs.items():
+        if name not in ports:
+            raise CorruptData(f"the expert's reply has {name}, which {spec.name} does not know")
+        if not _fits(ports[name], value):
+            raise CorruptData(
+                f"the expert's {name} is {value.WhichOneof('kind') or 'empty'}, which its port cannot carry"
+            )
+
+
+def _fits(port: Port, value: Value) -> bool:
+    kind = value.WhichOneof("kind")
+    if port.modality == MODALITY_TEXT:
+        return kind in {"text", "artifact"}
+    if port.modality == MODALITY_JSON:
+        return kind in {"json", "artifact"}
+    return kind == "artifact"
+
+
+def _retryable(error: ServiceError) -> bool:
+    return verdict(error) is Verdict.RETRY
+
+
+@asynccontextmanager
+async def _followed(stub: "rpc.ExpertServiceAsyncStub", call_id: str, asking: _Asking) -> AsyncIterator[None]:
+    """Tells how far a call is, from its second second on; what cannot be followed goes on unfollowed."""
+
+    async def follow() -> None:
+        await asyncio.sleep(PROGRESS_AFTER_SECONDS)
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            stream = stub.Progress(ProgressRequest(call_ids=[call_id]), metadata=caller.metadata(), timeout=3600)
+            async for event in stream:
+                asking.progressed(event.fraction, event.message)
+
+    following = asyncio.create_task(follow(), name=f"progress-{call_id}")
+    try:
+        yield
+    finally:
+        following.cancel()

@@ -1,0 +1,111 @@
+"""One run from its first event to its last."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import structlog
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_MODE_PLAN,
+    RUN_MODE_RESULTS,
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_INCOMPLETE,
+    TASK_STATE_CANCELLED,
+    TASK_STATE_FAILED,
+    Failure,
+    RunEnded,
+    RunEvent,
+    RunState,
+    TaskResult,
+    TaskState,
+    Turn,
+)
+from services.orchestrator.conversation import turns_of
+from services.orchestrator.journal import Journal, LeaseLost
+from services.orchestrator.live import LiveRun
+from services.orchestrator.outcome import outcome
+from services.orchestrator.pipeline import Pipeline, end_task
+from services.runtime import caller
+
+log = structlog.get_logger(__name__)
+
+_DEADLINE = Failure(
+    reason="DEADLINE",
+    code="DEADLINE_EXCEEDED",
+    message="the time this run had is over",
+    remedy="ask for less at once, or give it more time (budget.wall_time)",
+)
+_CANCELLED = Failure(reason="CANCELLED", code="CANCELLED", message="the run was cancelled")
+_BROKEN = Failure(reason="INTERNAL", code="INTERNAL", message="internal error", remedy="see the orchestrator's log")
+
+
+class Driver:
+    """Drives runs through the pipeline; a run ends exactly once, unless this process lets go of it."""
+
+    def __init__(self, pipeline: Pipeline, journal: Journal) -> None:
+        self._pipeline = pipeline
+        self._journal = journal
+
+    async def drive(self, run: LiveRun, parent_id: str) -> None:
+        """Takes a run to its end; being cancelled leaves it for another owner."""
+        try:
+            with caller.acting_for(run.caller):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(run.keep(), name=f"keep-{run.id}")
+                    await self._through(run, parent_id)
+        except* LeaseLost:
+            log.warning("run lost to another orchestrator", run_id=run.id)
+        finally:
+            run.feed.close()
+
+    async def _through(self, run: LiveRun, parent_id: str) -> None:
+        turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal)
+        failure = None
+        if not run.cancel_asked:
+            failure = await _worked(run, self._pipeline.execute(run, turns), run.deadline - time.time())
+        state, wrong = await self._concluded(run, turns, failure)
+        run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong)))
+        log.info("run ended", state=RunState.Name(state), reason=wrong.reason if wrong else "")
+
+    async def _concluded(
+        self, run: LiveRun, turns: Sequence[Turn], failure: Failure | None
+    ) -> "tuple[RunState.ValueType, Failure | None]":
+        """Ends what is under way and answers; gives how the run ends."""
+        if not run.cancel_asked:
+            _end_tasks(run, TASK_STATE_FAILED, failure)
+            state, wrong = outcome(run.view.run, failure)
+            unanswered = None
+            if run.view.run.spec.mode not in {RUN_MODE_PLAN, RUN_MODE_RESULTS}:
+                unanswered = await _worked(run, self._pipeline.respond(run, turns, failure), None)
+            if unanswered and state == RUN_STATE_COMPLETED:
+                state, wrong = RUN_STATE_INCOMPLETE, unanswered
+        if run.cancel_asked:
+            _end_tasks(run, TASK_STATE_CANCELLED, _CANCELLED)
+            state, wrong = RUN_STATE_CANCELLED, _CANCELLED
+        return state, wrong
+
+
+async def _worked(run: LiveRun, work: Coroutine[Any, Any, Failure | None], seconds: float | None) -> Failure | None:
+    """Does a part of a run that a person may cancel; gives what was wrong with it."""
+    run.work = work_task = asyncio.create_task(work, name=f"work-{run.id}")
+    try:
+        async with asyncio.timeout(seconds):
+            return await work_task
+    except TimeoutError:
+        return _DEADLINE
+    except asyncio.CancelledError:
+        if not run.cancel_asked:
+            raise
+        return None
+    except Exception:
+        log.exception("a run broke", run_id=run.id)
+        return _BROKEN
+
+
+def _end_tasks(run: LiveRun, state: "TaskState.ValueType", failure: Failure | None) -> None:
+    """Ends tasks that are still under way when the run is; a plan that was only asked for has none."""
+    for task_id in run.view.under_way() if failure else ():
+        end_task(run, state, TaskResult(task_id=task_id, attempt=run.view.attempt(task_id), failure=failure))

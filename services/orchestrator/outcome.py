@@ -1,0 +1,58 @@
+"""How a run ends, given what became of its tasks and what the planner had to say."""
+
+from protos.hugginggpt.v1.types_pb2 import (
+    NOTE_KIND_CHAT,
+    NOTE_KIND_CLARIFY,
+    NOTE_KIND_UNMAPPED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    TASK_STATE_REUSED,
+    TASK_STATE_SUCCEEDED,
+    Failure,
+    Run,
+    RunState,
+)
+
+_GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
+_MISSING = frozenset({NOTE_KIND_UNMAPPED, NOTE_KIND_CLARIFY})
+
+
+def outcome(run: Run, failure: Failure | None = None) -> "tuple[RunState.ValueType, Failure | None]":
+    """The state a run ends in and what is wrong with it.
+
+    Args:
+        run: as it stands, its tasks all ended.
+        failure: what is wrong with the run as a whole, such as a deadline.
+    """
+    good = [status for status in run.tasks if status.state in _GOOD]
+    wrong = failure or _worst(run)
+    if wrong is None:
+        return RUN_STATE_COMPLETED, None
+    return (RUN_STATE_INCOMPLETE if good else RUN_STATE_FAILED), wrong
+
+
+def _worst(run: Run) -> Failure | None:
+    for status in run.tasks:
+        if (
+            status.state not in _GOOD
+            and status.result.HasField("failure")
+            and status.result.failure.reason != "SKIPPED"
+        ):
+            return status.result.failure
+    missing = [note for note in run.notes if note.kind in _MISSING]
+    if missing:
+        return Failure(
+            reason="CLARIFY" if missing[0].kind == NOTE_KIND_CLARIFY else "UNPLANNABLE",
+            code="INVALID_ARGUMENT" if missing[0].kind == NOTE_KIND_CLARIFY else "UNIMPLEMENTED",
+            message=" ".join(note.text for note in missing),
+            remedy="say what is missing and ask again, or see `hugginggpt tasks` for what can be done",
+        )
+    if not run.tasks and not any(note.kind == NOTE_KIND_CHAT for note in run.notes):
+        return Failure(
+            reason="UNPLANNABLE",
+            code="UNIMPLEMENTED",
+            message="the planner found nothing to do in this request",
+            remedy="say what should be done with what, or see `hugginggpt tasks` for what can be done",
+        )
+    return None

@@ -1,0 +1,97 @@
+"""OrchestratorService over gRPC."""
+
+from contextlib import aclosing
+from typing import Any
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
+from services.orchestrator.journal import Row
+from services.orchestrator.runs import Runs
+from services.runtime.errors import InvalidRequest, Unimplemented
+
+PAGE_SIZE = 50
+LARGEST_PAGE = 1_000
+
+
+class OrchestratorServicer(rpc.OrchestratorServiceServicer):
+    """Reads requests, writes events."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    async def Run(self, request: pb.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        run_id = await self._runs.accept(request.spec)
+        ended = False
+        try:
+            ended = await self._write(context, run_id, 0)
+        finally:
+            if not ended and request.spec.on_disconnect == ON_DISCONNECT_CANCEL:
+                await self._runs.cancel(run_id)
+
+    async def Watch(self, request: pb.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        await self._write(context, request.run_id, request.after_sequence)
+
+    async def Get(self, request: pb.GetRunRequest, context: Any) -> types.Run:
+        return await self._runs.get(request.run_id)
+
+    async def List(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
+        size = min(request.page_size or PAGE_SIZE, LARGEST_PAGE)
+        rows = await self._runs.rows(
+            limit=size + 1,
+            before=_position(request.page_token),
+            states=list(request.states),
+            conversation_id=request.conversation_id,
+            created_after=request.created_after.ToNanoseconds() / 1e9,
+        )
+        token = f"{rows[size - 1].created!r},{rows[size - 1].id}" if len(rows) > size else ""
+        return pb.ListRunsResponse(runs=[_brief(row) for row in rows[:size]], next_page_token=token)
+
+    async def Cancel(self, request: pb.CancelRunRequest, context: Any) -> pb.CancelRunResponse:
+        await self._runs.cancel(request.run_id)
+        return pb.CancelRunResponse()
+
+    async def Approve(self, request: pb.ApproveRunRequest, context: Any) -> pb.ApproveRunResponse:
+        await self._runs.get(request.run_id)
+        raise Unimplemented(
+            "no run waits for approval here", remedy="ask with mode plan and send the plan back as that of a new run"
+        )
+
+    async def Delete(self, request: pb.DeleteRunRequest, context: Any) -> pb.DeleteRunResponse:
+        await self._runs.delete(request.run_id)
+        return pb.DeleteRunResponse()
+
+    async def _write(self, context: Any, run_id: str, after: int) -> bool:
+        """Streams events; whether the run's last one was sent."""
+        ended = False
+        async with aclosing(self._runs.watch(run_id, after)) as events:
+            async for event in events:
+                await context.write(event)
+                ended = event.HasField("run_ended")
+        return ended
+
+
+def _position(token: str) -> tuple[float, str] | None:
+    if not token:
+        return None
+    created, _, run_id = token.partition(",")
+    try:
+        return float(created), run_id
+    except ValueError:
+        raise InvalidRequest(
+            "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
+        ) from None
+
+
+def _brief(row: Row) -> types.Run:
+    run = types.Run(
+        run_id=row.id,
+        state=row.state,
+        spec=RunSpec(request=row.request, parent_run_id=row.parent_id),
+        conversation_id=row.conversation_id,
+        last_sequence=row.seq,
+    )
+    run.created.FromMicroseconds(int(row.created * 1e6))
+    run.deadline.FromMicroseconds(int(row.deadline * 1e6))
+    return run

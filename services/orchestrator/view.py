@@ -1,0 +1,122 @@
+"""A run as it stands, folded from its events: what Get shows and what a new owner starts from."""
+
+from collections.abc import Iterable, Iterator
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_AWAITING_APPROVAL,
+    RUN_STATE_QUEUED,
+    RUN_STATE_RUNNING,
+    TASK_STATE_PLANNED,
+    TASK_STATE_RUNNING,
+    TASK_STATE_WAITING,
+    Run,
+    RunEvent,
+    TaskResult,
+    TaskStatus,
+)
+
+_UNDER_WAY = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
+
+
+class RunView:
+    """Grows by apply()."""
+
+    def __init__(self, events: Iterable[RunEvent] = ()) -> None:
+        self.run = Run()
+        self.planned = False
+        """The plan has all its tasks."""
+        self._tasks: dict[int, TaskStatus] = {}
+        self._answer: list[str] = []
+        for event in events:
+            self.apply(event)
+
+    def apply(self, event: RunEvent) -> None:
+        """Takes the next event in order."""
+        kind = event.WhichOneof("event")
+        if kind:
+            getattr(self, f"_{kind}")(event)
+        self.run.last_sequence = event.sequence
+
+    def snapshot(self) -> Run:
+        """A copy, with the answer as far as it goes."""
+        run = Run()
+        run.CopyFrom(self.run)
+        run.answer = self.answer
+        return run
+
+    @property
+    def answer(self) -> str:
+        return "".join(self._answer)
+
+    def attempt(self, task_id: int) -> int:
+        """Number of the task's last attempt, 0 if there was none."""
+        return self._tasks[task_id].result.attempt
+
+    def results(self) -> Iterator[tuple[int, TaskResult]]:
+        """Results of the tasks that have ended."""
+        for task_id, status in self._tasks.items():
+            if status.state not in _UNDER_WAY:
+                yield task_id, status.result
+
+    def under_way(self) -> list[int]:
+        """Tasks that have not ended."""
+        return [task_id for task_id, status in self._tasks.items() if status.state in _UNDER_WAY]
+
+    def _run_accepted(self, event: RunEvent) -> None:
+        accepted = event.run_accepted
+        self.run.run_id = event.run_id
+        self.run.state = RUN_STATE_QUEUED
+        self.run.spec.CopyFrom(accepted.spec)
+        self.run.created.CopyFrom(event.time)
+        self.run.deadline.CopyFrom(accepted.deadline)
+        self.run.conversation_id = accepted.conversation_id
+
+    def _plan_note(self, event: RunEvent) -> None:
+        self.run.state = RUN_STATE_RUNNING
+        self.run.notes.append(event.plan_note)
+
+    def _task_planned(self, event: RunEvent) -> None:
+        self.run.state = RUN_STATE_RUNNING
+        self._tasks[event.task_id] = self.run.tasks.add(task=event.task_planned.task, state=TASK_STATE_PLANNED)
+
+    def _plan_completed(self, event: RunEvent) -> None:  # noqa: ARG002  # that it came is what counts
+        self.run.state = RUN_STATE_RUNNING
+        self.planned = True
+
+    def _approval_requested(self, event: RunEvent) -> None:  # noqa: ARG002  # that it came is what counts
+        self.run.state = RUN_STATE_AWAITING_APPROVAL
+
+    def _task_selected(self, event: RunEvent) -> None:
+        self._tasks[event.task_id].candidate.CopyFrom(event.task_selected.candidates[0])
+
+    def _task_waiting(self, event: RunEvent) -> None:
+        self._tasks[event.task_id].state = TASK_STATE_WAITING
+
+    def _task_started(self, event: RunEvent) -> None:
+        status = self._tasks[event.task_id]
+        status.state = TASK_STATE_RUNNING
+        status.candidate.CopyFrom(event.task_started.by)
+        status.result.task_id, status.result.attempt = event.task_id, event.attempt
+
+    def _task_progress(self, event: RunEvent) -> None:
+        """How far a task is passes by; it is not kept."""
+
+    def _attempt_failed(self, event: RunEvent) -> None:
+        self._tasks[event.task_id].result.failure.CopyFrom(event.attempt_failed.failure)
+
+    def _task_ended(self, event: RunEvent) -> None:
+        status = self._tasks[event.task_id]
+        status.state = event.task_ended.state
+        status.result.CopyFrom(event.task_ended.result)
+
+    def _answer_chunk(self, event: RunEvent) -> None:
+        self._answer.append(event.answer_chunk.text)
+
+    def _taken_over(self, event: RunEvent) -> None:
+        """Who owns the run is the journal's to say."""
+
+    def _run_ended(self, event: RunEvent) -> None:
+        self.run.state = event.run_ended.state
+        self.run.failure.CopyFrom(event.run_ended.failure)
+        self.run.usage.CopyFrom(event.run_ended.usage)
+        self.run.ended.CopyFrom(event.time)
