@@ -73,7 +73,8 @@ ENDED = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, 
 IDEMPOTENCY_SECONDS = 24 * 3600
 
 _ALIVE = f"state < {RUN_STATE_COMPLETED}"
-_NOW = "unixepoch('subsec')"
+_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+"""Seconds since the epoch by the database's clock, to the millisecond."""
 
 
 class LeaseLost(Unavailable):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.settings import ServiceSettings, home
@@ -19,9 +19,7 @@ class Settings(ServiceSettings):
     """Where the selector answers."""
     responder: str = "dns:///responder:50051"
     """Where the responder answers."""
-    journal: Path = Field(
-        default_factory=lambda: home() / "journal.sqlite", validation_alias=AliasChoices("ORCHESTRATOR_JOURNAL")
-    )
+    journal: Path = Field(default_factory=lambda: home() / "journal.sqlite")
     """The SQLite file in which runs are kept."""
     max_runs: int = Field(256, ge=1)
     """Runs under way at once; more are refused."""

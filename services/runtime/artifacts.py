@@ -18,6 +18,7 @@ from obstore.store import LocalStore, ObjectStore, from_url
 
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime.errors import CorruptData, InvalidRequest, NotFound, Unavailable
+from services.runtime.notes import Notes
 
 PART_BYTES = 5 * 1024 * 1024
 PARTS_AT_ONCE = 2
@@ -150,6 +151,10 @@ class ArtifactStore:
     def path(self, tenant: str, sha256: str) -> Path | None:
         """The file of an artifact where the store is a local folder, else None. The file may not exist."""
         return self._folder / _key(tenant, sha256) if self._folder else None
+
+    def notes(self, kind: str) -> Notes:
+        """What a service keeps for itself in the same store."""
+        return Notes(self._store, kind)
 
     async def _describe(self, tenant: str, artifact: Artifact) -> None:
         known = {"media_type": artifact.media_type, "size_bytes": artifact.size_bytes, "name": artifact.name}

@@ -1,0 +1,58 @@
+"""Notes: small named bytes that a service keeps for its next life, in the object store beside the artifacts."""
+
+from urllib.parse import quote, unquote
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import ObjectStore
+
+from services.runtime.errors import Unavailable
+
+
+class Notes:
+    """The notes of one kind. Every method raises Unavailable if the store does not answer.
+
+    Their keys begin with an underscore, as no tenant's do.
+    """
+
+    def __init__(self, store: ObjectStore, kind: str) -> None:
+        self._store = store
+        self._prefix = f"_{kind}/"
+
+    async def put(self, name: str, content: bytes) -> None:
+        """Keeps a note in place of what had that name."""
+        try:
+            await obstore.put_async(self._store, self._key(name), content)
+        except BaseError as error:
+            raise _unavailable(error) from error
+
+    async def all(self) -> dict[str, bytes]:
+        """Every note, by name."""
+        try:
+            listed = await obstore.list(self._store, prefix=self._prefix).collect_async()
+            keys = [entry["path"] for entry in listed]
+            return {unquote(key.removeprefix(self._prefix)): await self._read(key) for key in keys}
+        except BaseError as error:
+            raise _unavailable(error) from error
+
+    async def drop(self, name: str) -> None:
+        """Removes a note, if it is there."""
+        try:
+            await obstore.delete_async(self._store, self._key(name))
+        except FileNotFoundError:
+            return
+        except BaseError as error:
+            raise _unavailable(error) from error
+
+    async def _read(self, key: str) -> bytes:
+        return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
+
+    def _key(self, name: str) -> str:
+        return self._prefix + quote(name, safe="")
+
+
+def _unavailable(error: BaseError) -> Unavailable:
+    return Unavailable(
+        f"the object store does not answer: {type(error).__name__}",
+        remedy="check ARTIFACTS_URL, its permissions and the free space",
+    )

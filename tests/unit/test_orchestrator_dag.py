@@ -1,0 +1,107 @@
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from services.orchestrator.dag import Dag
+
+
+async def test_independent_steps_overlap() -> None:
+    together = asyncio.Barrier(2)  # passes only if both are under way
+
+    async def run(node: int, needs: Mapping[int, int]) -> int:
+        await together.wait()
+        return node
+
+    async with asyncio.timeout(1), Dag(run) as dag:
+        dag.add(1)
+        dag.add(2)
+
+
+async def test_a_step_gets_the_results_it_needs() -> None:
+    got: dict[int, dict[int, int]] = {}
+
+    async def run(node: int, needs: Mapping[int, int]) -> int:
+        got[node] = dict(needs)
+        return node * 10
+
+    async with Dag(run) as dag:
+        dag.add(1)
+        dag.add(2)
+        dag.add(3, {1, 2})
+    assert got == {1: {}, 2: {}, 3: {1: 10, 2: 20}}
+
+
+async def test_a_step_starts_before_the_graph_is_complete() -> None:
+    started = asyncio.Event()
+
+    async def run(node: int, needs: Mapping[int, int]) -> None:
+        started.set()
+
+    async with asyncio.timeout(1), Dag(run) as dag:
+        dag.add(1)
+        await started.wait()
+        dag.add(2, {1})
+
+
+async def test_no_more_steps_than_the_limit_are_under_way() -> None:
+    running, most = 0, 0
+
+    async def run(node: int, needs: Mapping[int, int]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    async with Dag(run, limit=3) as dag:
+        for node in range(20):
+            dag.add(node)
+    assert most == 3
+
+
+async def test_an_ended_step_is_not_run_again() -> None:
+    ran: list[int] = []
+
+    async def run(node: int, needs: Mapping[int, str]) -> str:
+        ran.append(node)
+        return needs[1]
+
+    async with Dag(run) as dag:
+        dag.add_ended(1, "kept")
+        dag.add(2, {1})
+    assert ran == [2]
+
+
+@pytest.mark.parametrize(("node", "needs"), [(1, set()), (2, {3}), (2, {2})])
+async def test_what_cannot_be_a_graph_is_refused(node: int, needs: set[int]) -> None:
+    async def run(node: int, needs: Mapping[int, int]) -> None:
+        return None
+
+    async with Dag(run) as dag:
+        dag.add(1)
+        with pytest.raises(ValueError, match="step"):
+            dag.add(node, needs)
+
+
+async def test_a_step_that_raises_cancels_the_rest() -> None:
+    waiting = asyncio.Event()
+    cancelled = False
+
+    async def run(node: int, needs: Mapping[int, int]) -> None:
+        nonlocal cancelled
+        if node == 1:
+            await waiting.wait()
+            raise ZeroDivisionError
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
+
+    with pytest.raises(ExceptionGroup):
+        async with asyncio.timeout(1), Dag(run) as dag:
+            dag.add(1)
+            dag.add(2)
+    assert cancelled

@@ -1,0 +1,163 @@
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_COMPLETED,
+    RUN_STATE_RUNNING,
+    AnswerChunk,
+    Caller,
+    RunAccepted,
+    RunEvent,
+    RunSpec,
+)
+from services.orchestrator.journal import MIGRATIONS, SCHEMA, Journal, LeaseLost, NewRun
+from services.runtime.database import Database, opened
+from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as kept:
+        yield kept
+
+
+def new(run_id: str, *, key: str = "", digest: str = "d", tenant: str = "default") -> NewRun:
+    first = RunEvent(run_id=run_id, sequence=1, run_accepted=RunAccepted(spec=RunSpec(request="hello")))
+    return NewRun(run_id, run_id, "", "hello", 9e9, Caller(tenant=tenant), key, digest, first)
+
+
+def event(sequence: int) -> RunEvent:
+    return RunEvent(run_id="r", sequence=sequence, answer_chunk=AnswerChunk(text=str(sequence)))
+
+
+async def test_events_come_back_in_order(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    await journal.append("r", 1, [event(2), event(3)], RUN_STATE_RUNNING)
+    assert [kept.sequence for kept in await journal.events("r", 0)] == [1, 2, 3]
+    assert [kept.sequence for kept in await journal.events("r", 2)] == [3]
+    row = await journal.row("r", "default")
+    assert (row.seq, row.state) == (3, RUN_STATE_RUNNING)
+
+
+async def test_a_gap_in_the_numbers_is_refused(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    with pytest.raises(LeaseLost):
+        await journal.append("r", 1, [event(3)], RUN_STATE_RUNNING)
+    assert [kept.sequence for kept in await journal.events("r", 0)] == [1]
+
+
+async def test_an_old_owner_cannot_write(database: Database) -> None:
+    old, young = Journal(database, "old", -1), Journal(database, "young", 10)
+    await old.accept(new("r"))
+    (claimed,) = await young.claim(10)
+    assert (claimed.owner, claimed.fence) == ("young", 2)
+    with pytest.raises(LeaseLost):
+        await old.append("r", 1, [event(2)], RUN_STATE_RUNNING)
+    await young.append("r", 2, [event(2)], RUN_STATE_RUNNING)
+
+
+async def test_a_renewed_lease_is_not_claimed(database: Database) -> None:
+    mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
+    await mine.accept(new("r"))
+    await mine.renew()
+    assert await other.claim(10) == []
+    await mine.release()
+    assert [row.id for row in await other.claim(10)] == ["r"]
+
+
+async def test_an_ended_run_is_not_claimed(database: Database) -> None:
+    journal = Journal(database, "me", -1)
+    await journal.accept(new("r"))
+    await journal.append("r", 1, [event(2)], RUN_STATE_COMPLETED)
+    assert await journal.claim(10) == []
+
+
+async def test_an_idempotency_key_gives_the_same_run(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    assert await journal.accept(new("a", key="k")) == "a"
+    assert await journal.accept(new("b", key="k")) == "a"
+    assert await journal.accept(new("c", key="k", tenant="other")) == "c"
+    with pytest.raises(AlreadyExists):
+        await journal.accept(new("d", key="k", digest="another"))
+
+
+async def test_commands_reach_the_owner_only(database: Database) -> None:
+    mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
+    await mine.accept(new("r"))
+    before = await mine.version()
+    await other.command("r", "cancel")
+    assert await mine.version() != before
+    assert await mine.commands() == [("r", "cancel")]
+    assert await other.commands() == []
+
+
+async def test_only_an_ended_run_is_deleted(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    with pytest.raises(FailedPrecondition):
+        await journal.delete("r", "default")
+    await journal.append("r", 1, [event(2)], RUN_STATE_COMPLETED)
+    with pytest.raises(NotFound):
+        await journal.delete("r", "another-tenant")
+    await journal.delete("r", "default")
+    with pytest.raises(NotFound):
+        await journal.row("r", "default")
+    assert await journal.events("r", 0) == []
+
+
+async def test_one_bad_write_does_not_harm_its_group(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    results = await asyncio.gather(
+        *(journal.accept(new(f"r{number}")) for number in range(20)),
+        journal.append("nobody", 1, [event(2)], RUN_STATE_RUNNING),
+        return_exceptions=True,
+    )
+    assert results[:20] == [f"r{number}" for number in range(20)]
+    assert isinstance(results[20], LeaseLost)
+    assert len(await journal.rows("default", limit=100)) == 20
+
+
+async def test_what_was_asked_before_closing_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    async with opened(path, SCHEMA, MIGRATIONS) as database:
+        futures = [Journal(database, "me", 10).accept(new(f"r{number}")) for number in range(50)]
+    await asyncio.gather(*futures)
+    async with opened(path, SCHEMA, MIGRATIONS) as database:
+        assert len(await Journal(database, "me", 10).rows("default", limit=100)) == 50
+
+
+async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    async with opened(path, SCHEMA, [*MIGRATIONS, "CREATE TABLE later (id TEXT)"]):
+        pass
+    with pytest.raises(FailedPrecondition, match="version 2"):
+        async with opened(path, SCHEMA, MIGRATIONS):
+            pass
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_text("not a database " * 100)])
+async def test_a_file_that_cannot_be_used_is_a_clear_error(tmp_path: Path, spoil: object) -> None:
+    path = tmp_path / "journal.sqlite"
+    spoil(path)  # type: ignore[operator]  # a function of the path
+    with pytest.raises(Unavailable, match="database"):
+        async with opened(path, SCHEMA, MIGRATIONS):
+            pass
+
+
+async def test_a_locked_database_fails_the_write_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.database._BUSY_SECONDS", 0.05)
+    path = tmp_path / "journal.sqlite"
+    async with opened(path, SCHEMA, MIGRATIONS) as database:
+        blocker = sqlite3.connect(path, isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="locked"):
+            await Journal(database, "me", 10).accept(new("r"))
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        assert await Journal(database, "me", 10).accept(new("r")) == "r"
