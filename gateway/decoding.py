@@ -1,0 +1,283 @@
+"""JSON from outside, as messages: the encoder's way back, forgiving in spelling and strict in everything else.
+
+A name nobody knows, a number out of range or a value of the wrong kind is refused, naming where it stands.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NoReturn, TypeVar
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from gateway.encoding import JSON_TEXT, enum_names
+from protos.hugginggpt.v1.types_pb2 import (
+    Argument,
+    ArgumentList,
+    Artifact,
+    Input,
+    NamedValue,
+    Plan,
+    Reference,
+    Task,
+    Value,
+)
+from services.runtime.errors import InvalidRequest
+
+M = TypeVar("M", bound=Message)
+
+MAX_SECONDS = 366 * 24 * 3600
+"""Longest duration taken, in seconds."""
+
+_ALIASES: Mapping[str, Mapping[str, str]] = {
+    Task.DESCRIPTOR.full_name: {"args": "arguments", "model": "pinned_model", "revision": "pinned_revision"},
+}
+"""How a printed plan spells the fields of a task."""
+
+_IGNORED: Mapping[str, frozenset[str]] = {Task.DESCRIPTOR.full_name: frozenset({"depends_on"})}
+"""What a printed plan derives."""
+
+_REMEDIES: Mapping[str, str] = {
+    "files": "send files as multipart/form-data: the request in the field request or spec, each file in a field file",
+}
+
+_RANGES: Mapping[int, tuple[int, int]] = {
+    FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.TYPE_UINT64: (0, 2**53 - 1),
+}
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def loads(content: bytes, what: str = "the body") -> Any:
+    """JSON as it was sent.
+
+    Raises:
+        InvalidRequest: not UTF-8, not JSON, nested too deeply, or with numbers that are not finite.
+    """
+    try:
+        return json.loads(content.decode(), parse_constant=_not_finite)
+    except UnicodeDecodeError as error:
+        _refuse(what, f"is not UTF-8 (byte {error.start})", reason="NOT_UTF8", remedy="send text as UTF-8")
+    except json.JSONDecodeError as error:
+        _refuse(what, f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", remedy="send valid JSON")
+    except ValueError:
+        _refuse(what, "holds a number too long to read", remedy="send shorter numbers")
+    except RecursionError:
+        _refuse(what, "is nested too deeply", remedy="send flatter JSON")
+
+
+def decode(kind: type[M], content: Any, where: str = "") -> M:
+    """A message from JSON.
+
+    Raises:
+        InvalidRequest: naming the place and what may stand there.
+    """
+    descriptor: Any = kind.DESCRIPTOR  # the stubs know two types for it
+    message: M = _reader(descriptor)(content, where)
+    return message
+
+
+def canonical(content: Any, where: str) -> str:
+    """JSON as values carry it: sorted keys, no spaces."""
+    try:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        _refuse(where, "is not plain JSON", remedy="send finite numbers and flat structures")
+    return _text(text, where)
+
+
+def _read_value(content: Any, where: str) -> Value:
+    if isinstance(content, str):
+        return Value(text=_text(content, where))
+    if isinstance(content, dict) and content.keys() == {"artifact"}:
+        return Value(artifact=decode(Artifact, content["artifact"], f"{where}.artifact"))
+    if isinstance(content, dict) and content.keys() == {"json"}:
+        return Value(json=canonical(content["json"], where))
+    return Value(json=canonical(content, where))
+
+
+def _read_argument(content: Any, where: str) -> Argument:
+    match content:
+        case list():
+            if any(isinstance(item, list) for item in content):
+                _refuse(where, "is a list of lists", remedy='write JSON that is a list as {"json": […]}')
+            items = [_read_argument(item, f"{where}[{index}]") for index, item in enumerate(content)]
+            return Argument(list=ArgumentList(items=items))
+        case {"task_id": _}:
+            return Argument(reference=decode(Reference, content, where))
+        case {"input": name} if len(content) == 1:
+            return Argument(input=Input(name=_text(name, f"{where}.input")))
+    return Argument(value=_read_value(content, where))
+
+
+def _read_named_value(content: Any, where: str) -> NamedValue:
+    entry = _object(content, where)
+    given = entry.keys() & {"text", "json", "artifact", "value"}
+    if unknown := entry.keys() - given - {"name"}:
+        _unknown(where, min(unknown), ("name", "text", "json", "artifact"))
+    if len(given) != 1:
+        _refuse(where, "has to have one of text, json, artifact", remedy='send for instance {"name": "a", "text": "…"}')
+    key = given.pop()
+    place = f"{where}.{key}"
+    named = NamedValue(name=_text(entry.get("name") or "", f"{where}.name"))
+    match key:
+        case "text":
+            named.value.text = _text(entry[key], place)
+        case "json":
+            named.value.json = canonical(entry[key], place)
+        case "artifact":
+            named.value.artifact.CopyFrom(decode(Artifact, entry[key], place))
+        case _:
+            named.value.CopyFrom(_read_value(entry[key], place))
+    return named
+
+
+def _read_plan(content: Any, where: str) -> Plan:
+    if isinstance(content, dict) and content.keys() == {"tasks"}:
+        content = content["tasks"]
+    return Plan(tasks=[decode(Task, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))])
+
+
+def _read_duration(content: Any, where: str) -> Duration:
+    seconds = _number(content, where)
+    if not 0 <= seconds <= MAX_SECONDS:
+        _refuse(where, "is out of range", remedy=f"send seconds from 0 to {MAX_SECONDS}")
+    duration = Duration()
+    duration.FromNanoseconds(round(seconds * 1e9))
+    return duration
+
+
+def _read_timestamp(content: Any, where: str) -> Timestamp:
+    timestamp = Timestamp()
+    try:
+        timestamp.FromJsonString(_text(content, where))
+    except ValueError:
+        _refuse(where, "is not a time", remedy="send RFC 3339, such as 2030-01-31T12:00:00Z")
+    return timestamp
+
+
+_SPECIAL: Mapping[str, Callable[[Any, str], Any]] = {
+    Value.DESCRIPTOR.full_name: _read_value,
+    Argument.DESCRIPTOR.full_name: _read_argument,
+    NamedValue.DESCRIPTOR.full_name: _read_named_value,
+    Plan.DESCRIPTOR.full_name: _read_plan,
+    Timestamp.DESCRIPTOR.full_name: _read_timestamp,
+    Duration.DESCRIPTOR.full_name: _read_duration,
+}
+
+
+def _reader(descriptor: Descriptor) -> Callable[[Any, str], Any]:
+    return _SPECIAL.get(descriptor.full_name) or (lambda content, where: _fields(descriptor, content, where))
+
+
+def _fields(descriptor: Descriptor, content: Any, where: str) -> Any:
+    known, result = _names(descriptor), {}
+    for key, item in _object(content, where).items():
+        place = f"{where}.{key}" if where else key
+        if key in _IGNORED.get(descriptor.full_name, ()):
+            continue
+        if key not in known:
+            _unknown(where, key, tuple(known))
+        if item is not None:
+            result[known[key].name] = _field(known[key], item, place)
+    return GetMessageClass(descriptor)(**result)
+
+
+@cache
+def _names(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
+    names = {JSON_TEXT.get(field.name, field.name): field for field in descriptor.fields}
+    by_name = {field.name: field for field in descriptor.fields}
+    aliases = _ALIASES.get(descriptor.full_name, {})
+    return names | by_name | {alias: by_name[name] for alias, name in aliases.items()}
+
+
+def _field(field: FieldDescriptor, content: Any, where: str) -> Any:
+    if field.message_type and field.message_type.GetOptions().map_entry:
+        one, entries = field.message_type.fields_by_name["value"], _object(content, where)
+        return {_text(key, where): _scalar(one, item, f"{where}.{key}") for key, item in entries.items()}
+    if field.is_repeated:
+        return [_scalar(field, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))]
+    return _scalar(field, content, where)
+
+
+def _scalar(field: FieldDescriptor, content: Any, where: str) -> Any:
+    if field.message_type:
+        return _reader(field.message_type)(content, where)
+    if field.enum_type:
+        return _enum(field.enum_type, content, where)
+    if field.name in JSON_TEXT:
+        return canonical(_object(content, where), where)
+    if field.type in _RANGES:
+        return _integer(content, where, *_RANGES[field.type])
+    return _PLAIN[field.type](content, where)
+
+
+def _enum(enum: EnumDescriptor, content: Any, where: str) -> int:
+    numbers = {name: number for number, name in enum_names(enum).items()}
+    if not isinstance(content, str) or content.lower() not in numbers:
+        _refuse(where, "is not one of its values", remedy=f"use one of {', '.join(numbers)}")
+    return numbers[content.lower()]
+
+
+def _text(content: Any, where: str) -> str:
+    if not isinstance(content, str):
+        _refuse(where, "is not a string", remedy="send a string")
+    if _SURROGATE.search(content):
+        _refuse(where, "has half of a surrogate pair", reason="NOT_UTF8", remedy="send whole characters")
+    return content
+
+
+def _number(content: Any, where: str) -> float:
+    if isinstance(content, bool) or not isinstance(content, int | float):
+        _refuse(where, "is not a number", remedy="send a number")
+    try:
+        return float(content)
+    except OverflowError:
+        _refuse(where, "is out of range", remedy="send a smaller number")
+
+
+def _integer(content: Any, where: str, low: int, high: int) -> int:
+    if isinstance(content, bool) or not isinstance(content, int):
+        _refuse(where, "is not a whole number", remedy="send a whole number")
+    if not low <= content <= high:
+        _refuse(where, "is out of range", remedy=f"send a number from {low} to {high}")
+    return content
+
+
+def _boolean(content: Any, where: str) -> bool:
+    return content if isinstance(content, bool) else _refuse(where, "is not true or false", remedy="send true or false")
+
+
+_PLAIN: Mapping[int, Callable[[Any, str], Any]] = {
+    FieldDescriptor.TYPE_STRING: _text,
+    FieldDescriptor.TYPE_BOOL: _boolean,
+    FieldDescriptor.TYPE_DOUBLE: _number,
+}
+
+
+def _object(content: Any, where: str) -> dict[str, Any]:
+    return content if isinstance(content, dict) else _refuse(where, "is not a JSON object", remedy="send an object")
+
+
+def _list(content: Any, where: str) -> list[Any]:
+    return content if isinstance(content, list) else _refuse(where, "is not a list", remedy="send a list")
+
+
+def _not_finite(name: str) -> NoReturn:
+    _refuse("the body", f"holds {name}, which is not JSON", remedy="send finite numbers")
+
+
+def _unknown(where: str, key: str, known: tuple[str, ...]) -> NoReturn:
+    remedy = _REMEDIES.get(key, f"use one of {', '.join(known)}")
+    _refuse(where, f"has an unknown field {key[:100]!r}", reason="UNKNOWN_FIELD", remedy=remedy)
+
+
+def _refuse(where: str, what: str, *, reason: str | None = None, remedy: str = "") -> NoReturn:
+    raise InvalidRequest(f"{where or 'the body'} {what}", reason=reason, remedy=remedy, port=where)

@@ -1,0 +1,25 @@
+"""What the gateway can be told."""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from services.runtime.settings import ServiceSettings, StoreSettings
+
+
+class Settings(ServiceSettings, StoreSettings):
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_")
+
+    http_listen: str = "127.0.0.1:8080"
+    """host:port of the HTTP server; port 0 takes any free one."""
+    orchestrator: str = "dns:///orchestrator:50051"
+    """Where runs are kept."""
+    selector: str = "dns:///selector:50051"
+    """Where the catalogue is kept."""
+    files_bytes: int = Field(100_000_000, gt=0)
+    """Most bytes of files sent with one request."""
+    upload_bytes: int = Field(2_000_000_000, gt=0)
+    """Most bytes of a file sent on its own."""
+    data_policy: Literal["local", "open"] = "open"
+    """Whether bytes may go where the operator has configured, when a request does not say."""
