@@ -1,0 +1,101 @@
+"""An expert as a process: what each experts/<modality>/__main__.py calls."""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, closing
+from datetime import timedelta
+from functools import partial
+
+import structlog
+from google.protobuf import json_format
+
+from experts.host.describe import Description
+from experts.host.expert import Expert, read_expert
+from experts.host.inference import Inference
+from experts.host.models import Models
+from experts.host.servicer import ExpertServicer
+from experts.host.settings import Settings
+from experts.host.threads import Threads
+from protos.hugginggpt.v1 import expert_pb2 as pb
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.server import Serving, run, serving
+
+log = structlog.get_logger(__name__)
+
+EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
+
+
+def serve_expert(package: str) -> None:
+    """Runs the expert of a package until a signal comes; with --describe prints its description as JSON instead."""
+    parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"The expert {package}, over gRPC.")
+    parser.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
+    settings = Settings()
+    if parser.parse_args().describe:
+        sys.stdout.write(describe(read_expert(package), settings))
+        return
+    name = "expert-" + package.rpartition(".")[2]
+    run(name, lambda settings: opened(read_expert(package), settings), settings)
+
+
+def describe(expert: Expert, settings: Settings) -> str:
+    """What the expert would answer to Describe before any of its models is loaded, as protobuf's JSON."""
+    with closing(_models(expert, settings)) as models:
+        reply = Description(expert, models, may_sleep=settings.may_sleep).since("")
+    return json_format.MessageToJson(reply, preserving_proto_field_name=True) + "\n"
+
+
+@asynccontextmanager
+async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
+    """Serves the expert; it is ready once its models to be preloaded are."""
+    began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
+    store = ArtifactStore.open(settings.artifacts_url)
+    with closing(_models(expert, settings)) as models, closing(Threads("cpu", settings.threads)) as cpu:
+        description = Description(expert, models, may_sleep=settings.may_sleep)
+        servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
+        register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)
+        async with (
+            serving(
+                register, EXPERT, listen=settings.listen, drain_seconds=settings.drain_seconds, ready=False
+            ) as running,
+            _beside(_tell_health(models, running)),
+            _beside(_get_ready(expert, models, description, running, began)),
+        ):
+            yield running
+
+
+def _models(expert: Expert, settings: Settings) -> Models:
+    loaders = ((offer.spec.name, offer.card.id, offer.loader) for offer in expert.offers)
+    return Models(loaders, max_waiting=settings.max_waiting)
+
+
+async def _get_ready(expert: Expert, models: Models, description: Description, running: Serving, began: float) -> None:
+    if not await models.load(expert.preload):
+        log.error("not ready: no model could be loaded")
+        return
+    description.start_time = timedelta(seconds=time.monotonic() - began)
+    await running.set_ready("", "startup", "readiness", EXPERT.full_name)
+    log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_time.total_seconds(), 2))
+
+
+async def _tell_health(models: Models, running: Serving) -> None:
+    """Keeps one name per model on grpc.health.v1."""
+    while True:
+        models.changed.clear()
+        for model_id in models.ids:
+            await running.set_ready(model_id, ready=model_id in models.loaded)
+        await models.changed.wait()
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Runs the work as long as the block lasts."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

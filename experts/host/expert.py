@@ -1,0 +1,183 @@
+"""What an expert offers: kinds of task, models for them, and how to load these.
+
+An expert is a package. Its parts:
+
+    tasks.py     TASKS: Loader by task; where needed REQUIRES: by model id the module it cannot do without;
+                 PRELOAD: ids of the models loaded before it is ready, in that order, instead of all
+    models.json  its ModelCards
+    tasks.json   TaskSpecs of the kinds of task that are not standard, if it has any
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, metadata
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from typing import Any
+
+import structlog
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from experts.host.handler import Loader
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard, TaskSpec
+from services.runtime.errors import FailedPrecondition, NotFound
+
+log = structlog.get_logger(__name__)
+
+_DISTRIBUTION = "hugginggpt"
+_MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One model for one kind of task."""
+
+    spec: TaskSpec
+    card: ModelCard
+    loader: Loader
+
+
+@dataclass(frozen=True)
+class Expert:
+    """Everything one expert offers; of several models for a task the first is its own choice."""
+
+    name: str
+    offers: tuple[Offer, ...]
+    preload: tuple[str, ...] = ()
+    """Ids of the models that are loaded before it is ready."""
+    version: str = ""
+    """Of its code; empty means unknown."""
+
+    def find(self, task: str, model_id: str, revision: str) -> Offer:
+        """The offer for a task; without an id the first.
+
+        Raises:
+            NotFound: TASK or MODEL.
+            FailedPrecondition: REVISION, the model is here with another one.
+        """
+        offers = [offer for offer in self.offers if offer.spec.name == task]
+        if not offers:
+            known = ", ".join(dict.fromkeys(offer.spec.name for offer in self.offers))
+            raise NotFound(f"{self.name} has no task {task}", reason="TASK", remedy=f"its tasks are {known}")
+        found = next((offer for offer in offers if model_id in ("", offer.card.id)), None)
+        if found is None:
+            known = ", ".join(offer.card.id for offer in offers)
+            remedy = f"its models for it are {known}"
+            raise NotFound(f"{self.name} has no model {model_id} for {task}", reason="MODEL", remedy=remedy)
+        if revision not in ("", found.card.revision):
+            raise FailedPrecondition(
+                f"{found.card.id} is here at revision {found.card.revision or 'unknown'}, not {revision}",
+                reason="REVISION",
+                remedy="ask for that revision, or for none",
+            )
+        return found
+
+
+def read_expert(package: str) -> Expert:
+    """The expert that is a package, less the models whose engine is not installed.
+
+    Raises:
+        FailedPrecondition: its parts contradict each other, or nothing is left.
+    """
+    tasks: Mapping[str, Any] = vars(import_module(f"{package}.tasks"))
+    requires: Mapping[str, str] = tasks.get("REQUIRES", {})
+    folder = files(package)
+    cards = [_completed(card, requires.get(card.id, "")) for card in _read(folder / "models.json", ModelCard)]
+    installed = [card for card in cards if _is_installed(card, requires.get(card.id, ""))]
+    if not installed:
+        remedy = f"install what {package} needs, such as the extra of that name"
+        raise FailedPrecondition(f"{package} has no model whose engine is installed", remedy=remedy)
+    specs = _specs(_read(folder / "tasks.json", TaskSpec))
+    offers = offered(installed, specs, tasks["TASKS"])
+    present = dict.fromkeys(card.id for card in installed)
+    preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
+    return Expert(package.rpartition(".")[2], offers, preload, _version_of(_DISTRIBUTION))
+
+
+def offered(
+    cards: Iterable[ModelCard], specs: Mapping[str, TaskSpec], loaders: Mapping[str, Loader]
+) -> tuple[Offer, ...]:
+    """The cards with their specs and loaders.
+
+    Raises:
+        FailedPrecondition: a card has no spec or no loader, stands there twice, or its id is no id.
+    """
+    offers: dict[tuple[str, str], Offer] = {}
+    for card in cards:
+        if not _MODEL_ID.fullmatch(card.id):
+            raise _contradiction(f"{card.id!r} is no id of a model: only letters, digits and . _ / - are")
+        if card.task not in specs:
+            raise _contradiction(f"model {card.id} is for {card.task}, which is neither standard nor in tasks.json")
+        if card.task not in loaders:
+            raise _contradiction(f"model {card.id} is for {card.task}, for which TASKS has no loader")
+        if (card.task, card.id) in offers:
+            raise _contradiction(f"model {card.id} has two cards for {card.task}")
+        offers[card.task, card.id] = Offer(specs[card.task], card, loaders[card.task])
+    return tuple(offers.values())
+
+
+def _specs(own: Iterable[TaskSpec]) -> dict[str, TaskSpec]:
+    specs = dict(standard_tasks())
+    for spec in own:
+        if specs.setdefault(spec.name, spec) != spec:
+            raise _contradiction(f"{spec.name} is a standard task, or stands in tasks.json twice")
+    return specs
+
+
+def _read(file: Traversable, kind: type[Any]) -> list[Any]:
+    """The messages in a file; none if it is not there."""
+    if not file.is_file():
+        return []
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+        return [_parsed(entry, kind()) for entry in entries]
+    except (ValueError, json_format.ParseError) as error:
+        raise _contradiction(f"{file.name} cannot be read: {error}") from error
+
+
+def _parsed(entry: dict[str, Any], message: Message) -> Message:
+    return json_format.ParseDict(entry, message)
+
+
+def _completed(card: ModelCard, module: str) -> ModelCard:
+    """The card with the version of its engine for a revision, where it names no commit, and its reach."""
+    completed = ModelCard()
+    completed.CopyFrom(card)
+    completed.revision = card.revision or _version_of(_distribution_of(module) if module else _DISTRIBUTION)
+    if card.reach == REACH_UNSPECIFIED:
+        completed.reach = REACH_INTERNAL
+    return completed
+
+
+def _is_installed(card: ModelCard, module: str) -> bool:
+    if not module or find_spec(module.partition(".")[0]):
+        return True
+    log.warning("model left out, its engine is not installed", model=card.id, task=card.task, module=module)
+    return False
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _distribution_of(module: str) -> str:
+    top = module.partition(".")[0]
+    return top if _version_of(top) else next(iter(_distributions().get(top, ())), top)
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()
+
+
+def _contradiction(message: str) -> FailedPrecondition:
+    return FailedPrecondition(message, remedy="correct the expert's tasks.py, models.json or tasks.json")

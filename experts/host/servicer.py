@@ -1,0 +1,96 @@
+"""The one Infer, and what else an expert is asked."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import grpc
+
+from experts.host import convert
+from experts.host.describe import Description
+from experts.host.expert import Expert
+from experts.host.inference import Inference
+from experts.host.models import Models
+from experts.host.parameters import ParameterReader
+from experts.host.progress import CallsUnderWay, Step
+from experts.host.settings import Settings
+from protos.hugginggpt.v1 import expert_pb2 as pb
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Usage
+from services.runtime import caller
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.errors import DeadlineExceeded
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+QUEUE, LOADED = "expert-queue", "expert-loaded"
+"""Trailing metadata of Infer: calls waiting or running; ids of loaded models, with commas between."""
+
+
+class ExpertServicer(rpc.ExpertServiceServicer):
+    def __init__(
+        self,
+        expert: Expert,
+        models: Models,
+        description: Description,
+        inference: Inference,
+        *,
+        store: ArtifactStore,
+        settings: Settings,
+    ) -> None:
+        self._expert, self._models, self._description = expert, models, description
+        self._inference, self._store, self._settings = inference, store, settings
+        self._calls = CallsUnderWay()
+        self._parameters = {offer.spec.name: ParameterReader(offer.spec) for offer in expert.offers}
+
+    async def Infer(self, request: pb.InferRequest, context: Context) -> pb.InferResponse:
+        began, tenant = time.perf_counter(), caller.current().tenant
+        offer = self._expert.find(request.task, request.model, request.revision)
+        parameters = self._parameters[request.task].read(request.parameters_json)
+        given = convert.arguments(offer.spec, request, max_bytes=self._settings.max_input_bytes)
+        model = self._models.get(request.task, offer.card.id)
+        with model.queue.place(model.times.p50), self._calls.entered(tenant, request.call_id) as call:
+            async with _within(self._settings.call_seconds):
+                read = await convert.fetched(given, self._store, tenant)
+                write = partial(convert.written, offer.spec, offer.card.id)
+                done = await self._inference.run(model, read, parameters, write, call)
+                outputs = await convert.kept(done.result, self._store, tenant)
+        context.set_trailing_metadata(self._trailer())
+        usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began)
+        return pb.InferResponse(outputs=outputs, revision=offer.card.revision, usage=usage)
+
+    async def Describe(self, request: pb.DescribeRequest, context: Context) -> pb.DescribeResponse:
+        return self._description.since(request.known_revision)
+
+    async def Progress(self, request: pb.ProgressRequest, context: Context) -> None:  # type: ignore[override]  # stubs only know generators
+        async def tell(call_id: str, step: Step) -> None:
+            await context.write(pb.ProgressEvent(call_id=call_id, fraction=step.fraction, message=step.message))
+
+        await self._calls.follow(caller.current().tenant, request.call_ids, tell)
+
+    def _trailer(self) -> tuple[tuple[str, str], ...]:
+        load = self._description.load()
+        return (QUEUE, str(load.waiting + load.running)), (LOADED, ",".join(load.loaded))
+
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded(
+            f"the call took longer than {seconds:g} s",
+            remedy="send a smaller input, or let the operator raise EXPERT_CALL_SECONDS",
+        ) from None
+
+
+def _usage(*, busy: float, elapsed: float) -> Usage:
+    usage = Usage()
+    usage.busy.FromTimedelta(timedelta(seconds=busy))
+    usage.elapsed.FromTimedelta(timedelta(seconds=elapsed))
+    return usage

@@ -1,0 +1,21 @@
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from services.runtime.settings import ServiceSettings, StoreSettings
+
+
+class Settings(ServiceSettings, StoreSettings):
+    """What an expert can be told."""
+
+    model_config = SettingsConfigDict(env_prefix="EXPERT_")
+
+    max_waiting: int = Field(32, ge=1)
+    """How many calls one model takes at a time, running or waiting; more are refused at once."""
+    max_input_bytes: int = Field(256 * 1024 * 1024, ge=1)
+    """Most bytes of artifacts that one call may bring, since models take them whole."""
+    call_seconds: float = Field(900.0, gt=0)
+    """Longest call, loading included, whatever deadline the caller has."""
+    threads: int = Field(2, ge=1)
+    """Threads that read inputs and write outputs, beside each model's own."""
+    may_sleep: bool = False
+    """It may be scaled to zero: its models then stay in the catalogue while it is away."""
