@@ -1,0 +1,50 @@
+"""The selector as a process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.server import Serving, run, serving
+from services.selector import memory
+from services.selector.catalog import Catalog
+from services.selector.discovery import Discovery, Pace
+from services.selector.memory import Memory
+from services.selector.selector import Selector
+from services.selector.servicer import SelectorServicer
+from services.selector.settings import Settings
+from services.selector.sources import parse
+
+SERVICE = pb.DESCRIPTOR.services_by_name["SelectorService"]
+
+
+@asynccontextmanager
+async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Serving]:  # noqa: B008  # frozen
+    """Serves, once what is there has been found.
+
+    Args:
+        settings: what it was told.
+        pace: how often it looks.
+    """
+    standard = standard_tasks()
+    catalog = Catalog(standard, forget_seconds=settings.forget_seconds)
+    remembered = Memory(ArtifactStore.open(settings.artifacts_url).notes(memory.KIND), catalog)
+    discovery = Discovery(parse(settings.experts), catalog, pace)
+    servicer = SelectorServicer(catalog, Selector(catalog, standard, settings.inference_mode), remembered)
+    register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
+    async with (
+        remembered.running(),
+        discovery.running(),
+        serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds) as running,
+    ):
+        try:
+            yield running
+        finally:
+            catalog.close()  # watches end, so that draining need not wait for them
+
+
+if __name__ == "__main__":
+    run("selector", selector, Settings())

@@ -1,0 +1,192 @@
+"""Which models suit a task best, by what is described and measured of them."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from heapq import nlargest
+from typing import NamedTuple
+
+FIT = 3.0
+"""The most that words can add; what is measured adds less, so that the model that does what was asked is first."""
+
+_SPOKEN, _UNSPOKEN = 0.3, -1.5
+_POPULAR = 0.3
+_SLOW = 0.2
+"""For every tenfold of _PROMPT_SECONDS."""
+_PROMPT_SECONDS = 0.05
+"""A median below it is as good as any."""
+_EXTERNAL = -10.0
+_FAILING = -20.0
+
+
+class Presence(Enum):
+    """How near a model is to running."""
+
+    READY = "loaded"
+    LOADABLE = "to be loaded"
+    AWAY = "does not answer just now"
+    DORMANT = "asleep"
+
+
+_PRESENCE = {Presence.READY: 1.0, Presence.LOADABLE: 0.9, Presence.AWAY: -0.6, Presence.DORMANT: -0.8}
+
+
+@dataclass(frozen=True, slots=True)
+class Merits:
+    """What is known of a model."""
+
+    stems: frozenset[str]
+    """Of its name and description."""
+    presence: Presence
+    external: bool = False
+    median: float | None = None
+    """Seconds of one call, as measured."""
+    downloads: int = 0
+    likes: int = 0
+    languages: frozenset[str] = frozenset()
+    """Primary tags; empty: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of the request."""
+
+    written: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the models are weighed against."""
+
+    words: Mapping[str, Word]
+    """By stem."""
+    languages: frozenset[str] = frozenset()
+    """Primary tags that the task names."""
+    internal_first: bool = True
+
+
+class Ranked(NamedTuple):
+    """A model's place in the list."""
+
+    position: int
+    """Among the models that were given."""
+    score: float
+    fit: float
+    """0 to 1: its share of the words that tell the models apart."""
+    reason: str
+
+
+class _Fit(NamedTuple):
+    share: float
+    words: tuple[str, ...]
+
+
+_NO_FIT = _Fit(0.0, ())
+
+
+class Ranking:
+    """Models of one task, in the order that settles a tie."""
+
+    def __init__(self, merits: Sequence[Merits]) -> None:
+        self._merits = merits
+
+    def best(self, wish: Wish, admitted: Iterable[int], limit: int, failing: frozenset[int]) -> list[Ranked]:
+        """The best models, best first.
+
+        Args:
+            wish: what is wanted.
+            admitted: positions of the models that may be chosen.
+            limit: at most so many.
+            failing: positions of those to be asked last.
+        """
+        fits = self._fits(wish)
+
+        def score(position: int) -> float:
+            value = self._standing[position] + FIT * fits.get(position, _NO_FIT).share
+            if wish.languages:
+                value += _spoken(self._merits[position], wish)
+            if wish.internal_first and self._merits[position].external:
+                value += _EXTERNAL
+            return value + _FAILING if position in failing else value
+
+        top = nlargest(limit, ((score(position), -position) for position in admitted))
+        return [
+            Ranked(-negated, round(value, 4), fit.share, self._reason(-negated, wish, fit, failing=-negated in failing))
+            for value, negated in top
+            for fit in (fits.get(-negated, _NO_FIT),)
+        ]
+
+    @cached_property
+    def _standing(self) -> list[float]:
+        """What each model scores whatever is asked."""
+        return [_PRESENCE[merits.presence] + _popularity(merits) - _slowness(merits) for merits in self._merits]
+
+    @cached_property
+    def _holders(self) -> dict[str, list[int]]:
+        """Positions of the models that have a word, by stem."""
+        holders: dict[str, list[int]] = defaultdict(list)
+        for position, merits in enumerate(self._merits):
+            for stem in merits.stems:
+                holders[stem].append(position)
+        return holders
+
+    def _fits(self, wish: Wish) -> dict[int, _Fit]:
+        """How far each model has the wish's words, the rarer the more; a word that all have tells nothing."""
+        found: dict[int, list[tuple[float, str]]] = defaultdict(list)
+        total = 0.0
+        for stem, word in wish.words.items():
+            holders = self._holders.get(stem, ())
+            if not 0 < len(holders) < len(self._merits):
+                continue
+            value = word.weight * math.log(len(self._merits) / len(holders))
+            total += value
+            for position in holders:
+                found[position].append((value, word.written))
+        return {
+            position: _Fit(sum(value for value, _ in values) / total, tuple(written for _, written in values))
+            for position, values in found.items()
+        }
+
+    def _reason(self, position: int, wish: Wish, fit: _Fit, *, failing: bool) -> str:
+        merits = self._merits[position]
+        parts = []
+        if fit.words:
+            said = " and ".join(f"“{word}”" for word in fit.words[:3])
+            parts.append(f"says {said} like the request")
+        if wish.languages:
+            tags = ", ".join(sorted(wish.languages))
+            parts.append(f"{'knows' if _spoken(merits, wish) >= 0 else 'does not name'} {tags}")
+        parts.append(merits.presence.value)
+        if merits.median is not None:
+            parts.append(f"median {_duration(merits.median)}")
+        if merits.external:
+            parts.append("outside the house")
+        if failing:
+            parts.append("has been failing")
+        return "; ".join(parts)
+
+
+def _popularity(merits: Merits) -> float:
+    downloads = min(1.0, math.log10(1 + merits.downloads) / 8)
+    likes = min(1.0, math.log10(1 + merits.likes) / 5)
+    return _POPULAR * (2 * downloads + likes) / 3
+
+
+def _slowness(merits: Merits) -> float:
+    if merits.median is None or merits.median <= _PROMPT_SECONDS:
+        return 0.0
+    return _SLOW * math.log10(merits.median / _PROMPT_SECONDS)
+
+
+def _spoken(merits: Merits, wish: Wish) -> float:
+    if not merits.languages:
+        return 0.0
+    return _SPOKEN if wish.languages <= merits.languages else _UNSPOKEN
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"

@@ -1,0 +1,245 @@
+"""Chooses models: leaves out what may not be used, ranks the rest, and says why."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from services.runtime.errors import InvalidRequest
+from services.selector import refusals
+from services.selector.catalog import Catalog
+from services.selector.ranking import Ranked, Wish, Word
+from services.selector.replica import Replica
+from services.selector.shelf import Offer, Shelf, primary
+from services.selector.words import words
+
+CANDIDATES = 5
+
+_SOURCE_WEIGHT, _REQUEST_WEIGHT = 1.0, 0.25
+"""Of the words that the task came from, and of the rest of the request's."""
+
+_OWN_LABELS = frozenset({"labels", "objects", "entities"})
+"""Outputs that can only say what the model was made to say."""
+_CLEAR_FIT = 0.5
+_TAG_LENGTHS = (2, 3)
+
+
+class Mode(StrEnum):
+    """Where the models may be."""
+
+    LOCAL = "local"
+    HYBRID = "hybrid"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True)
+class Avoid:
+    """What has been failing; empty fields stand for any."""
+
+    model: str = ""
+    expert: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a model must satisfy; empty fields ask for nothing."""
+
+    licenses: frozenset[str] = frozenset()
+    languages: frozenset[str] = frozenset()
+    max_parameter_count: int = 0
+    allowed: frozenset[str] = frozenset()
+
+    def admit(self, offer: Offer) -> bool:
+        card = offer.card
+        return (
+            (not self.licenses or card.license.lower() in self.licenses)
+            and (not self.languages or not offer.languages or self.languages <= offer.languages)
+            and (not self.max_parameter_count or 0 < card.parameter_count <= self.max_parameter_count)
+            and (not self.allowed or card.id in self.allowed)
+        )
+
+    def __str__(self) -> str:
+        parts = (
+            ("licence", ", ".join(sorted(self.licenses))),
+            ("language", ", ".join(sorted(self.languages))),
+            ("parameters at most", str(self.max_parameter_count or "")),
+            ("one of", ", ".join(sorted(self.allowed))),
+        )
+        return "; ".join(f"{name} {value}" for name, value in parts if value)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A task that needs a model."""
+
+    task: str
+    source: str = ""
+    """The words it came from."""
+    request: str = ""
+    languages: frozenset[str] = frozenset()
+    """Primary tags among its parameters."""
+    model: str = ""
+    """The only one that may run it."""
+    revision: str = ""
+    mode: Mode | None = None
+    """None: the deployment's."""
+    may_leave: bool = False
+    """Bytes may go to models outside the house."""
+    avoid: Sequence[Avoid] = ()
+    constraints: Constraints = field(default_factory=Constraints)
+    limit: int = 0
+    """0: the deployment's."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A model in the list."""
+
+    offer: Offer
+    replicas: Sequence[Replica]
+    """Where to call it, without those to avoid."""
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Models in the order in which to ask them, at least one."""
+
+    spec: TaskSpec
+    chosen: Sequence[Chosen]
+    reason: str
+    confidence: float
+
+
+class Selector:
+    """Chooses among the models of the catalogue, by ranking alone.
+
+    Args:
+        catalog: who offers what.
+        standard: the kinds of task that are settled for everybody.
+        mode: where models may be, unless the request says otherwise.
+    """
+
+    def __init__(self, catalog: Catalog, standard: Mapping[str, TaskSpec], mode: Mode) -> None:
+        self._catalog = catalog
+        self._standard = standard
+        self._mode = mode
+
+    def choose(self, wanted: Wanted) -> Choice:
+        """The best models for a task.
+
+        Raises:
+            InvalidRequest: no task is named, or the limit is negative.
+            NotFound: TASK, nobody offers it; MODEL, the pinned one is not there or none satisfies the constraints.
+            FailedPrecondition: POLICY, only policy or mode stand in the way.
+        """
+        if not wanted.task or wanted.limit < 0:
+            raise InvalidRequest("a task and a limit of 0 or more are needed", remedy="name the task", port="task")
+        shelf = self._shelf(wanted.task)
+        mode = wanted.mode or self._mode
+        admitted = self._admitted(shelf, wanted, mode)
+        failing = frozenset(i for i in admitted if wanted.avoid and _fails(shelf.offers[i], wanted.avoid))
+        wish = Wish(_words(wanted), wanted.languages, internal_first=mode is Mode.HYBRID)
+        ranked = shelf.ranking.best(wish, admitted, wanted.limit or CANDIDATES, failing)
+        chosen = [_chosen(shelf, place, wanted.avoid) for place in ranked if _means_the_same(shelf, ranked[0], place)]
+        return Choice(shelf.spec, chosen, _summary(chosen, len(admitted), wanted), _confidence(chosen))
+
+    def _shelf(self, task: str) -> Shelf:
+        view = self._catalog.view
+        shelf = view.shelf(task)
+        if shelf is None or not shelf.offers:
+            raise refusals.nobody(task, view.tasks, self._standard, shelf.failed if shelf else ())
+        return shelf
+
+    def _admitted(self, shelf: Shelf, wanted: Wanted, mode: Mode) -> Collection[int]:
+        """Positions of the offers that may be used."""
+        offers, task = shelf.offers, wanted.task
+        admitted: Collection[int] = range(len(offers))
+        if wanted.model:
+            admitted = [i for i in admitted if _is_pinned(offers[i], wanted)]
+            if not admitted:
+                raise refusals.unknown_model(task, wanted.model, wanted.revision, offers, shelf.failed)
+        if str(wanted.constraints):
+            admitted = [i for i in admitted if wanted.constraints.admit(offers[i])]
+            if not admitted:
+                raise refusals.unconstrained(task, str(wanted.constraints))
+        if not wanted.may_leave:
+            admitted = [i for i in admitted if not offers[i].external]
+            if not admitted:
+                raise refusals.only_outside(task)
+        if mode is not Mode.HYBRID:
+            admitted = [i for i in admitted if offers[i].external is (mode is Mode.REMOTE)]
+            if not admitted:
+                raise refusals.wrong_mode(task, mode)
+        return admitted
+
+
+def languages_of(parameters: Mapping[str, object]) -> frozenset[str]:
+    """The primary tags among a task's parameters; a language given by name is left to the words."""
+    values = (parameters.get(name) for name in ("language", "source_language", "target_language"))
+    tags = (primary(value) for value in values if isinstance(value, str))
+    return frozenset(tag for tag in tags if tag.isalpha() and len(tag) in _TAG_LENGTHS)
+
+
+def _words(wanted: Wanted) -> Mapping[str, Word]:
+    found = {stem: Word(written, _REQUEST_WEIGHT) for stem, written in words(wanted.request)}
+    found.update({stem: Word(written, _SOURCE_WEIGHT) for stem, written in words(wanted.source)})
+    return found
+
+
+def _is_pinned(offer: Offer, wanted: Wanted) -> bool:
+    return offer.card.id == wanted.model and wanted.revision in {"", offer.card.revision}
+
+
+def _hits(avoid: Avoid, offer: Offer) -> bool:
+    return avoid.model in {"", offer.card.id} and avoid.expert in {"", offer.card.expert}
+
+
+def _reachable(offer: Offer, avoids: Sequence[Avoid]) -> Sequence[Replica]:
+    """Where the offer may be called without meeting what fails."""
+    hitting = [avoid for avoid in avoids if _hits(avoid, offer)]
+    shut = {avoid.address for avoid in hitting}
+    return () if "" in shut else [replica for replica in offer.replicas if replica.address not in shut]
+
+
+def _fails(offer: Offer, avoids: Sequence[Avoid]) -> bool:
+    if offer.replicas:
+        return not _reachable(offer, avoids)
+    return any(_hits(avoid, offer) and not avoid.address for avoid in avoids)
+
+
+def _chosen(shelf: Shelf, place: Ranked, avoids: Sequence[Avoid]) -> Chosen:
+    offer = shelf.offers[place.position]
+    return Chosen(offer, _reachable(offer, avoids) or offer.replicas, place.score, place.reason)
+
+
+def _means_the_same(shelf: Shelf, first: Ranked, other: Ranked) -> bool:
+    """Whether a model may stand in for the first.
+
+    Of models that can only say their own labels, those of one expert that share no word with a request which the first
+    one meets clearly are for something else: languages instead of moods, people instead of faces.
+    """
+    spec = shelf.spec
+    own_labels = not _OWN_LABELS.isdisjoint(port.name for port in spec.outputs)
+    chosen_labels = any(parameter.name == "candidate_labels" for parameter in spec.parameters)
+    same_expert = shelf.offers[first.position].card.expert == shelf.offers[other.position].card.expert
+    return (
+        not own_labels or chosen_labels or not same_expert or first.fit < _CLEAR_FIT or other.fit > 0 or other is first
+    )
+
+
+def _summary(chosen: Sequence[Chosen], admitted: int, wanted: Wanted) -> str:
+    first = chosen[0]
+    if wanted.model:
+        return f"{first.offer.card.id} was asked for"
+    rank = "the only model for it" if admitted == 1 else f"first of {admitted}"
+    return f"{first.offer.card.id}, {rank}: {first.reason}"
+
+
+def _confidence(chosen: Sequence[Chosen]) -> float:
+    if len(chosen) == 1:
+        return 1.0
+    return round(1.0 - 0.5 * math.exp(chosen[1].score - chosen[0].score), 3)

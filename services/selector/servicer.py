@@ -1,0 +1,154 @@
+"""Translates between the protos and the selector."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import (
+    CANDIDATE_ROLE_FALLBACK,
+    CANDIDATE_ROLE_PRIMARY,
+    INFERENCE_MODE_HYBRID,
+    INFERENCE_MODE_LOCAL,
+    INFERENCE_MODE_REMOTE,
+    REACH_EXTERNAL,
+    REACH_INTERNAL,
+    SELECTION_POLICY_LLM,
+    Candidate,
+    Decision,
+    Task,
+)
+from services.runtime import caller
+from services.runtime.errors import InvalidRequest, Unavailable
+from services.selector import pages, roster
+from services.selector.catalog import Catalog
+from services.selector.memory import Memory
+from services.selector.selector import (
+    Avoid,
+    Choice,
+    Chosen,
+    Constraints,
+    Mode,
+    Selector,
+    Wanted,
+    languages_of,
+)
+from services.selector.shelf import primary
+
+_MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, INFERENCE_MODE_REMOTE: Mode.REMOTE}
+
+
+class SelectorServicer(rpc.SelectorServiceServicer):
+    """Answers for the catalogue and the selector."""
+
+    def __init__(self, catalog: Catalog, selector: Selector, memory: Memory) -> None:
+        self._catalog = catalog
+        self._selector = selector
+        self._memory = memory
+
+    async def Select(self, request: pb.SelectRequest, context: Any) -> pb.SelectResponse:
+        choice = self._selector.choose(wanted_from_pb(request, may_leave=caller.may_leave_the_house()))
+        return choice_to_pb(choice, request)
+
+    async def ListTasks(self, request: pb.ListTasksRequest, context: Any) -> pb.ListTasksResponse:
+        view = self._catalog.view
+        if request.known_revision.partition(".")[0] == view.tasks_digest:
+            return pb.ListTasksResponse(revision=view.revision, unchanged=True)
+        return pb.ListTasksResponse(revision=view.revision, tasks=view.tasks.values())
+
+    async def ListModels(self, request: pb.ListModelsRequest, context: Any) -> pb.ListModelsResponse:
+        view = self._catalog.view
+        if request.known_revision == view.revision and not request.page_token:
+            return pb.ListModelsResponse(revision=view.revision, unchanged=True)
+        models, token = pages.page(view.models_of(request.task), request.page_size, request.page_token)
+        return pb.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
+
+    async def ListExperts(self, request: pb.ListExpertsRequest, context: Any) -> pb.ListExpertsResponse:
+        return pb.ListExpertsResponse(experts=roster.experts(self._catalog))
+
+    async def ForgetExpert(self, request: pb.ForgetExpertRequest, context: Any) -> pb.ForgetExpertResponse:
+        self._catalog.check_forgettable(request.name)
+        await self._memory.forget(request.name)
+        self._catalog.forget(request.name)
+        return pb.ForgetExpertResponse()
+
+    async def WatchCatalogue(self, request: pb.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        revision = ""
+        while news := await self._catalog.beyond(revision):
+            revision = news
+            await context.write(pb.WatchCatalogueResponse(revision=revision))
+        raise Unavailable("the selector is stopping", remedy="watch again")
+
+
+def wanted_from_pb(request: pb.SelectRequest, *, may_leave: bool) -> Wanted:
+    """What is asked for.
+
+    Raises:
+        InvalidRequest: the task's parameters are no JSON object.
+    """
+    task, constraints = request.task, request.constraints
+    return Wanted(
+        task=task.task,
+        source=f"{task.source} {_instruction(task)}",
+        request=request.request,
+        languages=languages_of(_parameters(task)),
+        model=task.pinned_model,
+        revision=task.pinned_revision,
+        mode=_MODES.get(request.inference_mode),
+        may_leave=may_leave,
+        avoid=[Avoid(avoid.model_id, avoid.expert, avoid.address) for avoid in request.avoid],
+        constraints=Constraints(
+            licenses=frozenset(license_.lower() for license_ in constraints.licenses),
+            languages=frozenset(map(primary, constraints.languages)),
+            max_parameter_count=constraints.max_parameter_count,
+            allowed=frozenset(constraints.allowed),
+        ),
+        limit=request.limit,
+    )
+
+
+def choice_to_pb(choice: Choice, request: pb.SelectRequest) -> pb.SelectResponse:
+    """The candidates, the first of them primary."""
+    asked_llm = request.selection_policy == SELECTION_POLICY_LLM and not request.task.pinned_model
+    return pb.SelectResponse(
+        candidates=[_candidate(chosen, first=chosen is choice.chosen[0]) for chosen in choice.chosen],
+        decision=Decision(
+            controller="pinned" if request.task.pinned_model else "rank",
+            reason=choice.reason,
+            confidence=choice.confidence,
+            fell_back_because="no LLM is configured" if asked_llm else "",
+        ),
+        spec=choice.spec,
+    )
+
+
+def _candidate(chosen: Chosen, *, first: bool) -> Candidate:
+    offer = chosen.offer
+    return Candidate(
+        model_id=offer.card.id,
+        revision=offer.card.revision,
+        expert=offer.card.expert,
+        endpoints=[replica.endpoint(offer.card.id) for replica in chosen.replicas],
+        role=CANDIDATE_ROLE_PRIMARY if first else CANDIDATE_ROLE_FALLBACK,
+        score=chosen.score,
+        reason=chosen.reason,
+        reach=REACH_EXTERNAL if offer.external else REACH_INTERNAL,
+        dormant=not offer.replicas,
+        start_time=offer.start_time,
+    )
+
+
+def _instruction(task: Task) -> str:
+    """What the task tells its model to do, in words."""
+    return task.arguments["instruction"].value.text if "instruction" in task.arguments else ""
+
+
+def _parameters(task: Task) -> Mapping[str, object]:
+    try:
+        parameters = json.loads(task.parameters_json or "{}")
+    except ValueError:
+        parameters = None
+    if not isinstance(parameters, dict):
+        raise InvalidRequest("the task's parameters are no JSON object", remedy="send a JSON object, or nothing")
+    return parameters

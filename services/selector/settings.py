@@ -1,0 +1,21 @@
+"""What the selector can be told."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from services.runtime.settings import ServiceSettings, StoreSettings, home
+from services.selector.catalog import FORGET_SECONDS
+from services.selector.selector import Mode
+
+
+class Settings(ServiceSettings, StoreSettings):
+    """Prefix SELECTOR_."""
+
+    model_config = SettingsConfigDict(env_prefix="SELECTOR_")
+
+    experts: str = Field(default_factory=lambda: str(home() / "experts"))
+    """Where experts are: host:port, dns:///name:port or a folder of *.address files of one line; several by comma."""
+    inference_mode: Mode = Mode.HYBRID
+    """Where models may be, unless a request says otherwise: local, hybrid or remote."""
+    forget_seconds: float = Field(FORGET_SECONDS, ge=0)
+    """How long an expert that does not answer is waited for."""

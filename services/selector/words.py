@@ -1,0 +1,47 @@
+"""Words as the ranking compares them: lower case, without endings, without those that every request has."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+_WORD = re.compile(r"[^\W_]+")
+_SHORTEST = 3
+"""Letters that must be left of a word when its ending goes."""
+
+_ENDINGS = (
+    *("inesses", "iness", "ness", "iest", "ier", "ily", "ingly", "edly", "ely"),
+    *("ions", "ion", "ings", "ing", "ies", "ied", "ors", "or", "ers", "er", "ed", "es", "ly", "s", "e", "y"),
+)
+
+_COMMON = frozenset(
+    _WORD.findall("""
+    a about all also an and any are as at be been but by can could do does for from get give had has have he her his
+    how i if in into is it its let like make many may me more much my no not of on one only or our out please say says
+    she should show so some tell than that the their them then there these they this those to up us use used want was
+    we were what when whether which who will with would you your
+    """)
+)
+
+
+def words(text: str) -> Iterator[tuple[str, str]]:
+    """The words of a text that tell something, each as its stem and as it is written, in order."""
+    for match in _WORD.finditer(text):
+        written = match[0].lower()
+        if written not in _COMMON:
+            yield stem(written), written
+
+
+@lru_cache(maxsize=65_536)
+def stems(text: str) -> frozenset[str]:
+    """The stems of a text's words; remembered, since cards come again with every look at an expert."""
+    return frozenset(stemmed for stemmed, _ in words(text))
+
+
+def stem(word: str) -> str:
+    """The word without its ending: face and faces, happy and happiness become the same."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST and (ending != "s" or word[-2] != "s"):
+            word = word.removesuffix(ending)
+            break
+    doubled = len(word) > _SHORTEST and word[-1] == word[-2]
+    return word[:-1] if doubled else word

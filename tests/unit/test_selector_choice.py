@@ -1,0 +1,190 @@
+"""What is chosen, and what is said where nothing can be."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, REACH_UNSPECIFIED, ModelCard
+from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
+from services.selector.catalog import Catalog
+from services.selector.selector import Avoid, Choice, Constraints, Mode, Selector, Wanted, languages_of
+from tests.fakes import card
+
+TEXT, OBJECTS = "text-classification", "object-detection"
+
+MOOD = card("vader", TEXT, "Sentiment of English text: happy or sad, positive or negative.", license="mit")
+TONGUE = card("langid", TEXT, "Which of 97 languages a text is written in.", license="bsd", parameter_count=10)
+FACES = card("yunet", OBJECTS, "Finds faces.")
+PEOPLE = card("hog", OBJECTS, "Finds people who stand or walk.")
+CLOUD = card("cloud/distilbert", TEXT, "Sentiment, happy or sad.", reach=REACH_EXTERNAL)
+CLOUD_ONLY = card("cloud/svd", "text-to-video", reach=REACH_EXTERNAL)
+UNSAID = card("anyone/whisper", "automatic-speech-recognition", reach=REACH_UNSPECIFIED)
+BROKEN = card("broken", "summarization", state=MODEL_STATE_FAILED, failure="file is gone")
+DULL = card("detr", OBJECTS, "Finds 80 things.")
+
+
+def selector(mode: Mode = Mode.HYBRID) -> Selector:
+    standard = standard_tasks()
+    catalog = Catalog(standard)
+    experts = {
+        "lite": ("lite:1", (MOOD, TONGUE, FACES, PEOPLE, BROKEN)),
+        "remote": ("remote:1", (CLOUD, CLOUD_ONLY, UNSAID)),
+        "vision": ("vision:1", (DULL,)),
+    }
+    for name, (address, cards) in experts.items():
+        catalog.listed(address)
+        catalog.heard(address, DescribeResponse(expert=name, models=cards))
+    return Selector(catalog, standard, mode)
+
+
+def ids(choice: Choice) -> list[str]:
+    return [chosen.offer.card.id for chosen in choice.chosen]
+
+
+@pytest.mark.parametrize(
+    ("task", "source", "best"),
+    [
+        (TEXT, "tell me whether it sounds happy", MOOD),
+        (TEXT, "is this review positive or negative?", MOOD),
+        (TEXT, "which language is this written in", TONGUE),
+        (OBJECTS, "find the faces", FACES),
+        (OBJECTS, "how many people are in the picture", PEOPLE),
+        (TEXT, "", MOOD),
+    ],
+)
+def test_the_words_of_the_task_decide(task: str, source: str, best: ModelCard) -> None:
+    assert ids(selector().choose(Wanted(task, source)))[0] == best.id
+
+
+def test_the_rest_of_the_request_weighs_less_than_the_task_s_own_words() -> None:
+    request = "Which language is it in, which languages are these, and is it sad?"
+    assert ids(selector().choose(Wanted(TEXT, "is it sad", request)))[0] == MOOD.id
+    assert ids(selector().choose(Wanted(TEXT, "", request)))[0] == TONGUE.id
+
+
+def test_a_model_with_other_labels_is_no_fallback_within_its_expert() -> None:
+    assert ids(selector().choose(Wanted(OBJECTS, "find the faces"))) == [FACES.id, DULL.id]
+
+
+def test_outside_the_house_comes_after_all_inside() -> None:
+    choice = selector().choose(Wanted(TEXT, may_leave=True))
+    assert ids(choice) == [MOOD.id, TONGUE.id, CLOUD.id]
+
+
+def test_the_policy_hides_what_is_outside() -> None:
+    assert CLOUD.id not in ids(selector().choose(Wanted(TEXT, "is it happy")))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Wanted(TEXT, mode=Mode.REMOTE, may_leave=True), [CLOUD.id]),
+        (Wanted(TEXT, mode=Mode.LOCAL, may_leave=True), [MOOD.id, TONGUE.id]),
+        (Wanted(TEXT, model="langid"), [TONGUE.id]),
+        (Wanted(TEXT, model="langid", revision="1"), [TONGUE.id]),
+        (Wanted(TEXT, constraints=Constraints(licenses=frozenset({"bsd"}))), [TONGUE.id]),
+        (Wanted(TEXT, constraints=Constraints(max_parameter_count=10)), [TONGUE.id]),
+        (Wanted(TEXT, constraints=Constraints(allowed=frozenset({"vader"}))), [MOOD.id]),
+        (Wanted(TEXT, constraints=Constraints(languages=frozenset({"de"}))), [MOOD.id, TONGUE.id]),
+        (Wanted(TEXT, limit=1), [MOOD.id]),
+        (Wanted(TEXT, avoid=[Avoid(model="vader", expert="lite")]), [TONGUE.id, MOOD.id]),
+        (Wanted(TEXT, avoid=[Avoid(expert="lite", address="lite:9")]), [MOOD.id, TONGUE.id]),
+    ],
+)
+def test_only_what_is_allowed_is_chosen(wanted: Wanted, expected: Sequence[str]) -> None:
+    assert ids(selector().choose(wanted)) == expected
+
+
+def test_a_replica_to_avoid_is_not_an_endpoint() -> None:
+    standard = standard_tasks()
+    catalog = Catalog(standard)
+    for address in ("one:1", "two:1"):
+        catalog.listed(address)
+        catalog.heard(address, DescribeResponse(expert="lite", models=[MOOD]))
+    choosing = Selector(catalog, standard, Mode.HYBRID)
+    one = choosing.choose(Wanted(TEXT, avoid=[Avoid(address="one:1")])).chosen[0]
+    both = choosing.choose(Wanted(TEXT, avoid=[Avoid(address="one:1"), Avoid(address="two:1")])).chosen[0]
+    assert [replica.address for replica in one.replicas] == ["two:1"]
+    assert [replica.address for replica in both.replicas] == ["one:1", "two:1"]
+    assert "has been failing" in both.reason
+
+
+REFUSED: dict[str, tuple[Wanted, type[ServiceError], str, str, str]] = {
+    "nobody, with where to get it": (Wanted("depth-estimation"), NotFound, "TASK", "depth-estimation", "vision"),
+    "a misspelt task": (Wanted("object-detecton"), NotFound, "TASK", "object-detecton", "use object-detection"),
+    "a task nobody knows": (Wanted("zzz"), NotFound, "TASK", "there is no task zzz", "hugginggpt tasks"),
+    "all models failed": (Wanted("summarization"), NotFound, "TASK", "file is gone", "log"),
+    "a pinned failed model": (Wanted("summarization", model="broken"), NotFound, "TASK", "file is gone", "log"),
+    "an unknown pin": (Wanted(TEXT, model="vadr"), NotFound, "MODEL", "vadr", "pin vader"),
+    "another commit": (
+        Wanted(TEXT, model="vader", revision="9"),
+        NotFound,
+        "MODEL",
+        "at revision 1, not 9",
+        "revision",
+    ),
+    "constraints": (
+        Wanted(TEXT, constraints=Constraints(licenses=frozenset({"gpl"}))),
+        *(NotFound, "MODEL", "licence gpl", "loosen"),
+    ),
+    "policy": (Wanted("text-to-video"), FailedPrecondition, "POLICY", "policy is local", "open"),
+    "a pin outside": (Wanted(TEXT, model=CLOUD.id), FailedPrecondition, "POLICY", "policy is local", "open"),
+    "a model that does not say that it is inside": (
+        Wanted("automatic-speech-recognition"),
+        *(FailedPrecondition, "POLICY", "policy is local", "open"),
+    ),
+    "mode remote": (
+        Wanted(OBJECTS, mode=Mode.REMOTE, may_leave=True),
+        FailedPrecondition,
+        "POLICY",
+        "inside",
+        "hybrid",
+    ),
+    "mode local": (
+        Wanted("text-to-video", mode=Mode.LOCAL, may_leave=True),
+        *(FailedPrecondition, "POLICY", "outside", "hybrid"),
+    ),
+    "no task": (Wanted(""), InvalidRequest, "INVALID", "task", "name"),
+    "a negative limit": (Wanted(TEXT, limit=-1), InvalidRequest, "INVALID", "limit", ""),
+}
+
+
+@pytest.mark.parametrize(("wanted", "kind", "reason", "message", "remedy"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_names_cause_and_remedy(
+    wanted: Wanted, kind: type[ServiceError], reason: str, message: str, remedy: str
+) -> None:
+    with pytest.raises(kind) as refused:
+        selector().choose(wanted)
+    assert refused.value.reason == reason
+    assert message in refused.value.message
+    assert remedy in refused.value.remedy
+
+
+def test_the_deployment_s_mode_holds_where_the_request_names_none() -> None:
+    assert ids(selector(Mode.REMOTE).choose(Wanted(TEXT, may_leave=True))) == [CLOUD.id]
+
+
+def test_the_decision_says_why_and_how_sure() -> None:
+    sure = selector().choose(Wanted(TEXT, "tell me whether it sounds happy"))
+    unsure = selector().choose(Wanted(TEXT, "do it"))
+    assert "vader" in sure.reason
+    assert "“happy”" in sure.reason
+    assert math.isclose(sure.confidence, 1.0)
+    assert 0.5 <= unsure.confidence < sure.confidence
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tags"),
+    [
+        ({"language": "de-AT"}, {"de"}),
+        ({"source_language": "en", "target_language": "FR"}, {"en", "fr"}),
+        ({"language": "German", "top_k": 3}, set()),
+        ({"language": 3}, set()),
+        ({}, set()),
+    ],
+)
+def test_languages_are_found_among_the_parameters(parameters: dict[str, object], tags: set[str]) -> None:
+    assert languages_of(parameters) == tags

@@ -1,0 +1,112 @@
+import asyncio
+
+from obstore.store import MemoryStore
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
+from services.runtime.errors import Unavailable
+from services.runtime.notes import Notes
+from services.selector.catalog import Catalog
+from services.selector.memory import KIND, Memory
+from tests.fakes import card
+
+ASLEEP = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], may_sleep=True)
+
+
+class TellingNotes(Notes):
+    """Says when something has been written; fails as often as it is told to."""
+
+    def __init__(self, store: MemoryStore, failures: int = 0) -> None:
+        super().__init__(store, KIND)
+        self.failures = failures
+        self.writes: asyncio.Queue[str] = asyncio.Queue()
+
+    async def put(self, name: str, content: bytes) -> None:
+        self._fail()
+        await super().put(name, content)
+        self.writes.put_nowait(name)
+
+    async def all(self) -> dict[str, bytes]:
+        self._fail()
+        return await super().all()
+
+    def _fail(self) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise Unavailable("the store is away", remedy="wait")
+
+
+def catalog_with(*replies: DescribeResponse) -> Catalog:
+    catalog = Catalog(standard_tasks())
+    for number, reply in enumerate(replies, start=1):
+        catalog.listed(f"host:{number}")
+        catalog.heard(f"host:{number}", reply)
+    return catalog
+
+
+async def written(notes: TellingNotes) -> str:
+    async with asyncio.timeout(5):
+        return await notes.writes.get()
+
+
+async def test_what_slept_sleeps_in_the_next_life() -> None:
+    store = MemoryStore()
+    notes = TellingNotes(store)
+    async with Memory(notes, catalog_with(ASLEEP)).running():
+        assert await written(notes) == "big one"
+    reborn = catalog_with()
+    async with Memory(TellingNotes(store), reborn).running():
+        assert reborn.view.tasks["text-to-video"].dormant
+
+
+async def test_what_may_not_sleep_is_not_brought_back() -> None:
+    store = MemoryStore()
+    notes = TellingNotes(store)
+    awake = DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")])
+    async with Memory(notes, catalog_with(awake)).running():
+        assert await written(notes) == "lite"
+    reborn = catalog_with()
+    async with Memory(TellingNotes(store), reborn).running():
+        assert not reborn.view.tasks
+
+
+async def test_what_has_not_changed_is_not_written_again() -> None:
+    notes = TellingNotes(MemoryStore())
+    catalog = catalog_with(ASLEEP)
+    async with Memory(notes, catalog, pause=0).running():
+        await written(notes)
+        busier = DescribeResponse()
+        busier.CopyFrom(ASLEEP)
+        busier.MergeFrom(DescribeResponse(revision="2", load=Load(waiting=3)))
+        catalog.heard("host:1", busier)
+        catalog.listed("host:2")
+        catalog.heard("host:2", DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
+        assert await written(notes) == "lite"
+
+
+async def test_a_store_that_is_away_is_asked_again() -> None:
+    store = MemoryStore()
+    await Notes(store, KIND).put("big one", ASLEEP.SerializeToString())
+    notes = TellingNotes(store, failures=3)
+    reborn = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
+    async with Memory(notes, reborn, pause=0).running():
+        assert await written(notes) == "lite"
+        assert reborn.view.tasks["text-to-video"].dormant
+
+
+async def test_what_cannot_be_read_is_passed_over() -> None:
+    store = MemoryStore()
+    await Notes(store, KIND).put("odd", b"\xff\xff\xff")
+    await Notes(store, KIND).put("big one", ASLEEP.SerializeToString())
+    reborn = catalog_with()
+    async with Memory(TellingNotes(store), reborn).running():
+        assert list(reborn.view.tasks) == ["text-to-video"]
+
+
+async def test_what_is_forgotten_stays_forgotten() -> None:
+    store = MemoryStore()
+    await Notes(store, KIND).put("big one", ASLEEP.SerializeToString())
+    memory = Memory(Notes(store, KIND), catalog_with())
+    await memory.forget("big one")
+    await memory.forget("big one")
+    assert await Notes(store, KIND).all() == {}

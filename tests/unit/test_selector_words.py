@@ -1,0 +1,33 @@
+import pytest
+
+from services.selector.words import stems
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "face faces",
+        "happy happier happiness happily",
+        "detect detects detected detector detection",
+        "language languages",
+        "class classes",
+        "blur blurred blurring",
+        "translate translates translation translator",
+        "positive positively",
+    ],
+)
+def test_forms_of_a_word_are_one_word(written: str) -> None:
+    assert len(stems(written)) == 1
+
+
+@pytest.mark.parametrize("written", ["face people", "language sentiment", "person personal", "read write"])
+def test_different_words_stay_apart(written: str) -> None:
+    assert len(stems(written)) == 2
+
+
+def test_what_every_request_says_tells_nothing() -> None:
+    assert stems("Please tell me whether it is") == frozenset()
+
+
+def test_names_of_models_fall_into_words() -> None:
+    assert stems("acme/face_detector-v2") == stems("acme face detector v2")
