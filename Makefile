@@ -3,10 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-PROTOS := $(wildcard protos/hugginggpt/v1/*.proto)
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-deps check resolution protos bench clean
+.PHONY: help setup demo up test check test-deps bench protos
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -30,8 +30,26 @@ demo: $(VENV)/.laptop ## Answer a real request, with no key, no GPU and no downl
 up: $(VENV)/.laptop ## Run the whole house until Ctrl-C
 	$(PY) -m gateway.cli up
 
+test: setup check ## All checks, then all tests
+	$(PY) -m pytest
+
+check: $(VENV)/.dev $(VENV)/.resolved ## Fresh stubs, lint, types, import rules, wheels; no tests
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+	$(PY) -m protos.generate --check
+
+$(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
+	$(PY) -m tests.resolution
+	@touch $@
+
+test-deps: ## What tests need beyond Python (Debian; root, or sudo)
+	$(SUDO) apt-get update -qq
+	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv
+
+bench: $(VENV)/.dev ## Measure; a table, and out/bench.json
+	$(PY) -m tests.bench
+
 protos: $(VENV)/.dev ## Make the stubs anew
-	$(PY) -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --mypy_out=quiet:. --mypy_grpc_out=quiet:. \
-	  --plugin=protoc-gen-mypy=$(VENV)/bin/protoc-gen-mypy \
-	  --plugin=protoc-gen-mypy_grpc=$(VENV)/bin/protoc-gen-mypy_grpc $(PROTOS)
-	@rm -f protos/hugginggpt/v1/types_pb2_grpc.py protos/hugginggpt/v1/types_pb2_grpc.pyi
+	$(PY) -m protos.generate
