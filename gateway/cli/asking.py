@@ -1,0 +1,84 @@
+"""hugginggpt ask: a request goes in, a run is followed, an answer and files come out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.cli import attachments, saving
+from gateway.cli.api import Api
+from gateway.cli.door import gateway
+from gateway.cli.problem import INTERRUPTED, Problem
+from gateway.cli.run import Run
+from gateway.cli.view import View
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, and where the answer's files go."""
+
+    request: str
+    files: Sequence[Path]
+    out: Path
+    url: str | None
+    policy: str | None
+    plan: Path | None
+    timeout: float | None
+
+    def spec(self) -> dict[str, Any]:
+        """As a gateway takes it.
+
+        Raises:
+            Problem: it cannot be sent.
+        """
+        attachments.check_request(self.request, has_plan=self.plan is not None)
+        attachments.check_files(self.files)
+        saving.open_folder(self.out)
+        spec = {
+            "request": self.request,
+            "plan": attachments.read_plan(self.plan) if self.plan else None,
+            "policy": self.policy,
+            "budget": {"wall_time": self.timeout} if self.timeout else None,
+        }
+        return {key: value for key, value in spec.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A run that has ended, and the files it left."""
+
+    run: Run
+    saved: Sequence[Mapping[str, str]]
+
+
+def ask(question: Question, view: View) -> Answered:
+    """Asks, follows the run to its end and saves what it made. Ctrl-C cancels the run."""
+    spec = question.spec()
+    run = Run()
+    try:
+        with gateway(question.url, view.busy) as api, _cancelling(api, run):
+            view.busy("planning")
+            for event in api.ask(spec, question.files):
+                kind = run.apply(event)
+                view.show(run, kind, event.get("task_id", 0))
+            saved = [_saved(api, artifact, question.out) for artifact in run.artifacts()]
+    finally:
+        view.close()
+    return Answered(run, saved)
+
+
+@contextmanager
+def _cancelling(api: Api, run: Run) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        with suppress(Problem):
+            if run.run_id and not run.ended:
+                api.cancel(run.run_id)
+        raise Problem("cancelled", status=INTERRUPTED) from None
+
+
+def _saved(api: Api, artifact: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    path = saving.save(api, artifact, folder)
+    return {"name": artifact.get("name", ""), "media_type": artifact.get("media_type", ""), "path": str(path)}

@@ -1,0 +1,18 @@
+"""What goes wrong for the person at the command line."""
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+"""Exit statuses: it did not come about; it was asked wrongly; Ctrl-C."""
+
+
+class Problem(Exception):
+    """Names the cause and the remedy; status is what the command exits with."""
+
+    def __init__(self, message: str, *, remedy: str = "", status: int = FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.status = status
+
+
+class NobodyThere(Problem):
+    """Nothing listens at the gateway's address."""

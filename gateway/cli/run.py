@@ -1,0 +1,220 @@
+"""A run as its events tell it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from gateway.cli.events import Event
+
+COMPLETED = "completed"
+ENDS = (COMPLETED, "incomplete", "failed", "cancelled")
+UNDER_WAY = ("planned", "waiting", "running")
+
+
+@dataclass
+class Task:
+    """One task of the plan, and what became of it."""
+
+    id: int
+    task: str
+    arguments: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    model: str | None
+    revision: str | None
+    expert: str | None = None
+    state: str = "planned"
+    attempt: int = 0
+    note: str = ""
+    began: datetime | None = None
+    seconds: float | None = None
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+
+    @property
+    def depends_on(self) -> list[int]:
+        return sorted({argument["task_id"] for argument in _each(self.arguments.values()) if "task_id" in argument})
+
+    @property
+    def under_way(self) -> bool:
+        return self.state in UNDER_WAY
+
+    def given_to(self, candidate: Mapping[str, Any]) -> None:
+        self.model = candidate.get("model_id") or self.model
+        self.revision = candidate.get("revision") or self.revision
+        self.expert = candidate.get("expert") or self.expert
+
+
+class Run:
+    """Grows with every event."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.status = "queued"
+        self.sequence = 0
+        self.tasks: dict[int, Task] = {}
+        self.notes: list[str] = []
+        self.answer = ""
+        self.failure: Mapping[str, Any] | None = None
+        self.planned = False
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDS
+
+    @property
+    def completed(self) -> bool:
+        return self.status == COMPLETED
+
+    def artifacts(self) -> list[Mapping[str, Any]]:
+        """What the tasks made, each once, in the order of the plan."""
+        found = {
+            value["artifact"]["sha256"]: value["artifact"]
+            for task in self.tasks.values()
+            for value in task.outputs.values()
+            if isinstance(value, dict) and "artifact" in value
+        }
+        return list(found.values())
+
+    def apply(self, event: Event) -> str:
+        """Takes an event in; says which it was, "" for one it does not know."""
+        self.run_id = event.get("run_id", self.run_id)
+        self.sequence = event.get("sequence", self.sequence)
+        for kind, change in _CHANGES.items():
+            if kind in event:
+                change(self, event, event[kind])
+                return kind
+        return ""
+
+    def of(self, event: Event) -> Task:
+        return self.tasks[event["task_id"]]
+
+
+def _run_accepted(run: Run, _: Event, __: Mapping[str, Any]) -> None:
+    run.status = "running"
+
+
+def _plan_note(run: Run, _: Event, body: Mapping[str, Any]) -> None:
+    run.notes.append(body.get("text", ""))
+
+
+def _task_planned(run: Run, _: Event, body: Mapping[str, Any]) -> None:
+    task = body["task"]
+    run.tasks[task["id"]] = Task(
+        id=task["id"],
+        task=task["task"],
+        arguments=task.get("arguments", {}),
+        parameters=task.get("parameters", {}),
+        model=task.get("pinned_model"),
+        revision=task.get("pinned_revision"),
+    )
+
+
+def _plan_completed(run: Run, _: Event, __: Mapping[str, Any]) -> None:
+    run.planned = True
+
+
+def _task_selected(run: Run, event: Event, body: Mapping[str, Any]) -> None:
+    run.of(event).given_to(body["candidates"][0])
+
+
+def _task_waiting(run: Run, event: Event, body: Mapping[str, Any]) -> None:
+    task = run.of(event)
+    task.state, task.note = "waiting", body.get("reason", "")
+
+
+def _task_started(run: Run, event: Event, body: Mapping[str, Any]) -> None:
+    task = run.of(event)
+    task.state, task.note, task.attempt = "running", "", event.get("attempt", 1)
+    task.began = task.began or _time(event)
+    task.given_to(body.get("by", {}))
+
+
+def _task_progress(run: Run, event: Event, body: Mapping[str, Any]) -> None:
+    run.of(event).note = " ".join(filter(None, (f"{body.get('fraction', 0):.0%}", body.get("message"))))
+
+
+def _attempt_failed(run: Run, event: Event, body: Mapping[str, Any]) -> None:
+    failure = body.get("failure", {})
+    run.of(event).note = f"{failure.get('message', 'failed')}, {body.get('next', '')}"
+
+
+def _task_ended(run: Run, event: Event, body: Mapping[str, Any]) -> None:
+    task, result = run.of(event), body.get("result", {})
+    task.state, task.note = body["state"], ""
+    task.outputs, task.error = result.get("outputs", {}), result.get("failure")
+    task.given_to(result.get("by", {}))
+    if task.began:
+        task.seconds = round((_time(event) - task.began).total_seconds(), 3)
+
+
+def _answer_chunk(run: Run, _: Event, body: Mapping[str, Any]) -> None:
+    run.answer += body.get("text", "")
+
+
+def _run_ended(run: Run, _: Event, body: Mapping[str, Any]) -> None:
+    run.status, run.failure = body["state"], body.get("failure")
+
+
+_CHANGES = {
+    "run_accepted": _run_accepted,
+    "plan_note": _plan_note,
+    "task_planned": _task_planned,
+    "plan_completed": _plan_completed,
+    "task_selected": _task_selected,
+    "task_waiting": _task_waiting,
+    "task_started": _task_started,
+    "task_progress": _task_progress,
+    "attempt_failed": _attempt_failed,
+    "task_ended": _task_ended,
+    "answer_chunk": _answer_chunk,
+    "run_ended": _run_ended,
+}
+
+
+def _each(arguments: Any) -> Iterator[Mapping[str, Any]]:
+    for argument in arguments:
+        if isinstance(argument, list):
+            yield from _each(argument)
+        elif isinstance(argument, dict):
+            yield argument
+
+
+def _time(event: Event) -> datetime:
+    return datetime.fromisoformat(event["time"])
+
+
+def report(run: Run, saved: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """What ask --json prints."""
+    told = {
+        "run_id": run.run_id,
+        "status": run.status,
+        "plan": [
+            {
+                "id": task.id,
+                "task": task.task,
+                "args": task.arguments,
+                "parameters": task.parameters,
+                "model": task.model,
+                "revision": task.revision,
+                "depends_on": task.depends_on,
+            }
+            for task in run.tasks.values()
+        ],
+        "results": [
+            {
+                "task_id": task.id,
+                "task": task.task,
+                "model": task.model,
+                "expert": task.expert,
+                "outputs": task.outputs,
+                "error": task.error,
+                "seconds": task.seconds,
+            }
+            for task in run.tasks.values()
+            if not task.under_way
+        ],
+        "answer": run.answer,
+        "artifacts": list(saved),
+    }
+    return told if run.failure is None else {**told, "error": run.failure}

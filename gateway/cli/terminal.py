@@ -1,0 +1,76 @@
+"""How things are told: to a person on a terminal, to a file, or as JSON."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.text import Text
+
+from gateway.cli.asking import Answered
+from gateway.cli.problem import Problem
+from gateway.cli.run import report
+from gateway.cli.view import Lines, Picture, Silent, View, printable
+
+KILO = 1000
+
+
+def err() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def view(*, as_json: bool) -> View:
+    """A picture on a terminal, lines to standard error elsewhere, nothing for --json."""
+    if as_json:
+        return Silent()
+    out = Console(highlight=False)
+    return Picture(out) if out.is_terminal else Lines(err())
+
+
+def tell(answered: Answered, *, as_json: bool) -> None:
+    """The answer to standard output; what is missing from it to standard error."""
+    if as_json:
+        tell_json(report(answered.run, answered.saved))
+    else:
+        _tell_answer(answered)
+    if failure := answered.run.failure:
+        tell_problem(f"{answered.run.status}: {failure.get('message', '')}", failure.get("remedy", ""))
+
+
+def tell_json(content: Any) -> None:
+    typer.echo(json.dumps(content, ensure_ascii=False, indent=2))
+
+
+def tell_problem(message: str, remedy: str) -> None:
+    console = err()
+    console.print(Text.assemble(("error: ", "bold red"), printable(message)), soft_wrap=True)
+    if remedy:
+        console.print(Text(f"  {printable(remedy)}", style="dim"), soft_wrap=True)
+
+
+@contextmanager
+def problems_told() -> Iterator[None]:
+    """Turns problems into a message and an exit status."""
+    try:
+        yield
+    except Problem as problem:
+        tell_problem(problem.message, problem.remedy)
+        raise typer.Exit(problem.status) from None
+
+
+def _tell_answer(answered: Answered) -> None:
+    console = Console(highlight=False)
+    text = printable(answered.run.answer)
+    if console.is_terminal:
+        console.print()
+        console.print(Markdown(text))
+        console.print()
+    elif text:
+        sys.stdout.write(text.rstrip("\n") + "\n")
+    told = console if console.is_terminal else err()
+    for saved in answered.saved:
+        told.print(Text.assemble(("saved ", "dim"), saved["path"], (f"  {saved['media_type']}", "dim")), soft_wrap=True)

@@ -1,0 +1,125 @@
+"""A gateway with a script, for the command line."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class ScriptedGateway:
+    """A gateway's HTTP API with a run that always goes the same way, on a real port."""
+
+    health: Any = field(default_factory=lambda: {"service": "hugginggpt"})
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """What the run tells; numbers, times and run ids are put in."""
+    break_after: int = 0
+    """The first stream breaks off after so many events; 0: it does not."""
+    refuse: tuple[int, dict[str, Any]] | None = None
+    """Status and problem with which runs are refused."""
+    pages: dict[str, Any] = field(default_factory=dict)
+    """JSON by path."""
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+    hold: threading.Event | None = None
+    """Set: the stream waits for it before its last event."""
+    held: threading.Event = field(default_factory=threading.Event)
+    """Set once the stream waits."""
+    asked: list[tuple[str, str, bytes]] = field(default_factory=list)
+    """Method, path and body of every request."""
+    url: str = ""
+
+    RUN = "run-1"
+
+    def keep(self, content: bytes, name: str, media_type: str) -> dict[str, Any]:
+        """Keeps an artifact; gives it as a value."""
+        digest = sha256(content).hexdigest()
+        self.artifacts[digest] = content
+        return {"artifact": {"sha256": digest, "media_type": media_type, "size_bytes": len(content), "name": name}}
+
+    def spec(self) -> dict[str, Any]:
+        """What the last run was asked to do."""
+        body = next(body for method, path, body in reversed(self.asked) if (method, path) == ("POST", "/v1/runs"))
+        found = re.search(rb'name="spec".*?\r\n\r\n(.*?)\r\n--', body, re.DOTALL)
+        assert found
+        spec: dict[str, Any] = json.loads(found[1])
+        return spec
+
+    def told(self, after: int) -> Iterator[dict[str, Any]]:
+        for number, event in enumerate(self.events, start=1):
+            if number > after:
+                yield {"run_id": self.RUN, "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
+
+    @contextmanager
+    def running(self) -> Iterator["ScriptedGateway"]:
+        """Answers until the block ends."""
+        handler = type("Handler", (_Handler,), {"gateway": self})
+        with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            self.url = f"http://127.0.0.1:{server.server_port}"
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            try:
+                yield self
+            finally:
+                if self.hold:
+                    self.hold.set()
+                server.shutdown()
+                thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    gateway: ScriptedGateway
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
+        pass
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path, _, query = self.path.partition("?")
+        self.gateway.asked.append((self.command, path, body))
+        digest = path.removeprefix("/v1/artifacts/")
+        if path == "/healthz":
+            self._json(200, self.gateway.health)
+        elif path == "/v1/runs" and self.gateway.refuse:
+            self._json(*self.gateway.refuse)
+        elif path == "/v1/runs":
+            self._stream(0, self.gateway.break_after)
+        elif path == f"/v1/runs/{self.gateway.RUN}/events":
+            self._stream(int(query.removeprefix("after=")), 0)
+        elif path == f"/v1/runs/{self.gateway.RUN}/cancel" or self.command == "DELETE":
+            self._json(200, {})
+        elif digest in self.gateway.artifacts:
+            self._send(200, "application/octet-stream", self.gateway.artifacts[digest])
+        elif path in self.gateway.pages:
+            self._json(200, self.gateway.pages[path])
+        else:
+            self._json(404, {"detail": f"there is no {path}", "code": "ROUTE", "remedy": "look at /docs"})
+
+    def _stream(self, after: int, break_after: int) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b": welcome\n\n")
+        for event in self.gateway.told(after):
+            if self.gateway.hold and event["sequence"] == len(self.gateway.events):
+                self.gateway.held.set()
+                self.gateway.hold.wait(30)
+            self.wfile.write(f"id: {event['sequence']}\ndata: {json.dumps(event)}\n\n".encode())
+            if event["sequence"] == break_after:
+                return
+
+    def _json(self, status: int, content: Mapping[str, Any]) -> None:
+        self._send(status, "application/json", json.dumps(content).encode())
+
+    def _send(self, status: int, media_type: str, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815  # their names there

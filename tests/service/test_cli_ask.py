@@ -1,0 +1,285 @@
+"""hugginggpt ask, against a gateway with a script."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.cli import app
+from tests.scripted_gateway import ScriptedGateway
+
+FAILURE = {"reason": "MODEL_FAILED", "message": "the model broke", "remedy": "send another picture"}
+
+
+def candidate(model: str) -> dict[str, Any]:
+    return {"model_id": model, "revision": "v3", "expert": "lite"}
+
+
+def planned(number: int, task: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"task_id": number, "task_planned": {"task": {"id": number, "task": task, "arguments": arguments, **more}}}
+
+
+def started(number: int, model: str, attempt: int = 1) -> dict[str, Any]:
+    return {"task_id": number, "attempt": attempt, "task_started": {"by": candidate(model)}}
+
+
+def ended(number: int, state: str, **result: Any) -> dict[str, Any]:
+    return {"task_id": number, "task_ended": {"state": state, "result": result}}
+
+
+@pytest.fixture
+def gateway() -> Iterator[ScriptedGateway]:
+    gateway = ScriptedGateway()
+    speech = gateway.keep(b"RIFF", "../speech.wav", "audio/wav")
+    gateway.events = [
+        {"run_accepted": {"spec": {"request": "read it"}}},
+        planned(1, "image-to-text", {"image": {"input": "file1"}}, parameters={"language": "en"}),
+        planned(2, "text-to-speech", {"text": {"task_id": 1, "output": "text"}}),
+        {"plan_note": {"kind": "unmapped", "text": "nothing bakes cakes"}},
+        {"plan_completed": {"tasks": 2}},
+        {"task_id": 1, "task_selected": {"candidates": [candidate("rapidocr"), candidate("other")]}},
+        started(1, "rapidocr"),
+        {"task_id": 1, "task_progress": {"fraction": 0.5, "message": "page 1"}},
+        {"task_id": 1, "attempt_failed": {"failure": FAILURE, "next": "retry"}},
+        started(1, "rapidocr", attempt=2),
+        ended(1, "succeeded", outputs={"text": "OPEN"}, by=candidate("rapidocr")),
+        started(2, "espeak-ng"),
+        ended(2, "succeeded", outputs={"audio": speech}, by=candidate("espeak-ng")),
+        {"answer_chunk": {"text": "It says "}},
+        {"answer_chunk": {"text": "**OPEN**."}},
+        {"run_ended": {"state": "completed"}},
+    ]
+    with gateway.running():
+        yield gateway
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HUGGINGGPT_URL", raising=False)
+    (tmp_path / "sign.png").write_bytes(b"a picture")
+    return tmp_path
+
+
+def ask(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["ask", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: ScriptedGateway, folder: Path) -> None:
+    result = ask("read it", "--file", "sign.png", "--url", gateway.url, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    told = json.loads(result.stdout)
+    assert told == {
+        "run_id": "run-1",
+        "status": "completed",
+        "plan": [
+            {
+                "id": 1,
+                "task": "image-to-text",
+                "args": {"image": {"input": "file1"}},
+                "parameters": {"language": "en"},
+                "model": "rapidocr",
+                "revision": "v3",
+                "depends_on": [],
+            },
+            {
+                "id": 2,
+                "task": "text-to-speech",
+                "args": {"text": {"task_id": 1, "output": "text"}},
+                "parameters": {},
+                "model": "espeak-ng",
+                "revision": "v3",
+                "depends_on": [1],
+            },
+        ],
+        "results": [
+            {
+                "task_id": 1,
+                "task": "image-to-text",
+                "model": "rapidocr",
+                "expert": "lite",
+                "outputs": {"text": "OPEN"},
+                "error": None,
+                "seconds": 4.0,
+            },
+            {
+                "task_id": 2,
+                "task": "text-to-speech",
+                "model": "espeak-ng",
+                "expert": "lite",
+                "outputs": told["results"][1]["outputs"],
+                "error": None,
+                "seconds": 1.0,
+            },
+        ],
+        "answer": "It says **OPEN**.",
+        "artifacts": [{"name": "../speech.wav", "media_type": "audio/wav", "path": "out/speech.wav"}],
+    }
+    assert (folder / "out" / "speech.wav").read_bytes() == b"RIFF"
+
+
+def test_what_was_sent_is_the_request_and_the_files(gateway: ScriptedGateway, folder: Path) -> None:
+    ask("read it", "-f", "sign.png", "--url", gateway.url, "--policy", "local", "--timeout", "9")
+    assert gateway.spec() == {"request": "read it", "policy": "local", "budget": {"wall_time": 9.0}}
+    (body,) = [body for _, path, body in gateway.asked if path == "/v1/runs"]
+    assert b'name="file"; filename="sign.png"' in body
+    assert b"a picture" in body
+
+
+def test_without_a_terminal_steps_go_to_stderr_and_the_answer_to_stdout(gateway: ScriptedGateway, folder: Path) -> None:
+    result = ask("read it", "--file", "sign.png", "--url", gateway.url)
+    assert (result.exit_code, result.stdout) == (0, "It says **OPEN**.\n")
+    assert result.stderr.splitlines() == [
+        "planning",
+        "1 image-to-text: planned",
+        "2 text-to-speech: planned",
+        "note: nothing bakes cakes",
+        "1 image-to-text: running on rapidocr",
+        "1 image-to-text: the model broke, retry",
+        "1 image-to-text: running on rapidocr attempt 2",
+        "1 image-to-text: succeeded 4.00 s",
+        "2 text-to-speech: running on espeak-ng",
+        "2 text-to-speech: succeeded 1.00 s",
+        "saved out/speech.wav  audio/wav",
+    ]
+
+
+@pytest.mark.parametrize(("state", "status"), [("completed", 0), ("incomplete", 1), ("failed", 1), ("cancelled", 1)])
+def test_only_a_completed_run_exits_with_zero(gateway: ScriptedGateway, folder: Path, state: str, status: int) -> None:
+    failure = {} if state == "completed" else {"failure": FAILURE}
+    gateway.events[-1] = {"run_ended": {"state": state, **failure}}
+    result = ask("read it", "--url", gateway.url, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["status"]) == (status, state)
+    assert ("send another picture" in result.stderr) is bool(failure)
+
+
+def test_a_plan_that_was_printed_is_sent_back(gateway: ScriptedGateway, folder: Path) -> None:
+    first = ask("read it", "--file", "sign.png", "--url", gateway.url, "--json")
+    (folder / "run.json").write_text(first.stdout)
+    assert ask("--plan", "run.json", "--file", "sign.png", "--url", gateway.url).exit_code == 0
+    assert gateway.spec() == {"request": "", "plan": json.loads(first.stdout)["plan"]}
+
+
+def test_a_broken_stream_is_taken_up_where_it_broke(gateway: ScriptedGateway, folder: Path) -> None:
+    gateway.break_after = 6
+    result = ask("read it", "--url", gateway.url, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["answer"]) == (0, "It says **OPEN**.")
+    assert [path for _, path, _ in gateway.asked if path.startswith("/v1/runs")] == [
+        "/v1/runs",
+        "/v1/runs/run-1/events",
+    ]
+
+
+def test_a_file_of_the_same_name_is_never_written_over(gateway: ScriptedGateway, folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "speech.wav").write_bytes(b"mine")
+    paths = [
+        json.loads(ask("read it", "--url", gateway.url, "--json").stdout)["artifacts"][0]["path"] for _ in range(2)
+    ]
+    assert paths == ["out/speech-2.wav"] * 2
+    assert (folder / "out" / "speech.wav").read_bytes() == b"mine"
+    assert (folder / "out" / "speech-2.wav").read_bytes() == b"RIFF"
+
+
+def test_an_artifact_that_arrives_damaged_is_no_file(gateway: ScriptedGateway, folder: Path) -> None:
+    gateway.artifacts = dict.fromkeys(gateway.artifacts, b"RIFX")
+    result = ask("read it", "--url", gateway.url)
+    assert (result.exit_code, "arrived damaged" in result.stderr) == (1, True)
+    assert list((folder / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([""], "the request is empty"),
+        (["  \n"], "the request is empty"),
+        (["\udcff"], "not valid UTF-8"),
+        (["x", "--file", "missing.png"], "cannot read missing.png: No such file"),
+        (["x", "--file", "."], "is a folder"),
+        (["x", "--file", "pipe"], "no regular file"),
+        (["x", "--file", "nothing.txt"], "nothing.txt is empty"),
+        (["x", "--file", "huge.bin"], "200 MB, more than the 100 MB"),
+        (["x", "--file", "sign.png", "--file", "huge.bin"], "more than the 100 MB"),
+        (["--plan", "missing.json"], "cannot read missing.json"),
+        (["--plan", "sign.png"], "is not JSON"),
+        (["--plan", "latin.json"], "is not JSON"),
+        (["--plan", "empty.json"], "holds no plan"),
+        (["x", "--out", "sign.png"], "cannot write to sign.png"),
+        (["x", "--url", "localhost:8080"], "is no URL"),
+        (["x", "--policy", "maybe"], "maybe"),
+        (["x", "--timeout", "-1"], "timeout"),
+        (["x", "--fiel", "sign.png"], "fiel"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said_before_anything_is_sent(
+    gateway: ScriptedGateway, folder: Path, arguments: list[str], said: str
+) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "nothing.txt").touch()
+    (folder / "empty.json").write_text("{}")
+    (folder / "latin.json").write_bytes(b'["\xff"]')
+    with (folder / "huge.bin").open("wb") as huge:
+        huge.truncate(200_000_000)
+    where = [] if "--url" in arguments else ["--url", gateway.url]
+    result = ask(*arguments, *where)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert not gateway.asked
+
+
+@pytest.mark.parametrize(("status", "exit_status"), [(400, 2), (413, 2), (415, 2), (403, 1), (429, 1), (503, 1)])
+def test_a_refusal_is_told_with_its_remedy(
+    gateway: ScriptedGateway, folder: Path, status: int, exit_status: int
+) -> None:
+    gateway.refuse = (status, {"detail": "no such task", "code": "TASK", "remedy": "use another"})
+    result = ask("read it", "--url", gateway.url, "--json")
+    assert (result.exit_code, result.stdout) == (exit_status, "")
+    assert result.stderr == "error: no such task\n  use another\n"
+
+
+@pytest.mark.parametrize("health", [{"status": "ok"}, ["hugginggpt"], {"service": "something"}])
+def test_another_server_at_the_address_is_not_talked_to(gateway: ScriptedGateway, folder: Path, health: Any) -> None:
+    gateway.health = health
+    result = ask("read it", "--url", gateway.url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "is no HuggingGPT gateway" in result.stderr
+    assert "--url" in result.stderr
+    assert [path for _, path, _ in gateway.asked] == ["/healthz"]
+
+
+def test_a_wanted_gateway_that_is_not_there_is_an_error(folder: Path) -> None:
+    result = ask("read it", "--url", "http://127.0.0.1:9")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no gateway answers at http://127.0.0.1:9" in result.stderr
+
+
+def test_control_characters_do_not_reach_the_terminal(gateway: ScriptedGateway, folder: Path) -> None:
+    gateway.events[-2] = {"answer_chunk": {"text": "\x1b]0;owned\x07"}}
+    gateway.events[3] = {"plan_note": {"text": "\x1b[2J"}}
+    result = ask("read it", "--url", gateway.url)
+    assert "\x1b" not in result.stdout + result.stderr
+
+
+def test_ctrl_c_cancels_the_run_and_exits_with_130(gateway: ScriptedGateway, folder: Path) -> None:
+    gateway.hold = threading.Event()
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "gateway.cli", "ask", "read it", "--url", gateway.url]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        assert "planning\n" in iter(process.stderr.readline, "")
+        assert "1 image-to-text: planned\n" in iter(process.stderr.readline, "")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "error: cancelled")
+    assert ("POST", "/v1/runs/run-1/cancel", b"") in gateway.asked

@@ -1,0 +1,175 @@
+"""tasks, models, experts and doctor, against a gateway with a script."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.cli import app
+from tests.scripted_gateway import ScriptedGateway
+
+PAGES: dict[str, Any] = {
+    "/v1/tasks": {
+        "data": [
+            {
+                "name": "image-to-text",
+                "description": "Reads what is written.",
+                "inputs": [{"name": "image", "required": True}, {"name": "hint"}],
+                "outputs": [{"name": "text", "required": True}],
+                "experts": ["lite"],
+            },
+            {
+                "name": "text-shouting",
+                "description": "",
+                "inputs": [],
+                "outputs": [],
+                "experts": ["a"],
+                "dormant": True,
+            },
+        ]
+    },
+    "/v1/models": {
+        "models": [
+            {"id": "rapidocr", "task": "image-to-text", "expert": "lite", "state": "failed", "failure": "no file"}
+        ]
+    },
+    "/v1/experts": {
+        "experts": [
+            {"name": "lite", "addresses": ["127.0.0.1:5"], "tasks": ["image-to-text"]},
+            {"name": "text", "dormant": True, "tasks": ["a"], "problems": ["does not answer"]},
+        ]
+    },
+    "/readyz": {"ready": True},
+}
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedGateway]:
+    monkeypatch.setenv("HUGGINGGPT_HOME", str(tmp_path))
+    monkeypatch.delenv("ARTIFACTS_URL", raising=False)
+    with ScriptedGateway(pages=dict(PAGES)).running() as gateway:
+        monkeypatch.setenv("HUGGINGGPT_URL", gateway.url)
+        yield gateway
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def lines(result: Result) -> list[str]:
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "row"),
+    [
+        (["tasks"], "/v1/tasks", "image-to-text image, hint? text lite Reads what is written."),
+        (["tasks"], "/v1/tasks", "text-shouting a (asleep)"),
+        (["models"], "/v1/models", "image-to-text rapidocr lite failed: no file"),
+        (["experts", "list"], "/v1/experts", "lite awake 127.0.0.1:5 image-to-text"),
+        (["experts", "list"], "/v1/experts", "text asleep a does not answer"),
+    ],
+)
+def test_a_list_is_a_table_or_what_the_gateway_said(
+    gateway: ScriptedGateway, command: list[str], path: str, row: str
+) -> None:
+    assert row in lines(run(*command))
+    assert json.loads(run(*command, "--json").stdout) == PAGES[path]
+
+
+def test_an_expert_is_added_as_an_address_file(gateway: ScriptedGateway, tmp_path: Path) -> None:
+    assert run("experts", "add", "127.0.0.1:5060", "--name", "text").exit_code == 0
+    assert (tmp_path / "experts" / "text.address").read_text() == "127.0.0.1:5060\n"
+    assert run("experts", "add", "dns:///GPU.example:50051").stdout == (
+        "added gpu.example-50051: dns:///GPU.example:50051\n"
+    )
+
+
+def test_a_forgotten_expert_leaves_the_folder_and_the_house(gateway: ScriptedGateway, tmp_path: Path) -> None:
+    run("experts", "add", "127.0.0.1:5060", "--name", "text")
+    assert run("experts", "forget", "text").exit_code == 0
+    assert list((tmp_path / "experts").iterdir()) == []
+    assert ("DELETE", "/v1/experts/text", b"") in gateway.asked
+
+
+def test_an_address_is_forgotten_where_no_house_runs(
+    gateway: ScriptedGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.addresses.DEFAULT_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("HUGGINGGPT_URL")
+    run("experts", "add", "127.0.0.1:5060", "--name", "text")
+    assert run("experts", "forget", "text").exit_code == 0
+    assert run("experts", "forget", "text").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["experts", "add", "nowhere"],
+        ["experts", "add", "127.0.0.1:port"],
+        ["experts", "add", "127.0.0.1:1,127.0.0.1:2"],
+        ["experts", "add", "127.0.0.1:1", "--name", "../text"],
+        ["experts", "forget", "../text"],
+        ["experts", "remove", "text"],
+    ],
+)
+def test_what_cannot_be_an_expert_is_refused(gateway: ScriptedGateway, tmp_path: Path, arguments: list[str]) -> None:
+    assert run(*arguments).exit_code == 2
+    assert not list(tmp_path.glob("**/*.address"))
+
+
+def findings(result: Result) -> dict[str, Any]:
+    return {finding["check"]: finding for finding in json.loads(result.stdout)["checks"]}
+
+
+def test_the_doctor_names_what_is_wrong_and_what_helps(gateway: ScriptedGateway) -> None:
+    result = run("doctor", "--json")
+    found = findings(result)
+    assert (result.exit_code, json.loads(result.stdout)["ok"]) == (1, False)
+    assert {name: found[name]["level"] for name in ("python", "gateway", "readiness", "expert lite")} == {
+        "python": "ok",
+        "gateway": "ok",
+        "readiness": "ok",
+        "expert lite": "ok",
+    }
+    assert found["expert text"]["level"] == "wrong"
+    assert "does not answer" in found["expert text"]["found"]
+    assert found["expert text"]["remedy"]
+
+
+def test_the_doctor_is_content_with_a_house_that_is_well(gateway: ScriptedGateway) -> None:
+    gateway.pages["/v1/experts"] = {"experts": PAGES["/v1/experts"]["experts"][:1]}
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert f"ok gateway answers at {gateway.url}" in lines(result)
+
+
+def test_the_doctor_says_when_another_server_answers(gateway: ScriptedGateway) -> None:
+    gateway.health = {"status": "fine"}
+    result = run("doctor", "--json")
+    assert (result.exit_code, findings(result)["gateway"]["level"]) == (1, "wrong")
+
+
+def test_the_doctor_says_when_nothing_can_be_kept(
+    gateway: ScriptedGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HUGGINGGPT_HOME", str(tmp_path / "file"))
+    found = findings(run("doctor", "--json"))
+    assert [found[name]["level"] for name in ("home", "artifacts")] == ["wrong", "wrong"]
+
+
+def test_the_doctor_says_when_the_port_for_grpc_is_taken(
+    gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HUGGINGGPT_URL")
+    monkeypatch.setattr("gateway.cli.doctor.DEFAULT_URL", "http://127.0.0.1:9")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setattr("gateway.cli.doctor.GRPC_PORT", other.getsockname()[1])
+        found = findings(run("doctor", "--json"))
+    assert (found["gateway"]["level"], found["gRPC port"]["level"]) == ("ok", "warning")
+    assert "--grpc" in found["gRPC port"]["remedy"]

@@ -1,0 +1,93 @@
+import re
+from collections.abc import Sequence
+from io import BytesIO, TextIOWrapper
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gateway.cli.run import Run
+from gateway.cli.standing import log_line
+from gateway.cli.view import Picture
+
+PLANNED = {"task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
+STARTED = {"task_id": 1, "attempt": 1, "task_started": {"by": {"model_id": "rapidocr", "expert": "lite"}}}
+AGAIN = {**STARTED, "attempt": 2}
+FAILURE = {"reason": "MODEL_FAILED", "message": "the model broke"}
+
+
+def ended(state: str, **result: Any) -> dict[str, Any]:
+    return {"task_id": 1, "task_ended": {"state": state, "result": result}}
+
+
+def drawn(events: Sequence[dict[str, Any]], encoding: str = "utf-8") -> list[str]:
+    """The picture after the events, a string for each line, with * for what turns."""
+    out = TextIOWrapper(BytesIO(), encoding=encoding)
+    console = Console(file=out, width=120)
+    picture, run = Picture(console), Run()
+    for number, event in enumerate(events, start=1):
+        told = {"run_id": "r", "sequence": number, "time": f"2030-01-01T00:00:{number:02}Z", **event}
+        picture.show(run, run.apply(told), event.get("task_id", 0))
+    console.print(picture._render())
+    out.seek(0)
+    still = re.sub("[\u2800-\u28ff]", "*", out.read())
+    return [" ".join(line.split()) for line in still.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(
+    ("events", "row"),
+    [
+        ([PLANNED], "· 1 image-to-text"),
+        ([PLANNED, {"task_id": 1, "task_waiting": {"reason": "lite wakes"}}], "… 1 image-to-text lite wakes"),
+        ([PLANNED, STARTED, ended("succeeded")], "✓ 1 image-to-text rapidocr 1.00 s"),
+        ([PLANNED, ended("reused")], "✓ 1 image-to-text"),
+        ([PLANNED, STARTED, AGAIN, ended("succeeded")], "✓ 1 image-to-text rapidocr 2.00 s attempt 2"),
+        (
+            [PLANNED, STARTED, ended("failed", failure=FAILURE)],
+            "✗ 1 image-to-text rapidocr 1.00 s (the model broke)",
+        ),
+        ([PLANNED, ended("skipped")], "– 1 image-to-text"),
+    ],
+)
+def test_each_task_has_a_row_that_says_where_it_stands(events: list[dict[str, Any]], row: str) -> None:
+    assert drawn(events)[0] == row
+
+
+def test_a_running_task_tells_its_progress() -> None:
+    (row, *_) = drawn([PLANNED, STARTED, {"task_id": 1, "task_progress": {"fraction": 0.25, "message": "page 1"}}])
+    assert re.fullmatch(r"\* 1 image-to-text rapidocr \d+\.\d\d s 25% page 1", row)
+
+
+def test_the_last_line_says_what_goes_on() -> None:
+    completed: dict[str, Any] = {"plan_completed": {"tasks": 1}}
+    told = [PLANNED, completed, {"answer_chunk": {"text": "It"}}, {"run_ended": {"state": "completed"}}]
+    lasts = [drawn(told[:count])[-1] for count in range(1, 5)]
+    assert lasts == ["* planning", "· 1 image-to-text", "* answering", "· 1 image-to-text"]
+
+
+def test_notes_stand_above_the_tasks() -> None:
+    assert drawn([{"plan_note": {"text": "nothing bakes cakes"}}, PLANNED])[0] == "nothing bakes cakes"
+
+
+def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
+    assert drawn([PLANNED, STARTED, ended("succeeded")], "ascii")[0] == "+ 1 image-to-text rapidocr 1.00 s"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            {
+                "event": "child died, restarting",
+                "level": "warning",
+                "service": "supervisor",
+                "child": "lite",
+                "restarts": 1,
+            },
+            "child died, restarting service=supervisor child=lite restarts=1",
+        ),
+        ({"event": "a library speaks", "level": "plain"}, "a library speaks"),
+    ],
+)
+def test_a_log_line_is_told_in_words(entry: dict[str, Any], said: str) -> None:
+    assert " ".join(log_line(entry).plain.split()) == said
