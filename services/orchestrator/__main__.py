@@ -10,11 +10,12 @@ from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from services.orchestrator.attempts import Attempts
-from services.orchestrator.journal import MIGRATIONS, SCHEMA, Journal
+from services.orchestrator.journal import Journal
 from services.orchestrator.pipeline import Pipeline
 from services.orchestrator.runs import Runs, owner_name
 from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
+from services.orchestrator.tables import MIGRATIONS, SCHEMA
 from services.runtime import database
 from services.runtime.channel import connect
 from services.runtime.server import Serving, run, serving

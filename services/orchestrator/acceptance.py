@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunEvent,
     RunSpec,
 )
-from services.orchestrator.journal import NewRun, Row
+from services.orchestrator.tables import NewRun, Row
 from services.runtime.errors import InvalidRequest, Unimplemented
 
 REQUEST_IN_LISTS = 200

@@ -15,9 +15,10 @@ from protos.hugginggpt.v1.types_pb2 import Run, RunEvent, RunSpec, RunState, Tak
 from services.orchestrator import acceptance
 from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
-from services.orchestrator.journal import Journal, Row
+from services.orchestrator.journal import Journal
 from services.orchestrator.live import LiveRun
 from services.orchestrator.pipeline import Pipeline
+from services.orchestrator.tables import Row
 from services.orchestrator.view import RunView
 from services.runtime import caller
 from services.runtime.errors import Overloaded, Unavailable

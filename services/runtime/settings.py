@@ -25,9 +25,7 @@ class StoreSettings(BaseSettings):
 class ServiceSettings(BaseSettings):
     """What every process can be told."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, use_attribute_docstrings=True, populate_by_name=True, extra="forbid"
-    )
+    model_config = SettingsConfigDict(frozen=True, use_attribute_docstrings=True, populate_by_name=True, extra="forbid")
 
     listen: str = "127.0.0.1:50051"
     """host:port of the gRPC server; port 0 takes any free one."""

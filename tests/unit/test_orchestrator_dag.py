@@ -13,7 +13,7 @@ async def test_independent_steps_overlap() -> None:
         await together.wait()
         return node
 
-    async with asyncio.timeout(1), Dag(run) as dag:
+    async with asyncio.timeout(1), Dag[int](run) as dag:
         dag.add(1)
         dag.add(2)
 
@@ -25,7 +25,7 @@ async def test_a_step_gets_the_results_it_needs() -> None:
         got[node] = dict(needs)
         return node * 10
 
-    async with Dag(run) as dag:
+    async with Dag[int](run) as dag:
         dag.add(1)
         dag.add(2)
         dag.add(3, {1, 2})
@@ -38,7 +38,7 @@ async def test_a_step_starts_before_the_graph_is_complete() -> None:
     async def run(node: int, needs: Mapping[int, int]) -> None:
         started.set()
 
-    async with asyncio.timeout(1), Dag(run) as dag:
+    async with asyncio.timeout(1), Dag[None](run) as dag:
         dag.add(1)
         await started.wait()
         dag.add(2, {1})
@@ -54,7 +54,7 @@ async def test_no_more_steps_than_the_limit_are_under_way() -> None:
         await asyncio.sleep(0)
         running -= 1
 
-    async with Dag(run, limit=3) as dag:
+    async with Dag[None](run, limit=3) as dag:
         for node in range(20):
             dag.add(node)
     assert most == 3
@@ -67,7 +67,7 @@ async def test_an_ended_step_is_not_run_again() -> None:
         ran.append(node)
         return needs[1]
 
-    async with Dag(run) as dag:
+    async with Dag[str](run) as dag:
         dag.add_ended(1, "kept")
         dag.add(2, {1})
     assert ran == [2]
@@ -78,7 +78,7 @@ async def test_what_cannot_be_a_graph_is_refused(node: int, needs: set[int]) -> 
     async def run(node: int, needs: Mapping[int, int]) -> None:
         return None
 
-    async with Dag(run) as dag:
+    async with Dag[None](run) as dag:
         dag.add(1)
         with pytest.raises(ValueError, match="step"):
             dag.add(node, needs)
@@ -101,7 +101,7 @@ async def test_a_step_that_raises_cancels_the_rest() -> None:
             raise
 
     with pytest.raises(ExceptionGroup):
-        async with asyncio.timeout(1), Dag(run) as dag:
+        async with asyncio.timeout(1), Dag[None](run) as dag:
             dag.add(1)
             dag.add(2)
     assert cancelled

@@ -14,7 +14,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunEvent,
     RunSpec,
 )
-from services.orchestrator.journal import MIGRATIONS, SCHEMA, Journal, LeaseLost, NewRun
+from services.orchestrator.journal import Journal, LeaseLost
+from services.orchestrator.tables import MIGRATIONS, SCHEMA, NewRun
 from services.runtime.database import Database, opened
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 

@@ -1,0 +1,97 @@
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.errors import CorruptData, InvalidRequest, NotFound, Unavailable
+
+HELLO = hashlib.sha256(b"hello").hexdigest()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore.open((tmp_path / "artifacts with a space").as_uri())
+
+
+async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+async def test_what_was_put_comes_back(store: ArtifactStore) -> None:
+    artifact = await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
+    assert await store.get("default", HELLO) == b"hello"
+    assert await store.head("default", HELLO) == artifact
+    assert b"".join([piece async for piece in store.stream("default", HELLO)]) == b"hello"
+    path = store.path("default", HELLO)
+    assert path
+    assert path.read_bytes() == b"hello"
+
+
+async def test_a_stream_is_kept_under_its_digest(store: ArtifactStore, tmp_path: Path) -> None:
+    artifact = await store.put_stream(
+        "default", pieces(b"hel", b"", b"lo"), media_type="text/plain", name="greeting.txt", limit=5
+    )
+    assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
+    assert await store.get("default", HELLO) == b"hello"
+    assert not [path for path in tmp_path.rglob("staging/*") if path.is_file()]
+
+
+async def test_an_empty_stream_is_an_empty_artifact(store: ArtifactStore) -> None:
+    artifact = await store.put_stream("default", pieces(), media_type="text/plain", name="nothing", limit=5)
+    assert await store.get("default", artifact.sha256) == b""
+
+
+async def test_a_stream_over_the_limit_is_refused_and_leaves_nothing(store: ArtifactStore, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="larger than the limit") as caught:
+        await store.put_stream("default", pieces(b"hel", b"lo"), media_type="text/plain", name="big", limit=4)
+    assert caught.value.reason == "TOO_LARGE"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+async def test_another_tenant_does_not_see_it(store: ArtifactStore) -> None:
+    await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    for look in (store.get, store.head):
+        with pytest.raises(NotFound) as caught:
+            await look("other", HELLO)
+        assert caught.value.reason == "ARTIFACT"
+    with pytest.raises(NotFound):
+        await anext(aiter(store.stream("other", HELLO)))
+
+
+async def test_changed_bytes_are_noticed(store: ArtifactStore) -> None:
+    await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    path = store.path("default", HELLO)
+    assert path
+    path.write_bytes(b"hullo")
+    with pytest.raises(CorruptData):
+        await store.get("default", HELLO)
+    with pytest.raises(CorruptData):
+        assert [piece async for piece in store.stream("default", HELLO)]
+
+
+@pytest.mark.parametrize("digest", ["", "abc", "../../etc/passwd", HELLO.upper(), HELLO + "/.."])
+async def test_only_digests_name_artifacts(store: ArtifactStore, digest: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await store.get("default", digest)
+
+
+@pytest.mark.parametrize("tenant", ["", "..", "a/b", "A", "-a", "a" * 64])
+async def test_a_tenant_cannot_leave_its_folder(store: ArtifactStore, tenant: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await store.put(tenant, b"hello", media_type="text/plain", name="greeting.txt")
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Unavailable, match="cannot use"):
+        ArtifactStore.open((tmp_path / "file" / "artifacts").as_uri())
+
+
+@pytest.mark.parametrize("url", ["", "artifacts", "ftp://host/path", "gopher://x"])
+def test_an_unknown_kind_of_store_is_a_clear_error(url: str) -> None:
+    with pytest.raises(InvalidRequest, match="artifact store"):
+        ArtifactStore.open(url)

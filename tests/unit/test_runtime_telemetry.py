@@ -1,0 +1,66 @@
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from protos.hugginggpt.v1.types_pb2 import Caller
+from services.runtime import caller, telemetry
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.setup("planner")
+    with caller.acting_for(Caller(request_id="r-1", run_id="run_1")):
+        structlog.get_logger("somewhere").info("planned", tasks=3)
+    (line,) = lines(capsys)
+    assert line.pop("timestamp")
+    assert line == {
+        "event": "planned",
+        "level": "info",
+        "logger": "somewhere",
+        "request_id": "r-1",
+        "run_id": "run_1",
+        "service": "planner",
+        "tasks": 3,
+    }
+
+
+def test_libraries_speak_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.setup("planner", level="WARNING")
+    logging.getLogger("library").warning("beware of %s", "this")
+    logging.getLogger("library").info("not said")
+    (line,) = lines(capsys)
+    assert (line["event"], line["logger"], line["service"]) == ("beware of this", "library", "planner")
+
+
+def test_an_exception_is_one_line_without_local_values(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.setup("planner")
+    secret = "hunter2"  # noqa: S105  # what must not be logged
+    try:
+        raise ZeroDivisionError(len(secret))
+    except ZeroDivisionError:
+        structlog.get_logger("somewhere").exception("it broke")
+    (line,) = lines(capsys)
+    assert "ZeroDivisionError" in str(line["exception"])
+    assert secret not in str(line)
+
+
+def test_people_can_read_it(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.setup("planner", style="pretty")
+    structlog.get_logger("somewhere").info("planned", tasks=3)
+    assert "planned" in capsys.readouterr().err
