@@ -20,6 +20,8 @@ class ScriptedGateway:
     """What the run tells; numbers, times and run ids are put in."""
     break_after: int = 0
     """The first stream breaks off after so many events; 0: it does not."""
+    last_words: bytes = b""
+    """What is sent before it breaks off."""
     refuse: tuple[int, dict[str, Any]] | None = None
     """Status and problem with which runs are refused."""
     pages: dict[str, Any] = field(default_factory=dict)
@@ -110,6 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.gateway.hold.wait(30)
             self.wfile.write(f"id: {event['sequence']}\ndata: {json.dumps(event)}\n\n".encode())
             if event["sequence"] == break_after:
+                self.wfile.write(self.gateway.last_words)
                 return
 
     def _json(self, status: int, content: Mapping[str, Any]) -> None:

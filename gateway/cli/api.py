@@ -22,11 +22,15 @@ GREETING_SECONDS = 5.0
 SILENCE_SECONDS = 60.0
 """A stream that says nothing for so long, not even a comment, is broken."""
 
-RESUMES, RESUME_SECONDS = 8, 0.5
+RESUMES, RESUME_SECONDS = 40, 0.5
 """How often in a row a broken stream is taken up again, and the pause before."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_REFUSED_FOR_GOOD = (400, 413, 415, 422)
+_ASKED_WRONGLY, _LATER = (400, 413, 415, 422), (502, 503, 504)
+
+
+class _NotNow(Problem):
+    """The gateway is there but something behind it is not."""
 
 
 class Api:
@@ -86,24 +90,25 @@ class Api:
         """Starts a run and yields its events up to the last, over as many connections as it takes."""
         key, run_id, sequence, failures = uuid4().hex, "", 0, 0
         while True:
-            opened = self._watched(run_id, sequence) if run_id else self._accepted(spec, files, key)
             try:
+                opened = self._watched(run_id, sequence) if run_id else self._accepted(spec, files, key)
                 with opened as reply:
                     for event in events.read(reply.iter_lines()):
                         run_id, sequence, failures = event["run_id"], event["sequence"], 0
                         yield event
                         if "run_ended" in event:
                             return
+                broken = "it says no more"
             except httpx.TransportError as error:
                 broken = type(error).__name__
-            else:
-                broken = "it ended early"
+            except _NotNow as problem:
+                if not run_id:
+                    raise
+                broken = problem.message
             failures += 1
             if failures > RESUMES:
-                raise Problem(
-                    f"the gateway at {self.url} does not answer any more: {broken}",
-                    remedy=f"the run goes on: GET {self.url}/v1/runs/{run_id}" if run_id else "is it still running?",
-                )
+                remedy = f"the run goes on; it is at {self.url}/v1/runs/{run_id}" if run_id else "is it still running?"
+                raise Problem(f"the gateway at {self.url} does not answer any more: {broken}", remedy=remedy)
             time.sleep(RESUME_SECONDS)
 
     def cancel(self, run_id: str) -> None:
@@ -149,10 +154,11 @@ def _checked(reply: httpx.Response) -> httpx.Response:
         return reply
     reply.read()
     problem = _content(reply)
-    raise Problem(
+    kind = _NotNow if reply.status_code in _LATER else Problem
+    raise kind(
         problem.get("detail") or f"the gateway says {reply.status_code} {reply.reason_phrase}",
         remedy=problem.get("remedy", ""),
-        status=USAGE if reply.status_code in _REFUSED_FOR_GOOD else FAILED,
+        status=USAGE if reply.status_code in _ASKED_WRONGLY else FAILED,
     )
 
 

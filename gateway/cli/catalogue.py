@@ -47,7 +47,7 @@ def models_table(content: Mapping[str, Any]) -> Table:
 
 def experts_table(content: Mapping[str, Any]) -> Table:
     table = _table("expert", "state", "addresses", "tasks", "problems")
-    for expert in content["experts"]:
+    for expert in content["data"]:
         state = "asleep" if expert.get("dormant") else "awake" if expert.get("addresses") else "gone"
         lists = (", ".join(expert.get(key, ())) for key in ("addresses", "tasks"))
         _add(table, expert.get("name", ""), state, *lists, "; ".join(expert.get("problems", ())))

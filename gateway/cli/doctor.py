@@ -107,7 +107,7 @@ def _standing(api: Api) -> Iterator[Finding]:
     ready, told = api.ready()
     found = "takes requests" if ready else f"takes no requests: {told.get('detail', '')}"
     yield Finding("readiness", Level.OK if ready else Level.WRONG, found, told.get("remedy", ""))
-    experts: list[Any] = api.get("/v1/experts")["experts"]
+    experts: list[Any] = api.get("/v1/experts")["data"]
     if not experts:
         yield Finding("experts", Level.WRONG, "none: nothing can be done", "hugginggpt experts add HOST:PORT")
     for expert in experts:

@@ -178,6 +178,12 @@ def test_a_broken_stream_is_taken_up_where_it_broke(gateway: ScriptedGateway, fo
     ]
 
 
+def test_a_gateway_that_cannot_go_on_is_asked_again(gateway: ScriptedGateway, folder: Path) -> None:
+    gateway.break_after, gateway.last_words = 6, b'event: problem\ndata: {"detail": "going away"}\n\n'
+    result = ask("read it", "--url", gateway.url, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["answer"]) == (0, "It says **OPEN**.")
+
+
 def test_a_file_of_the_same_name_is_never_written_over(gateway: ScriptedGateway, folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "speech.wav").write_bytes(b"mine")

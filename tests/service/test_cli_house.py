@@ -38,7 +38,7 @@ PAGES: dict[str, Any] = {
         ]
     },
     "/v1/experts": {
-        "experts": [
+        "data": [
             {"name": "lite", "addresses": ["127.0.0.1:5"], "tasks": ["image-to-text"]},
             {"name": "text", "dormant": True, "tasks": ["a"], "problems": ["does not answer"]},
         ]
@@ -142,7 +142,7 @@ def test_the_doctor_names_what_is_wrong_and_what_helps(gateway: ScriptedGateway)
 
 
 def test_the_doctor_is_content_with_a_house_that_is_well(gateway: ScriptedGateway) -> None:
-    gateway.pages["/v1/experts"] = {"experts": PAGES["/v1/experts"]["experts"][:1]}
+    gateway.pages["/v1/experts"] = {"data": PAGES["/v1/experts"]["data"][:1]}
     result = run("doctor")
     assert result.exit_code == 0
     assert f"ok gateway answers at {gateway.url}" in lines(result)
