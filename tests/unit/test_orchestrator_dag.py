@@ -35,7 +35,7 @@ async def test_a_step_gets_the_results_it_needs() -> None:
 async def test_a_step_starts_before_the_graph_is_complete() -> None:
     started = asyncio.Event()
 
-    async def run(node: int, needs: Mapping[int, int]) -> None:
+    async def run(node: int, needs: Mapping[int, None]) -> None:
         started.set()
 
     async with asyncio.timeout(1), Dag[None](run) as dag:
@@ -47,7 +47,7 @@ async def test_a_step_starts_before_the_graph_is_complete() -> None:
 async def test_no_more_steps_than_the_limit_are_under_way() -> None:
     running, most = 0, 0
 
-    async def run(node: int, needs: Mapping[int, int]) -> None:
+    async def run(node: int, needs: Mapping[int, None]) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -75,7 +75,7 @@ async def test_an_ended_step_is_not_run_again() -> None:
 
 @pytest.mark.parametrize(("node", "needs"), [(1, set()), (2, {3}), (2, {2})])
 async def test_what_cannot_be_a_graph_is_refused(node: int, needs: set[int]) -> None:
-    async def run(node: int, needs: Mapping[int, int]) -> None:
+    async def run(node: int, needs: Mapping[int, None]) -> None:
         return None
 
     async with Dag[None](run) as dag:
@@ -88,7 +88,7 @@ async def test_a_step_that_raises_cancels_the_rest() -> None:
     waiting = asyncio.Event()
     cancelled = False
 
-    async def run(node: int, needs: Mapping[int, int]) -> None:
+    async def run(node: int, needs: Mapping[int, None]) -> None:
         nonlocal cancelled
         if node == 1:
             await waiting.wait()
