@@ -223,7 +223,9 @@ def _written(port: Port, model_id: str, output: Any) -> Value | Media:
     if port.modality == MODALITY_TEXT and isinstance(output, str):
         return _spilled(port, model_id, output, "text/plain", ".txt") or Value(text=output)
     if port.modality == MODALITY_TEXT or not _is_media_for(port, output):
-        what = output.media_type or "empty" if isinstance(output, Media) else type(output).__name__
+        what = type(output).__name__
+        if isinstance(output, Media):
+            what = output.media_type if output.content else "empty"
         raise _broken(model_id, f"output {port.name} is {what}, not {_name(port)}")
     return output  # type: ignore[no-any-return]  # it is Media
 
@@ -241,7 +243,7 @@ def _canonical(port: Port, model_id: str, output: Any) -> str:
         raise _broken(model_id, f"output {port.name} is not JSON: {error}") from None
     except (ValueError, RecursionError):
         raise ModelFailed(
-            f"{model_id} failed on this input: output {port.name} has a number that is not finite",
+            f"{model_id} failed on this input: output {port.name} is not JSON with finite numbers",
             remedy="try another input or another model",
         ) from None
 

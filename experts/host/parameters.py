@@ -10,6 +10,7 @@ from experts.host import strict_json
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
 from services.runtime.errors import FailedPrecondition, InvalidRequest
 
+_LONGEST_BYTES = 256 * 1024
 _LONGEST_COMPLAINT = 300
 
 
@@ -45,6 +46,8 @@ class ParameterReader:
         return self._defaults | {name: self._plain(name, value) for name, value in given.items()}
 
     def _parsed(self, parameters_json: str) -> dict[str, Any]:
+        if len(parameters_json) > _LONGEST_BYTES:
+            raise InvalidRequest(f"the parameters have more than {_LONGEST_BYTES} bytes", remedy=self._remedy())
         try:
             given = strict_json.read(parameters_json)
         except ValueError as error:
@@ -69,10 +72,12 @@ class ParameterReader:
 
 def _schema(spec: TaskSpec, json_schema: str) -> dict[str, Any]:
     try:
-        schema: dict[str, Any] = strict_json.read(json_schema or "{}")
-        Draft202012Validator.check_schema(schema)
+        schema = strict_json.read(json_schema or "{}")
+        Draft202012Validator.check_schema({"allOf": [schema]})
     except (ValueError, SchemaError):
+        schema = None
+    if not isinstance(schema, dict):
         raise FailedPrecondition(
             f"a parameter of {spec.name} has no valid JSON Schema: {json_schema}", remedy="correct the TaskSpec"
-        ) from None
+        )
     return schema

@@ -1,0 +1,143 @@
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from experts.host.convert import INLINE_BYTES
+from experts.host.handler import Inputs, Media, Outputs, Parameters
+from protos.hugginggpt.v1.expert_pb2 import ValueList
+from protos.hugginggpt.v1.types_pb2 import Artifact, Value
+from services.runtime import errors
+from tests.hosting import SERVING, Function, Start, does, hosts
+
+NOT_THERE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=1, name="gone.png"))
+NO_DIGEST = Value(artifact=Artifact(sha256="x", media_type="image/png"))
+TOO_LARGE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=10**12))
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start:
+        yield start
+
+
+async def test_a_call_gives_outputs_and_what_it_took(start: Start) -> None:
+    host = await start()
+    await host.until(SERVING)
+    call = host.infer("ab", parameters_json='{"times":2}')
+    reply = await call
+    trailer = dict(await call.trailing_metadata())
+    assert (reply.outputs["text"].text, reply.revision) == ("abab", "1")
+    assert timedelta() < reply.usage.busy.ToTimedelta() <= reply.usage.elapsed.ToTimedelta()
+    assert (trailer["expert-queue"], trailer["expert-loaded"]) == ("0", "m,other")
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "reason", "port"),
+    [
+        ({"task": "singing"}, "NOT_FOUND", "TASK", ""),
+        ({"model": "gone"}, "NOT_FOUND", "MODEL", ""),
+        ({"revision": "2"}, "FAILED_PRECONDITION", "REVISION", ""),
+        ({"parameters_json": '{"times":4}'}, "INVALID_ARGUMENT", "INVALID", ""),
+        ({"parameters_json": '{"tone":1}'}, "INVALID_ARGUMENT", "INVALID", ""),
+        ({"parameters_json": "{"}, "INVALID_ARGUMENT", "INVALID", ""),
+        ({"inputs": {"text": Value(text=" ")}}, "INVALID_ARGUMENT", "INVALID", "text"),
+        ({"inputs": {"text": Value()}}, "INVALID_ARGUMENT", "INVALID", "text"),
+        ({"inputs": {"sound": Value(text="x")}}, "INVALID_ARGUMENT", "INVALID", "sound"),
+        ({"inputs": {"data": Value(json="{")}}, "INVALID_ARGUMENT", "INVALID", "data"),
+        ({"inputs": {"image": Value(text="x")}}, "INVALID_ARGUMENT", "INVALID", "image"),
+        ({"inputs": {"image": NOT_THERE}}, "NOT_FOUND", "ARTIFACT", "image"),
+        ({"inputs": {"image": NO_DIGEST}}, "INVALID_ARGUMENT", "INVALID", "image"),
+        ({"lists": {"text": ValueList(values=[Value(text="x")])}}, "INVALID_ARGUMENT", "INVALID", "text"),
+        ({"inputs": {"image": TOO_LARGE}}, "INVALID_ARGUMENT", "TOO_LARGE", ""),
+        ({"tenant": "Not A Tenant", "inputs": {"image": NOT_THERE}}, "INVALID_ARGUMENT", "INVALID", "image"),
+    ],
+    ids=range(16),
+)
+async def test_bad_input_is_refused_and_the_next_call_works(
+    start: Start, request_: dict[str, Any], code: str, reason: str, port: str
+) -> None:
+    host = await start()
+    error = await host.refusal(**request_)
+    assert (error.code.name, error.reason, error.port) == (code, reason, port)
+    assert error.remedy
+    assert (await host.infer()).outputs["text"].text == "hello"
+
+
+def raising(error: BaseException) -> Function:
+    def function(inputs: Inputs, parameters: Parameters) -> Outputs:
+        if inputs["text"] == "poison":
+            raise error
+        return {"text": inputs["text"]}
+
+    return function
+
+
+def giving(outputs: Outputs) -> Function:
+    return lambda inputs, parameters: outputs if inputs["text"] == "poison" else {"text": inputs["text"]}
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "reason"),
+    [
+        (raising(ValueError("poison")), "INTERNAL", "MODEL_FAILED"),
+        (raising(SystemExit(3)), "INTERNAL", "MODEL_FAILED"),
+        (raising(StopIteration("poison")), "INTERNAL", "MODEL_FAILED"),
+        (raising(asyncio.CancelledError()), "INTERNAL", "MODEL_FAILED"),
+        (raising(TimeoutError("poison")), "INTERNAL", "MODEL_FAILED"),
+        (raising(MemoryError()), "RESOURCE_EXHAUSTED", "OUT_OF_MEMORY"),
+        (raising(errors.InvalidRequest("too dark", remedy="x", port="image")), "INVALID_ARGUMENT", "INVALID"),
+        (giving({}), "DATA_LOSS", "CORRUPT"),
+        (giving({"text": "a", "tune": "b"}), "DATA_LOSS", "CORRUPT"),
+        (giving({"text": b"a"}), "DATA_LOSS", "CORRUPT"),
+        (giving({"text": "a", "data": float("nan")}), "INTERNAL", "MODEL_FAILED"),
+    ],
+    ids=range(11),
+)
+async def test_a_poisonous_call_harms_only_itself(start: Start, function: Function, code: str, reason: str) -> None:
+    host = await start(does(function))
+    error, *others = await asyncio.gather(host.refusal(text="poison"), *(host.infer(f"{n}") for n in range(4)))
+    assert (error.code.name, error.reason) == (code, reason)
+    assert "poison" not in error.message
+    assert error.remedy
+    assert [reply.outputs["text"].text for reply in others] == ["0", "1", "2", "3"]
+
+
+async def test_what_a_model_quotes_of_its_input_stays_out_of_the_log(start: Start) -> None:
+    host = await start(does(raising(ValueError("could not parse 'poison'"))))
+    with capture_logs() as logs:
+        await host.refusal(text="poison")
+    (entry,) = [entry for entry in logs if entry["event"] == "model failed"]
+    assert (entry["model"], entry["error"]) == ("m", "ValueError")
+    assert "could not parse" not in str(logs)
+
+
+async def test_a_result_too_long_to_travel_is_an_artifact_of_the_caller(start: Start) -> None:
+    text = "x" * (INLINE_BYTES + 1)
+    host = await start(does(lambda inputs, parameters: {"text": text}))
+    artifact = (await host.infer(tenant="acme")).outputs["text"].artifact
+    assert (artifact.media_type, artifact.size_bytes) == ("text/plain", len(text))
+    assert await host.store.get("acme", artifact.sha256) == text.encode()
+
+
+async def test_media_come_from_the_store_and_go_there(start: Start) -> None:
+    def flipped(inputs: Inputs, parameters: Parameters) -> Outputs:
+        image: Media = inputs["image"]
+        return {"text": image.name, "image": Media(image.content[::-1], image.media_type, "flipped.png")}
+
+    host = await start(does(flipped))
+    image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
+    reply = await host.infer(tenant="acme", inputs={"image": Value(artifact=image)})
+    assert (reply.outputs["text"].text, reply.outputs["image"].artifact.name) == ("in.png", "flipped.png")
+    assert await host.store.get("acme", reply.outputs["image"].artifact.sha256) == b"cba"
+
+
+async def test_an_artifact_of_another_tenant_is_not_found(start: Start) -> None:
+    host = await start()
+    image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
+    error = await host.refusal(tenant="rival", inputs={"image": Value(artifact=image)})
+    assert (error.code.name, error.reason) == ("NOT_FOUND", "ARTIFACT")

@@ -1,0 +1,89 @@
+import threading
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from experts.host.handler import Handler, single
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
+from services.runtime import errors
+from tests.hosting import NOT_SERVING, SERVING, Start, hosts, reached
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start:
+        yield start
+
+
+async def test_a_model_that_does_not_load_fails_alone(start: Start) -> None:
+    loads = []
+
+    def broken(model_id: str, device: str) -> Handler:
+        loads.append(model_id)
+        raise errors.FailedPrecondition("its licence is missing", remedy="get one")
+
+    host = await start(broken)
+    await host.until(SERVING)
+    refusals = [await host.refusal() for _ in range(3)]
+    assert {(e.code.name, e.reason, e.remedy) for e in refusals} == {("FAILED_PRECONDITION", "LOAD_FAILED", "get one")}
+    assert loads == ["m"]
+    assert (await host.infer(model="other")).outputs["text"].text == "hello"
+    m, other = (await host.describe()).models
+    assert (m.state, other.state) == (MODEL_STATE_FAILED, MODEL_STATE_READY)
+    assert "its licence is missing" in m.failure
+    assert await host.health("m", "other") == [NOT_SERVING, SERVING]
+
+
+async def test_an_expert_none_of_whose_models_load_does_not_get_ready(start: Start) -> None:
+    tried = threading.Event()
+
+    def broken(model_id: str, device: str) -> Handler:
+        tried.set()
+        raise ImportError("engine")
+
+    host = await start(broken, preload=["m"])
+    await reached(tried)
+    assert (await host.refusal()).reason == "LOAD_FAILED"
+    assert await host.health("", "readiness", "liveness") == [NOT_SERVING, NOT_SERVING, SERVING]
+
+
+async def test_readiness_waits_for_the_models(start: Start) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def slow(model_id: str, device: str) -> Handler:
+        started.set()
+        release.wait(5)
+        return single(lambda inputs, parameters: {"text": "slow"})
+
+    host = await start(slow)
+    await reached(started)
+    early = await host.describe()
+    assert [card.state for card in early.models] == [MODEL_STATE_LOADABLE] * 2
+    assert not early.HasField("start_time")
+    assert await host.health("", "startup", "readiness", "m") == [NOT_SERVING] * 4
+    release.set()
+    await host.until(SERVING)
+    await host.until(SERVING, "m")
+    ready = await host.describe(early.revision)
+    assert [card.state for card in ready.models] == [MODEL_STATE_READY] * 2
+    assert ready.start_time.ToTimedelta() > timedelta()
+
+
+async def test_a_description_changes_when_a_model_does_and_only_then(start: Start) -> None:
+    host = await start(preload=())
+    await host.until(SERVING)
+    before = await host.describe()
+    assert (before.expert, before.version, [spec.name for spec in before.tasks]) == ("test", "0", ["saying"])
+    assert list(before.load.loaded) == []
+    unchanged = await host.describe(before.revision)
+    assert (unchanged.unchanged, len(unchanged.tasks), len(unchanged.models)) == (True, 0, 0)
+    await host.infer()
+    after = await host.describe(before.revision)
+    assert (after.unchanged, after.revision != before.revision) == (False, True)
+    assert [card.state for card in after.models] == [MODEL_STATE_READY, MODEL_STATE_LOADABLE]
+    assert list(after.load.loaded) == ["m"]
+    assert after.models[0].p50.ToTimedelta() > timedelta()
+    again = await host.describe(after.revision)
+    assert (again.unchanged, list(again.load.loaded)) == (True, ["m"])

@@ -1,0 +1,115 @@
+"""Experts as processes of their own."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import json_format
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from protos.hugginggpt.v1 import expert_pb2 as pb
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY, Value
+from services.runtime.channel import dial
+
+Start = Callable[[str], Awaitable[Process]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts the experts of packages on free ports; kills those that a test leaves behind."""
+    own = {
+        "EXPERT_LISTEN": "127.0.0.1:0",
+        "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
+        "PYTHONPATH": str(tmp_path),
+    }
+    environment = {**os.environ, **own}
+
+    async def start(package: str) -> Process:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", package, stderr=PIPE, env=environment)
+        started.append(process)
+        return process
+
+    started: list[Process] = []
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def logged(process: Process, event: str) -> dict[str, Any]:
+    """The log entry of an event that has come or will come."""
+    assert process.stderr
+    async with asyncio.timeout(30):
+        async for line in process.stderr:
+            entry: dict[str, Any] = json.loads(line)
+            if entry["event"] == event:
+                return entry
+    pytest.fail(f"the process ended and never logged {event!r}")
+
+
+@asynccontextmanager
+async def reached(process: Process) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to an expert that is ready."""
+    async with AsyncExitStack() as stack:
+        port = (await logged(process, "serving"))["port"]
+        await logged(process, "ready")
+        yield await stack.enter_async_context(dial(f"127.0.0.1:{port}"))
+
+
+@pytest.mark.parametrize("package", ["tests.shouting", "experts.lite"])
+async def test_an_expert_gets_ready_says_so_and_ends_when_told(start: Start, package: str) -> None:
+    process = await start(package)
+    async with reached(process) as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        reply = await health.Check(health_pb2.HealthCheckRequest(), timeout=10, wait_for_ready=True)
+        assert reply.status == health_pb2.HealthCheckResponse.SERVING
+        described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10)
+        assert described.expert == package.rpartition(".")[2]
+        assert {card.state for card in described.models} == {MODEL_STATE_READY}
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+
+
+async def test_an_expert_may_bring_a_task_nobody_knew(start: Start) -> None:
+    async with reached(await start("tests.shouting")) as channel:
+        request = pb.InferRequest(
+            task="text-shouting", inputs={"text": Value(text="hear me")}, parameters_json='{"marks":2}'
+        )
+        reply = await rpc.ExpertServiceStub(channel).Infer(request, timeout=10, wait_for_ready=True)
+        assert reply.outputs["text"].text == "HEAR ME!!"
+
+
+async def test_an_expert_describes_itself_without_being_started() -> None:
+    command = (sys.executable, "-m", "tests.shouting", "--describe")
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+    async with asyncio.timeout(30):
+        output, _ = await process.communicate()
+    described = json_format.Parse(output, pb.DescribeResponse())
+    assert process.returncode == 0
+    assert (described.expert, [spec.name for spec in described.tasks]) == ("shouting", ["text-shouting"])
+    assert [card.state for card in described.models] == [MODEL_STATE_LOADABLE]
+
+
+async def test_an_expert_whose_parts_contradict_each_other_says_which_and_ends(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "__main__.py").write_text("from experts.host.app import serve_expert\nserve_expert('broken')\n")
+    (folder / "tasks.py").write_text("TASKS = {}\n")
+    (folder / "models.json").write_text('[{"id": "m", "task": "text-singing"}]')
+    process = await start("broken")
+    entry = await logged(process, "cannot run")
+    assert "text-singing" in entry["error"]
+    assert entry["remedy"]
+    assert await process.wait() == 1

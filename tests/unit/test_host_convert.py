@@ -1,0 +1,258 @@
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experts.host.convert import INLINE_BYTES, arguments, fetched, kept, written
+from experts.host.handler import Media
+from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
+from protos.hugginggpt.v1.types_pb2 import (
+    MODALITY_AUDIO,
+    MODALITY_IMAGE,
+    MODALITY_JSON,
+    MODALITY_TABLE,
+    MODALITY_TEXT,
+    MODALITY_VIDEO,
+    Artifact,
+    Port,
+    TaskSpec,
+    Value,
+)
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.errors import CorruptData, InvalidRequest, ModelFailed, NotFound, ServiceError
+
+SPEC = TaskSpec(
+    name="everything",
+    inputs=[
+        Port(name="text", modality=MODALITY_TEXT, required=True),
+        Port(name="image", modality=MODALITY_IMAGE),
+        Port(name="audio", modality=MODALITY_AUDIO),
+        Port(name="video", modality=MODALITY_VIDEO),
+        Port(name="table", modality=MODALITY_TABLE),
+        Port(name="data", modality=MODALITY_JSON),
+        Port(name="texts", modality=MODALITY_TEXT, many=True),
+    ],
+    outputs=[
+        Port(name="text", modality=MODALITY_TEXT, required=True),
+        Port(name="data", modality=MODALITY_JSON),
+        Port(name="image", modality=MODALITY_IMAGE),
+    ],
+)
+TEXT = Value(text="hello")
+DIGEST = "0" * 64
+
+
+def file(media_type: str, size: int = 1) -> Value:
+    return Value(artifact=Artifact(sha256=DIGEST, media_type=media_type, size_bytes=size, name="file"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore.open(tmp_path.as_uri())
+
+
+async def read(
+    store: ArtifactStore, inputs: Mapping[str, Value], lists: Mapping[str, Sequence[Value]] | None = None
+) -> Mapping[str, Any]:
+    request = InferRequest(
+        inputs={"text": TEXT, **inputs}, lists={key: ValueList(values=values) for key, values in (lists or {}).items()}
+    )
+    given = arguments(SPEC, request, max_bytes=1000)
+    return (await fetched(given, store, "default"))()
+
+
+# ---------------------------------------------------------------- inputs
+
+
+@pytest.mark.parametrize(
+    ("port", "value", "plain"),
+    [
+        ("text", Value(text=" a\n"), " a\n"),
+        ("data", Value(json='{"a":[1,2.5,null]}'), {"a": [1, 2.5, None]}),
+        ("data", Value(json="0"), 0),
+        ("table", Value(json="[]"), Media(b"[]", "application/json", "table.json")),
+    ],
+)
+async def test_inline_values_become_plain(store: ArtifactStore, port: str, value: Value, plain: object) -> None:
+    assert (await read(store, {port: value}))[port] == plain
+
+
+@pytest.mark.parametrize(
+    ("port", "media_type", "content", "plain"),
+    [
+        ("text", "text/plain", "gr\u00fc\u00df".encode(), "gr\u00fc\u00df"),
+        ("text", "text/markdown", b"\xef\xbb\xbfmarked", "marked"),
+        ("text", "application/json", b"{}", "{}"),
+        ("data", "application/json", b'{"a":1}', {"a": 1}),
+        ("image", "image/png", b"\x89PNG", Media(b"\x89PNG", "image/png", "x")),
+        ("image", "application/pdf", b"%PDF", Media(b"%PDF", "application/pdf", "x")),
+        ("audio", "audio/wav", b"RIFF", Media(b"RIFF", "audio/wav", "x")),
+        ("video", "video/mp4", b"ftyp", Media(b"ftyp", "video/mp4", "x")),
+        ("table", "text/csv", b"a,b", Media(b"a,b", "text/csv", "x")),
+    ],
+)
+async def test_artifacts_become_plain(
+    store: ArtifactStore, port: str, media_type: str, content: bytes, plain: object
+) -> None:
+    artifact = await store.put("default", content, media_type=media_type, name="x")
+    assert (await read(store, {port: Value(artifact=artifact)}))[port] == plain
+
+
+async def test_a_port_that_takes_many_gets_a_list(store: ArtifactStore) -> None:
+    artifact = await store.put("default", b"two", media_type="text/plain", name="x")
+    plain = await read(store, {}, {"texts": [Value(text="one"), Value(artifact=artifact)]})
+    assert plain == {"text": "hello", "texts": ["one", "two"]}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "lists", "port", "complaint"),
+    [
+        ({}, {}, "text", "needs the input text"),
+        ({"text": TEXT, "sound": TEXT}, {}, "sound", "has no input sound"),
+        ({"text": TEXT}, {"sound": [TEXT]}, "sound", "has no input sound"),
+        ({"text": TEXT, "texts": TEXT}, {}, "texts", "takes a list"),
+        ({}, {"text": [TEXT]}, "text", "takes one value"),
+        ({"text": Value()}, {}, "text", "takes text, not nothing"),
+        ({"text": Value(json="1")}, {}, "text", "takes text, not JSON"),
+        ({"text": file("image/png")}, {}, "text", "takes text, not image/png"),
+        ({"text": TEXT, "image": TEXT}, {}, "image", "takes an image, not text"),
+        ({"text": TEXT, "image": file("audio/wav")}, {}, "image", "takes an image, not audio/wav"),
+        ({"text": TEXT, "image": file("")}, {}, "image", "a file of unknown type"),
+        ({"text": TEXT, "audio": file("image/png")}, {}, "audio", "takes audio, not image/png"),
+        ({"text": TEXT, "audio": file("application/pdf")}, {}, "audio", "takes audio, not application/pdf"),
+        ({"text": TEXT, "video": file("image/png")}, {}, "video", "takes video, not image/png"),
+        ({"text": TEXT, "table": file("image/png")}, {}, "table", "takes a table, not image/png"),
+        ({"text": TEXT, "table": TEXT}, {}, "table", "takes a table, not text"),
+        ({"text": TEXT, "data": TEXT}, {}, "data", "takes JSON, not text"),
+        ({"text": TEXT}, {"texts": [TEXT, file("audio/wav")]}, "texts", "takes text, not audio/wav"),
+        ({"text": TEXT, "image": file("image/png", 600), "audio": file("audio/wav", 600)}, {}, "", "1200 bytes"),
+    ],
+    ids=range(19),
+)
+def test_wrong_forms_are_refused_by_port(
+    inputs: dict[str, Value], lists: dict[str, list[Value]], port: str, complaint: str
+) -> None:
+    request = InferRequest(inputs=inputs, lists={key: ValueList(values=values) for key, values in lists.items()})
+    with pytest.raises(InvalidRequest, match=complaint) as caught:
+        arguments(SPEC, request, max_bytes=1000)
+    assert caught.value.port == port
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("port", "value", "complaint"),
+    [
+        ("text", Value(text=""), "has no text"),
+        ("text", Value(text=" \n\t"), "has no text"),
+        ("data", Value(json=""), "is not JSON"),
+        ("data", Value(json="{"), "is not JSON"),
+        ("data", Value(json="[NaN]"), "NaN"),
+        ("data", Value(json="[-Infinity]"), "-Infinity"),
+        ("data", Value(json="[1e400]"), "1e400"),
+        ("data", Value(json="[" * 100_000), "nested too deeply"),
+        ("data", Value(json="9" * 5000), "is not JSON"),
+    ],
+    ids=range(9),
+)
+async def test_wrong_content_is_refused_by_port(store: ArtifactStore, port: str, value: Value, complaint: str) -> None:
+    with pytest.raises(InvalidRequest, match=complaint) as caught:
+        await read(store, {port: value})
+    assert caught.value.port == port
+
+
+@pytest.mark.parametrize(
+    ("port", "media_type", "content", "complaint"),
+    [
+        ("text", "text/plain", b"", "has no text"),
+        ("text", "text/plain", b"\xff\xfeh\x00", "not UTF-8"),
+        ("data", "application/json", b"\xff", "not UTF-8"),
+        ("data", "application/json", b"{", "is not JSON"),
+    ],
+)
+async def test_a_file_that_is_not_what_its_type_says_is_refused(
+    store: ArtifactStore, port: str, media_type: str, content: bytes, complaint: str
+) -> None:
+    artifact = await store.put("default", content, media_type=media_type, name="x")
+    with pytest.raises(InvalidRequest, match=complaint) as caught:
+        await read(store, {port: Value(artifact=artifact)})
+    assert caught.value.port == port
+
+
+async def test_an_artifact_of_another_tenant_is_not_there(store: ArtifactStore) -> None:
+    artifact = await store.put("other", b"theirs", media_type="text/plain", name="x")
+    with pytest.raises(NotFound) as caught:
+        await read(store, {"text": Value(artifact=artifact)})
+    assert (caught.value.reason, caught.value.port) == ("ARTIFACT", "text")
+
+
+# ---------------------------------------------------------------- outputs
+
+
+async def test_outputs_become_values_and_artifacts(store: ArtifactStore) -> None:
+    outputs = {
+        "text": "",
+        "data": {"b": [1.5, "\u00fc"], "a": None},
+        "image": Media(b"\x89PNG", "image/png", "out.png"),
+    }
+    values = await kept(written(SPEC, "m", outputs), store, "default")
+    assert (values["text"], values["data"].json) == (Value(text=""), '{"a":null,"b":[1.5,"\u00fc"]}')
+    picture = values["image"].artifact
+    assert (picture.media_type, picture.name, picture.size_bytes) == ("image/png", "out.png", 4)
+    assert await store.get("default", picture.sha256) == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "port", "content"),
+    [
+        ({"text": "\u00fc" * (INLINE_BYTES // 2 + 1)}, "text", "\u00fc".encode() * (INLINE_BYTES // 2 + 1)),
+        ({"text": "", "data": ["x" * INLINE_BYTES]}, "data", b'["' + b"x" * INLINE_BYTES + b'"]'),
+    ],
+)
+async def test_a_value_too_long_to_travel_becomes_an_artifact_that_can_be_read_again(
+    store: ArtifactStore, outputs: dict[str, Any], port: str, content: bytes
+) -> None:
+    value = (await kept(written(SPEC, "m", outputs), store, "default"))[port]
+    assert await store.get("default", value.artifact.sha256) == content
+    request = InferRequest(inputs={"text": TEXT, port: value})
+    plain = (await fetched(arguments(SPEC, request, max_bytes=10**6), store, "default"))()
+    assert plain[port] == outputs[port]
+
+
+async def test_a_value_just_short_enough_travels_inline(store: ArtifactStore) -> None:
+    text = "x" * INLINE_BYTES
+    assert await kept(written(SPEC, "m", {"text": text}), store, "default") == {"text": Value(text=text)}
+
+
+CIRCULAR: list[Any] = []
+CIRCULAR.append(CIRCULAR)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "kind", "complaint"),
+    [
+        ({}, CorruptData, "output text is missing"),
+        ({"text": "a", "sound": "b"}, CorruptData, "no output sound"),
+        ({"text": 1}, CorruptData, "text is int, not text"),
+        ({"text": None}, CorruptData, "text is NoneType, not text"),
+        ({"text": Media(b"a", "text/plain", "x")}, CorruptData, "text is text/plain, not text"),
+        ({"text": "\ud800"}, CorruptData, "characters"),
+        ({"text": "a", "data": {1, 2}}, CorruptData, "data is not JSON"),
+        ({"text": "a", "data": b"bytes"}, CorruptData, "data is not JSON"),
+        ({"text": "a", "data": "\ud800"}, CorruptData, "characters"),
+        ({"text": "a", "image": b"bytes"}, CorruptData, "image is bytes, not an image"),
+        ({"text": "a", "image": Media(b"a", "audio/wav", "x")}, CorruptData, "image is audio/wav, not an image"),
+        ({"text": "a", "image": Media(b"", "image/png", "x")}, CorruptData, "image is empty, not an image"),
+        ({"text": "a", "data": [math.nan]}, ModelFailed, "not JSON with finite numbers"),
+        ({"text": "a", "data": {"score": math.inf}}, ModelFailed, "not JSON with finite numbers"),
+        ({"text": "a", "data": CIRCULAR}, ModelFailed, "not JSON with finite numbers"),
+    ],
+    ids=range(15),
+)
+def test_outputs_that_break_the_spec_do_not_leave(
+    outputs: dict[str, Any], kind: type[ServiceError], complaint: str
+) -> None:
+    with pytest.raises(kind, match=complaint) as caught:
+        written(SPEC, "m", outputs)
+    assert caught.value.remedy
