@@ -122,7 +122,9 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
         Child(f"orchestrator-{number}", "services.orchestrator", (own,), {**reached, "ORCHESTRATOR_LISTEN": own})
         for number, own in enumerate(orchestrators, start=1)
     ]
-    working = [Child(name, f"experts.{name}", (own,), {"EXPERT_LISTEN": own}) for name, own in experts.items()]
+    working = [
+        Child(name, f"experts.{name}", (own,), {"EXPERT_LISTEN": own}, essential=False) for name, own in experts.items()
+    ]
     return House(http, own_grpc, selector, list(experts), ([light], numbered, working))
 
 

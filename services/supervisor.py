@@ -46,6 +46,8 @@ class Child:
     """Its gRPC servers; it is ready when all of them say so."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Its environment, over this process's own."""
+    essential: bool = True
+    """False: the others do not wait for it for ever."""
 
 
 Announce = Callable[[Mapping[str, int]], Awaitable[None]]
@@ -53,15 +55,21 @@ Announce = Callable[[Mapping[str, int]], Awaitable[None]]
 
 
 async def supervise(
-    stages: Sequence[Sequence[Child]], announce: Announce, stop: asyncio.Event, *, stop_seconds: float
+    stages: Sequence[Sequence[Child]],
+    announce: Announce,
+    stop: asyncio.Event,
+    *,
+    stop_seconds: float,
+    patience_seconds: float = 60.0,
 ) -> None:
     """Runs children until told to stop. If cancelled, or if one cannot start, all are killed.
 
     Args:
         stages: the children, in the order in which they are stopped; those of one stage stop together.
-        announce: called once, when all are ready for the first time.
+        announce: called once, when all are ready for the first time, or all that are essential.
         stop: set from outside.
         stop_seconds: how long each child may take to end after SIGTERM.
+        patience_seconds: how long those that are not essential may keep the others from being announced.
 
     Raises:
         FailedPrecondition: a child died again and again before it was ready.
@@ -71,7 +79,7 @@ async def supervise(
         async with asyncio.TaskGroup() as group:
             for keeper in chain(*keepers):
                 group.create_task(keeper.keep(), name=f"keep-{keeper.name}")
-            announcing = group.create_task(_when_ready(list(chain(*keepers)), announce))
+            announcing = group.create_task(_when_ready(list(chain(*keepers)), announce, patience_seconds))
             await stop.wait()
             announcing.cancel()
             for stage in keepers:
@@ -89,9 +97,17 @@ async def _stopped(keepers: Sequence["Keeper"], seconds: float) -> None:
             group.create_task(keeper.stop(seconds))
 
 
-async def _when_ready(keepers: Sequence["Keeper"], announce: Announce) -> None:
+async def _when_ready(keepers: Sequence["Keeper"], announce: Announce, patience_seconds: float) -> None:
     for keeper in keepers:
-        await keeper.ready.wait()
+        if keeper.essential:
+            await keeper.ready.wait()
+    try:
+        async with asyncio.timeout(patience_seconds):
+            for keeper in keepers:
+                await keeper.ready.wait()
+    except TimeoutError:
+        late = [keeper.name for keeper in keepers if not keeper.ready.is_set()]
+        log.warning("not ready yet, going on without", children=late)
     await announce({keeper.name: keeper.pid for keeper in keepers})
 
 
@@ -100,6 +116,7 @@ class Keeper:
 
     def __init__(self, child: Child) -> None:
         self.name = child.name
+        self.essential = child.essential
         self.pid = 0
         self.ready = asyncio.Event()
         """Set once, when it has been ready for the first time."""

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,10 +138,20 @@ class Supervision:
 
 
 @asynccontextmanager
-async def supervising(*stages: Sequence[Child], stop_seconds: float = 10) -> AsyncIterator[Supervision]:
+async def supervising(
+    *stages: Sequence[Child], stop_seconds: float = 10, patience_seconds: float = 60
+) -> AsyncIterator[Supervision]:
     supervision = Supervision()
     async with asyncio.timeout(60):
-        task = asyncio.create_task(supervise(stages, supervision.announce, supervision.stop, stop_seconds=stop_seconds))
+        task = asyncio.create_task(
+            supervise(
+                stages,
+                supervision.announce,
+                supervision.stop,
+                stop_seconds=stop_seconds,
+                patience_seconds=patience_seconds,
+            )
+        )
         try:
             yield supervision
             supervision.stop.set()
@@ -207,6 +218,15 @@ async def test_the_house_is_ready_when_its_servers_say_so(notes: Notes) -> None:
             notes.let_go()
             await supervision.ready.wait()
             assert supervision.pids == notes.pids
+
+
+async def test_the_house_goes_on_without_a_child_that_is_not_essential(notes: Notes) -> None:
+    slow = replace(child("lite", "steady", ["127.0.0.1:1"]), essential=False)
+    with capture_logs() as logs:
+        async with supervising([child("light", "steady")], [slow], patience_seconds=0.1) as supervision:
+            await supervision.ready.wait()
+            await notes.next(2)
+    assert [entry["children"] for entry in logs if "going on without" in entry["event"]] == [["lite"]]
 
 
 async def test_children_end_when_their_supervisor_is_killed(notes: Notes) -> None:
