@@ -1,0 +1,57 @@
+"""A figure, and how it is shown and written."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured figure."""
+
+    id: str
+    """Dotted lower case, such as run.overhead_per_task_ms."""
+    value: float
+    unit: str
+    target: float | None = None
+    """The most it may be, or the least where at_least is set."""
+    reference: float | None = None
+    """Something comparable measured in the same run, in the same unit."""
+    note: str = ""
+    at_least: bool = False
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether the target is met; None without one."""
+        if self.target is None:
+            return None
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+def median(values: Sequence[float]) -> float:
+    """Rounded to three significant digits: more would be noise."""
+    return float(f"{statistics.median(values):.3g}")
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Prints the table."""
+    table = Table("figure", "value", "unit", "target", "ok", "reference", "note")
+    for row in rows:
+        bound = "" if row.target is None else f"{'≥' if row.at_least else '≤'} {row.target:g}"
+        verdict = {True: "yes", False: "no", None: ""}[row.ok]
+        reference = "" if row.reference is None else f"{row.reference:g}"
+        table.add_row(row.id, f"{row.value:g}", row.unit, bound, verdict, reference, row.note)
+    Console(width=150).print(table)
+
+
+def write(rows: Sequence[Row], path: Path) -> None:
+    """Writes the rows as a JSON list."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fields = ("id", "value", "unit", "target", "ok", "reference", "note")
+    entries = [{key: {**asdict(row), "ok": row.ok}[key] for key in fields} for row in rows]
+    path.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
