@@ -49,13 +49,13 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
     ) -> None:
         self.name = name
         self.answer = answer
-        self.load = expert.Load()
         self.asked: list[expert.InferRequest] = []
         self.described: list[expert.DescribeRequest] = []
         self._may_sleep = may_sleep
         self._own_specs = tuple(specs)
         self._changes = 0
         self.offer(cards)
+        self.load = expert.Load(loaded=[card.id for card in self.cards if card.state == MODEL_STATE_READY])
 
     def offer(self, cards: Iterable[ModelCard]) -> None:
         """From now on it describes these models."""

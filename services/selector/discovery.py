@@ -1,7 +1,7 @@
 """Keeps the catalogue up to date: looks where addresses are listed, and asks every address what it is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import structlog
 from grpc import StatusCode
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest
-from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub, ExpertServiceStub
+from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from services.runtime.channel import dial
 from services.runtime.errors import CorruptData
 from services.selector.catalog import Catalog
@@ -55,7 +55,7 @@ class Discovery:
         self._pace = pace
         self._found: dict[str, frozenset[str]] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
-        self._awaited: set[str] = {source.name for source in sources}
+        self._awaited: set[Source | str] = set(sources)
         self._looked = asyncio.Event()
 
     @asynccontextmanager
@@ -71,15 +71,16 @@ class Discovery:
             await asyncio.wait([task])
 
     async def _first_look(self) -> None:
-        self._seen(())
+        if not self._sources:
+            return
         try:
             async with asyncio.timeout(FIRST_LOOK_SECONDS):
                 await self._looked.wait()
         except TimeoutError:
             log.info("some experts have not answered yet", addresses=len(self._awaited))
 
-    def _seen(self, names: Iterable[str]) -> None:
-        self._awaited.difference_update(names)
+    def _seen(self, source_or_address: Source | str) -> None:
+        self._awaited.discard(source_or_address)
         if not self._awaited:
             self._looked.set()
 
@@ -104,7 +105,7 @@ class Discovery:
             if listing.addresses is not None:
                 self._found[source.name] = listing.addresses
                 self._reconcile(group)
-            self._seen([source.name])
+            self._seen(source)
             await asyncio.sleep(source.seconds)
 
     def _note(self, source: Source, trouble: str) -> None:
@@ -132,7 +133,7 @@ class Discovery:
             answered, trouble = await self._listen(address)
             if self._catalog.missed(address, trouble):
                 log.info("an expert is silent", address=address, trouble=trouble)
-            self._seen([address])
+            self._seen(address)
             pause = self._pace.again if answered else min(2 * pause, self._pace.between)
             await asyncio.sleep(pause)
 
@@ -145,11 +146,10 @@ class Discovery:
         answered = False
         try:
             async with dial(address) as channel:
-                stub = ExpertServiceStub(channel)
                 while True:
-                    await self._ask(address, stub)
+                    await self._ask(address, channel)
                     answered = True
-                    self._seen([address])
+                    self._seen(address)
                     await asyncio.sleep(self._pace.between)
         except grpc.aio.AioRpcError as error:
             return answered, _TROUBLES.get(error.code(), f"fails with {error.code().name}")
@@ -159,9 +159,10 @@ class Discovery:
             log.exception("a description cannot be used", address=address)  # one broken expert must not hide others
             return answered, "describes itself in a way that cannot be used"
 
-    async def _ask(self, address: str, stub: ExpertServiceAsyncStub) -> None:
+    async def _ask(self, address: str, channel: grpc.aio.Channel) -> None:
         known = self._catalog.known_revision(address)
-        reply = await stub.Describe(DescribeRequest(known_revision=known), timeout=self._pace.deadline)
+        request = DescribeRequest(known_revision=known)
+        reply = await ExpertServiceStub(channel).Describe(request, timeout=self._pace.deadline)
         self._catalog.heard(address, reply)
         if not known:
             log.info("an expert answers", address=address, expert=reply.expert, version=reply.version)

@@ -21,6 +21,9 @@ KIND = "experts"
 FIRST_LOOK_SECONDS = 2.0
 """Longest wait for what was written; a slower store is heard later."""
 
+LAST_WRITE_SECONDS = 2.0
+"""Longest wait for what is still to be written when the service stops."""
+
 
 class Memory:
     """Tells the catalogue who slept when this service last ran, and writes down what it has learnt.
@@ -28,10 +31,10 @@ class Memory:
     Args:
         notes: where it is written.
         catalog: whose experts are remembered.
-        pause: seconds between two looks at what is to be written.
+        pause: seconds from one write to the next.
     """
 
-    def __init__(self, notes: Notes, catalog: Catalog, *, pause: float = 5.0) -> None:
+    def __init__(self, notes: Notes, catalog: Catalog, *, pause: float = 1.0) -> None:
         self._notes = notes
         self._catalog = catalog
         self._pause = pause
@@ -50,6 +53,9 @@ class Memory:
         finally:
             task.cancel()
             await asyncio.wait([task])
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WRITE_SECONDS):
+                    await self._write()
 
     async def forget(self, name: str) -> None:
         """Drops what is written of an expert.

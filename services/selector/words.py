@@ -37,6 +37,7 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(stemmed for stemmed, _ in words(text))
 
 
+@lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """The word without its ending: face and faces, happy and happiness become the same."""
     for ending in _ENDINGS:
