@@ -1,15 +1,36 @@
 """Stand-ins for what tests cannot have; each is a server or a client of the real thing."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2 as expert
-from protos.hugginggpt.v1 import expert_pb2_grpc
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_READY, REACH_INTERNAL, ModelCard, TaskSpec, Value
-from services.runtime.errors import NotFound
+from protos.hugginggpt.v1 import expert_pb2_grpc, orchestrator_pb2_grpc, selector_pb2_grpc
+from protos.hugginggpt.v1 import orchestrator_pb2 as orchestrating
+from protos.hugginggpt.v1 import selector_pb2 as selecting
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import (
+    MODEL_STATE_READY,
+    REACH_INTERNAL,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_RUNNING,
+    AnswerChunk,
+    Caller,
+    ModelCard,
+    Plan,
+    Run,
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    RunSpec,
+    TaskSpec,
+    Value,
+)
+from services.runtime import caller
+from services.runtime.errors import NotFound, ServiceError, Unavailable
 from services.runtime.server import serving
 
 Answer = Callable[[expert.InferRequest], Awaitable[Mapping[str, Value]]]
@@ -99,3 +120,175 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         standard = standard_tasks()
         names = dict.fromkeys((*own, *(card.task for card in self.cards)))
         return [own.get(name) or standard[name] for name in names if name in own or name in standard]
+
+
+ANSWERED = (
+    RunEvent(answer_chunk=AnswerChunk(text="Done.")),
+    RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)),
+)
+"""What happens to a run that goes well."""
+
+
+class ScriptedRun:
+    """A run to which happens what the test tells it."""
+
+    def __init__(self, run_id: str, spec: RunSpec, who: Caller) -> None:
+        self.run_id = run_id
+        self.spec = spec
+        self.caller = who
+        self.events: list[RunEvent] = []
+        self.left = asyncio.Event()
+        """A stream of it was left before its end."""
+        self._more = asyncio.Event()
+        self.tell(RunEvent(run_accepted=RunAccepted(spec=spec, conversation_id=run_id)))
+
+    def tell(self, *events: RunEvent) -> None:
+        """Numbers events and sends them to whoever watches."""
+        for event in events:
+            numbered = RunEvent(run_id=self.run_id, sequence=len(self.events) + 1)
+            numbered.MergeFrom(event)
+            self.events.append(numbered)
+        self._more.set()
+        self._more = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        return self.events[-1].HasField("run_ended")
+
+    async def after(self, sequence: int) -> AsyncIterator[RunEvent]:
+        while True:
+            more = self._more
+            for event in self.events[sequence:]:
+                yield event
+                sequence = event.sequence
+            if self.ended:
+                return
+            await more.wait()
+
+    def as_it_stands(self) -> Run:
+        state = self.events[-1].run_ended.state if self.ended else RUN_STATE_RUNNING
+        answer = "".join(event.answer_chunk.text for event in self.events)
+        run = Run(run_id=self.run_id, state=state, answer=answer, last_sequence=len(self.events))
+        run.spec.CopyFrom(self.spec)
+        return run
+
+
+class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
+    """An orchestrator that keeps runs in memory and does nothing with them but what the script says.
+
+    Args:
+        script: what happens to every run once it is accepted; without run_ended it waits for the test to tell more.
+        refusal: raised instead of accepting.
+        breaks: numbers of events after which a stream is lost, once each.
+    """
+
+    def __init__(
+        self, script: Sequence[RunEvent] = ANSWERED, *, refusal: ServiceError | None = None, breaks: Iterable[int] = ()
+    ) -> None:
+        self.script = script
+        self.refusal = refusal
+        self.breaks = set(breaks)
+        self.runs: dict[str, ScriptedRun] = {}
+        self.cancelled: list[str] = []
+        self.approved: list[tuple[str, Plan]] = []
+        self.callers: list[Caller] = []
+
+    async def Run(self, request: orchestrating.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        self.callers.append(caller.current())
+        if self.refusal:
+            raise self.refusal
+        same = [run for run in self.runs.values() if run.spec.idempotency_key == request.spec.idempotency_key]
+        run = same[0] if same else self._accept(request.spec)
+        await self._send(run, 0, context)
+
+    async def Watch(self, request: orchestrating.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        await self._send(self._run(request.run_id), request.after_sequence, context)
+
+    async def Get(self, request: orchestrating.GetRunRequest, context: Any) -> types.Run:
+        return self._run(request.run_id).as_it_stands()
+
+    async def List(self, request: orchestrating.ListRunsRequest, context: Any) -> orchestrating.ListRunsResponse:
+        runs = [run.as_it_stands() for run in reversed(self.runs.values())]
+        wanted = [run for run in runs if not request.states or run.state in request.states]
+        size = request.page_size or len(wanted)
+        return orchestrating.ListRunsResponse(runs=wanted[:size], next_page_token="more" if wanted[size:] else "")
+
+    async def Cancel(self, request: orchestrating.CancelRunRequest, context: Any) -> orchestrating.CancelRunResponse:
+        self.cancelled.append(self._run(request.run_id).run_id)
+        return orchestrating.CancelRunResponse()
+
+    async def Approve(self, request: orchestrating.ApproveRunRequest, context: Any) -> orchestrating.ApproveRunResponse:
+        self.approved.append((self._run(request.run_id).run_id, request.plan))
+        return orchestrating.ApproveRunResponse()
+
+    async def Delete(self, request: orchestrating.DeleteRunRequest, context: Any) -> orchestrating.DeleteRunResponse:
+        del self.runs[self._run(request.run_id).run_id]
+        return orchestrating.DeleteRunResponse()
+
+    def _accept(self, spec: RunSpec) -> ScriptedRun:
+        run = ScriptedRun(f"run_{len(self.runs) + 1}", spec, caller.current())
+        self.runs[run.run_id] = run
+        run.tell(*self.script)
+        return run
+
+    def _run(self, run_id: str) -> ScriptedRun:
+        if run_id not in self.runs:
+            raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="list the runs")
+        return self.runs[run_id]
+
+    async def _send(self, run: ScriptedRun, after: int, context: Any) -> None:
+        ended = False
+        try:
+            async for event in run.after(after):
+                await context.write(event)
+                ended = event.HasField("run_ended")
+                if event.sequence in self.breaks:
+                    self.breaks.remove(event.sequence)
+                    raise Unavailable("the run goes on elsewhere", remedy="watch again")
+        finally:
+            if not ended:
+                run.left.set()
+
+
+class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
+    """A selector whose catalogue is what the test puts there.
+
+    Args:
+        tasks: the kinds of task it offers.
+        cards: the models.
+        experts: who offers them.
+    """
+
+    def __init__(
+        self,
+        tasks: Iterable[selecting.CatalogTask] = (),
+        cards: Iterable[ModelCard] = (),
+        experts: Iterable[selecting.Expert] = (),
+    ) -> None:
+        self.revision = "1"
+        self.tasks = list(tasks)
+        self.cards = list(cards)
+        self.experts = list(experts)
+        self.forgotten: list[str] = []
+
+    async def ListTasks(self, request: selecting.ListTasksRequest, context: Any) -> selecting.ListTasksResponse:
+        if request.known_revision == self.revision:
+            return selecting.ListTasksResponse(revision=self.revision, unchanged=True)
+        return selecting.ListTasksResponse(revision=self.revision, tasks=self.tasks)
+
+    async def ListModels(self, request: selecting.ListModelsRequest, context: Any) -> selecting.ListModelsResponse:
+        cards = [card for card in self.cards if request.task in ("", card.task)]
+        size = request.page_size or len(cards)
+        more = "more" if cards[size:] else ""
+        return selecting.ListModelsResponse(revision=self.revision, models=cards[:size], next_page_token=more)
+
+    async def ListExperts(self, request: selecting.ListExpertsRequest, context: Any) -> selecting.ListExpertsResponse:
+        return selecting.ListExpertsResponse(experts=self.experts)
+
+    async def ForgetExpert(
+        self, request: selecting.ForgetExpertRequest, context: Any
+    ) -> selecting.ForgetExpertResponse:
+        if request.name not in {expert.name for expert in self.experts}:
+            raise NotFound(f"there is no expert {request.name}", reason="EXPERT", remedy="list the experts")
+        self.forgotten.append(request.name)
+        return selecting.ForgetExpertResponse()
