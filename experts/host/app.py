@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import logging
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -18,7 +20,7 @@ from experts.host.inference import Inference
 from experts.host.models import Models
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
-from experts.host.threads import Threads
+from experts.host.threads import Threads, any_busy
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.runtime.artifacts import ArtifactStore
@@ -39,6 +41,9 @@ def serve_expert(package: str) -> None:
         return
     name = "expert-" + package.rpartition(".")[2]
     run(name, lambda settings: opened(read_expert(package), settings), settings)
+    if any_busy():
+        logging.shutdown()
+        os._exit(0)  # the interpreter's teardown aborts under a thread in native code
 
 
 def describe(expert: Expert, settings: Settings) -> str:

@@ -40,8 +40,14 @@ _MEDIA_TYPES = {
     MODALITY_TEXT: ("text/", "application/json", "application/xml"),
     MODALITY_IMAGE: ("image/", "application/pdf"),
     MODALITY_AUDIO: ("audio/", "application/ogg"),
-    MODALITY_VIDEO: ("video/",),
-    MODALITY_TABLE: ("text/", "application/json"),
+    MODALITY_VIDEO: ("video/", "application/ogg"),
+    MODALITY_TABLE: (
+        "text/",
+        "application/json",
+        "application/vnd.ms-excel",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml",
+        "application/vnd.oasis.opendocument.spreadsheet",
+    ),
     MODALITY_JSON: ("application/json",),
 }
 """How the media types begin that may stand for a modality."""

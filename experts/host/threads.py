@@ -1,15 +1,17 @@
 """Threads that work for coroutines."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
-from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Jobs = SimpleQueue[Callable[[], None] | None]
 
 
 class Threads:
@@ -20,9 +22,9 @@ class Threads:
 
     def __init__(self, name: str, count: int = 1) -> None:
         self._count = count
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: Jobs = SimpleQueue()
         for number in range(count):
-            Thread(target=self._work, name=f"{name}-{number}", daemon=True).start()
+            _Worker(f"{name}-{number}", self._jobs).start()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result. If cancelled meanwhile, the function runs on and nobody hears of it."""
@@ -47,9 +49,23 @@ class Threads:
         for _ in range(self._count):
             self._jobs.put(None)
 
-    def _work(self) -> None:
+
+class _Worker(threading.Thread):
+    def __init__(self, name: str, jobs: Jobs) -> None:
+        super().__init__(name=name, daemon=True)
+        self.busy = False
+        self._jobs = jobs
+
+    def run(self) -> None:
         while job := self._jobs.get():
+            self.busy = True
             job()
+            self.busy = False
+
+
+def any_busy() -> bool:
+    """Whether a function of any Threads runs still, closed or not."""
+    return any(thread.busy for thread in threading.enumerate() if isinstance(thread, _Worker))
 
 
 class _Settled:

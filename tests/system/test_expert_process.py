@@ -47,15 +47,25 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         await process.communicate()
 
 
+def write_expert(folder: Path, *, models: list[dict[str, str]], tasks: str) -> None:
+    """Writes an expert."""
+    folder.mkdir()
+    (folder / "__main__.py").write_text(f"from experts.host.app import serve_expert\nserve_expert({folder.name!r})\n")
+    (folder / "tasks.py").write_text(tasks)
+    (folder / "models.json").write_text(json.dumps(models))
+
+
 async def logged(process: Process, event: str) -> dict[str, Any]:
     """The log entry of an event that has come or will come."""
+    said: list[bytes] = []
     assert process.stderr
     async with asyncio.timeout(30):
         async for line in process.stderr:
-            entry: dict[str, Any] = json.loads(line)
+            said.append(line)
+            entry: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {"event": ""}
             if entry["event"] == event:
                 return entry
-    pytest.fail(f"the process ended and never logged {event!r}")
+    pytest.fail(f"the process ended without {event!r}: {b''.join(said).decode()}")
 
 
 @asynccontextmanager
@@ -102,12 +112,31 @@ async def test_an_expert_describes_itself_without_being_started() -> None:
     assert [card.state for card in described.models] == [MODEL_STATE_LOADABLE]
 
 
+async def test_an_expert_stuck_in_a_model_ends_when_told_and_without_teardown(start: Start, tmp_path: Path) -> None:
+    write_expert(
+        tmp_path / "stuck",
+        models=[{"id": "m", "task": "summarization"}],
+        tasks="""
+import atexit, sys, threading
+def stuck(model_id, device):
+    atexit.register(sys.stderr.write, '{"event": "teardown"}')
+    sys.stderr.write('{"event": "stuck"}\\n')
+    threading.Event().wait()
+TASKS = {"summarization": stuck}
+""",
+    )
+    process = await start("stuck")
+    await logged(process, "stuck")
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(20):
+        _, said = await process.communicate()
+    assert process.returncode == 0
+    assert b"stopping" in said
+    assert b"teardown" not in said
+
+
 async def test_an_expert_whose_parts_contradict_each_other_says_which_and_ends(start: Start, tmp_path: Path) -> None:
-    folder = tmp_path / "broken"
-    folder.mkdir()
-    (folder / "__main__.py").write_text("from experts.host.app import serve_expert\nserve_expert('broken')\n")
-    (folder / "tasks.py").write_text("TASKS = {}\n")
-    (folder / "models.json").write_text('[{"id": "m", "task": "text-singing"}]')
+    write_expert(tmp_path / "broken", models=[{"id": "m", "task": "text-singing"}], tasks="TASKS = {}")
     process = await start("broken")
     entry = await logged(process, "cannot run")
     assert "text-singing" in entry["error"]
