@@ -1,0 +1,162 @@
+"""What a request must be before a run is made of it; the same over HTTP and gRPC."""
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gateway.decoding import canonical, loads
+from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
+from services.runtime import caller
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.errors import InvalidRequest
+
+REQUEST_BYTES = 1_000_000
+"""Longest request in words; more is a file."""
+
+INLINE_BYTES = 256 * 1024
+"""Longest value that travels in messages; a longer one becomes an artifact."""
+
+MAX_INPUTS = 1_000
+MAX_TASKS = 1_000
+
+_NAME = re.compile(r"[\w.-]{1,64}")
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+class Admission:
+    """Lets requests in.
+
+    Args:
+        store: where the artifacts they name must be.
+    """
+
+    def __init__(self, store: ArtifactStore) -> None:
+        self._store = store
+
+    async def admit(self, spec: RunSpec, files: Sequence[Artifact] = (), key: str = "") -> RunSpec:
+        """A spec as the orchestrator takes it: files are inputs, artifacts are there, values are short.
+
+        Args:
+            spec: as sent; completed in place.
+            files: sent with it; they become the inputs file1, file2, … after its own.
+            key: the idempotency key, if it came beside the spec.
+
+        Raises:
+            InvalidRequest: naming what is wrong and where.
+            NotFound: ARTIFACT, the caller has none of that digest.
+        """
+        _check_size(spec, len(files))
+        _check_choices(spec)
+        _name_inputs(spec, files)
+        spec.idempotency_key = _checked_key(key or spec.idempotency_key)
+        await self.settle_plan(spec.plan)
+        for where, value in _sent_values(spec):
+            await self._settle(where, value)
+        return spec
+
+    async def settle_plan(self, plan: Plan) -> None:
+        """Does for a plan what admit does for a spec."""
+        if len(plan.tasks) > MAX_TASKS:
+            raise InvalidRequest(f"the plan has more than {MAX_TASKS} tasks", remedy="send a shorter one", port="plan")
+        for index, task in enumerate(plan.tasks):
+            where = f"plan[{index}].parameters"
+            if task.parameters_json:
+                task.parameters_json = _canonical_object(task.parameters_json, where)
+            for port in sorted(task.arguments):
+                for place, value in _values(task.arguments[port], f"plan[{index}].arguments.{port}"):
+                    await self._settle(place, value)
+
+    async def _settle(self, where: str, value: Value) -> None:
+        match value.WhichOneof("kind"):
+            case "artifact":
+                known = await self._store.head(caller.current().tenant, value.artifact.sha256)
+                known.name = value.artifact.name or known.name
+                value.artifact.CopyFrom(known)
+            case "text" if len(content := value.text.encode()) > INLINE_BYTES:
+                value.artifact.CopyFrom(await self._spill(content, "text/plain", "text.txt"))
+            case "json":
+                value.json = canonical(loads(value.json.encode(), where), where)
+                if len(content := value.json.encode()) > INLINE_BYTES:
+                    value.artifact.CopyFrom(await self._spill(content, "application/json", "data.json"))
+            case None:
+                raise InvalidRequest(f"{where} has no value", remedy="give it one, or leave it out", port=where)
+
+    async def _spill(self, content: bytes, media_type: str, name: str) -> Artifact:
+        return await self._store.put(caller.current().tenant, content, media_type=media_type, name=name)
+
+
+def _check_size(spec: RunSpec, files: int) -> None:
+    if not spec.request.strip() and not spec.plan.tasks:
+        raise InvalidRequest(
+            "the request is empty", reason="EMPTY", remedy="say what should be done, or supply a plan", port="request"
+        )
+    if len(spec.request.encode()) > REQUEST_BYTES:
+        raise InvalidRequest(
+            f"the request is longer than {REQUEST_BYTES / 1e6:g} MB",
+            reason="TOO_LARGE",
+            remedy="send long texts as files",
+            port="request",
+        )
+    if len(spec.inputs) + files > MAX_INPUTS:
+        raise InvalidRequest(f"there are more than {MAX_INPUTS} inputs", remedy="send fewer", port="inputs")
+
+
+def _check_choices(spec: RunSpec) -> None:
+    for field in RunSpec.DESCRIPTOR.fields:
+        if field.enum_type and getattr(spec, field.name) not in field.enum_type.values_by_number:
+            raise InvalidRequest(f"{field.name} has no such value", remedy="see the proto's enum", port=field.name)
+    budget = spec.budget
+    times = (budget.expert_time.ToNanoseconds(), budget.wall_time.ToNanoseconds())
+    if min(budget.llm_tokens, budget.tasks, *times) < 0:
+        raise InvalidRequest("a budget cannot be negative", remedy="leave out what has no limit", port="budget")
+
+
+def _name_inputs(spec: RunSpec, files: Sequence[Artifact]) -> None:
+    for artifact in files:
+        spec.inputs.add().value.artifact.CopyFrom(artifact)
+    taken = {named.name for named in spec.inputs if named.name}
+    free = (name for number in range(1, 2 * MAX_INPUTS + 1) if (name := f"file{number}") not in taken)
+    for named in spec.inputs:
+        named.name = named.name or next(free)
+        if not _NAME.fullmatch(named.name):
+            remedy = "use up to 64 letters, digits, dots, hyphens and underscores"
+            raise InvalidRequest(f"an input cannot be called {named.name[:100]!r}", remedy=remedy, port="inputs")
+    names = Counter(named.name for named in spec.inputs)
+    if twice := next((name for name, count in names.items() if count > 1), None):
+        raise InvalidRequest(f"two inputs are called {twice}", remedy="give each its own name", port="inputs")
+
+
+def _checked_key(key: str) -> str:
+    if key and not _KEY.fullmatch(key):
+        remedy = "use up to 255 visible ASCII characters, such as a UUID"
+        raise InvalidRequest("the idempotency key cannot be used", remedy=remedy, port="idempotency_key")
+    return key or uuid.uuid4().hex
+
+
+def _sent_values(spec: RunSpec) -> Iterator[tuple[str, Value]]:
+    for index, named in enumerate(spec.inputs):
+        yield f"inputs[{index}]", named.value
+    for number, turn in enumerate(spec.history):
+        for index, named in enumerate(turn.attachments):
+            yield f"history[{number}].attachments[{index}]", named.value
+
+
+def _values(argument: Argument, where: str) -> Iterator[tuple[str, Value]]:
+    match argument.WhichOneof("kind"):
+        case "value":
+            yield where, argument.value
+        case "list":
+            for index, item in enumerate(argument.list.items):
+                if item.WhichOneof("kind") == "list":
+                    raise InvalidRequest(f"{where} is a list of lists", remedy="flatten it", port=where)
+                yield from _values(item, f"{where}[{index}]")
+        case None:
+            raise InvalidRequest(f"{where} has no value", remedy="give it one, or leave it out", port=where)
+
+
+def _canonical_object(text: str, where: str) -> str:
+    content = loads(text.encode(), where)
+    if not isinstance(content, dict):
+        raise InvalidRequest(f"{where} is not a JSON object", remedy="send an object", port=where)
+    return canonical(content, where)

@@ -1,0 +1,73 @@
+"""The HTTP application: its routes, and what it says when there is none."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from gateway import documentation, reference
+from gateway.door import problem_response
+from gateway.status import Unrouted, WrongMethod
+from services.runtime.errors import InvalidRequest, ServiceError
+
+_TAGS = [
+    {"name": "runs", "description": "Ask, watch, stop."},
+    {"name": "artifacts", "description": "What went in and what came out."},
+    {"name": "catalogue", "description": "What the house can do now."},
+    {"name": "health", "description": "Whether it is there."},
+]
+
+_METHOD_NOT_ALLOWED = 405
+
+
+def application(version: str, routers: Sequence[APIRouter]) -> FastAPI:
+    """All routes of the gateway, its description and its documentation."""
+    app = FastAPI(
+        title="HuggingGPT",
+        version=version,
+        openapi_tags=_TAGS,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={
+            ServiceError: _problem,
+            HTTPException: _unrouted,
+            RequestValidationError: _invalid,
+            ClientDisconnect: _gone,
+        },
+    )
+    for router in (*routers, documentation.router(lambda: reference.document(app))):
+        app.include_router(router)
+    return app
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    known = error if isinstance(error, ServiceError) else ServiceError(str(error))
+    return problem_response(known, request.url.path)
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """The framework's own errors: no such path, or not by this method."""
+    if isinstance(error, HTTPException) and error.status_code == _METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow", "")
+        refusal = WrongMethod(f"{request.method} cannot be done here", remedy=f"use {allowed}")
+        response = problem_response(refusal, request.url.path)
+        response.headers["allow"] = allowed
+        return response
+    return problem_response(Unrouted("there is nothing here", remedy="see GET /docs"), request.url.path)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    first = error.errors()[0] if isinstance(error, RequestValidationError) else {}
+    where = str(first.get("loc", ("",))[-1])
+    refusal = InvalidRequest(f"{where}: {first.get('msg')}", remedy="see GET /docs", port=where)
+    return problem_response(refusal, request.url.path)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """Nobody reads it."""
+    return Response(status_code=499)

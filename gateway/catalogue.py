@@ -1,0 +1,101 @@
+"""What the house can do now, as the selector tells it."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from gateway import reference
+from gateway.backends import ask
+from gateway.decoding import decode
+from gateway.encoding import dumps, encode
+from protos.hugginggpt.v1 import selector_pb2 as pb
+
+if TYPE_CHECKING:
+    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+
+CONTROLLERS = ("hugginggpt",)
+"""Ids under which OpenAI's clients ask for a run."""
+
+
+class Catalogue:
+    """Asks the selector; keeps the kinds of task, as JSON, until they change."""
+
+    def __init__(self, stub: "SelectorServiceAsyncStub") -> None:
+        self._stub = stub
+        self._revision = ""
+        self._tasks = b""
+
+    async def tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
+        return await ask(self._stub.ListTasks, request)
+
+    async def models(self, request: pb.ListModelsRequest) -> pb.ListModelsResponse:
+        return await ask(self._stub.ListModels, request)
+
+    async def experts(self) -> pb.ListExpertsResponse:
+        return await ask(self._stub.ListExperts, pb.ListExpertsRequest())
+
+    async def forget(self, expert: str) -> None:
+        await ask(self._stub.ForgetExpert, pb.ForgetExpertRequest(name=expert))
+
+    async def tasks_json(self) -> bytes:
+        reply = await self.tasks(pb.ListTasksRequest(known_revision=self._revision))
+        if not reply.unchanged:
+            self._revision, self._tasks = reply.revision, dumps(_tasks(reply))
+        return self._tasks
+
+
+class CatalogueRoutes:
+    """The catalogue over HTTP."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/v1", tags=["catalogue"], default_response_class=Response)
+        router.add_api_route("/tasks", self.tasks, methods=["GET"], **reference.TASKS)
+        router.add_api_route("/models", self.models, methods=["GET"], **reference.MODELS)
+        router.add_api_route("/experts", self.experts, methods=["GET"], **reference.EXPERTS)
+        router.add_api_route("/experts/{name}", self.forget, methods=["DELETE"], **reference.NOTHING)
+        return router
+
+    async def tasks(self) -> Response:
+        """The kinds of task that can be planned now."""
+        return Response(await self._catalogue.tasks_json(), media_type="application/json")
+
+    async def models(
+        self,
+        task: Annotated[str, Query(description="Only models for this task.")] = "",
+        page_size: Annotated[int, Query(ge=0, le=10_000, description="0 means all.")] = 0,
+        page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
+    ) -> Response:
+        """Controllers as OpenAI's clients expect them (`data`), and the models that can be chosen now (`models`)."""
+        wanted = {"task": task, "page_size": page_size, "page_token": page_token}
+        reply = await self._catalogue.models(decode(pb.ListModelsRequest, wanted))
+        return Response(dumps(_models(reply)), media_type="application/json")
+
+    async def experts(self) -> Response:
+        """The experts known, awake or not, and what is wrong with any of them."""
+        reply = await self._catalogue.experts()
+        listed = {"object": "list", "data": [encode(expert) for expert in reply.experts]}
+        return Response(dumps(listed), media_type="application/json")
+
+    async def forget(self, name: Annotated[str, Path(description="The expert's name.")]) -> Response:
+        """Drops what is remembered of an expert that sleeps."""
+        await self._catalogue.forget(name)
+        return Response(status_code=204)
+
+
+def _tasks(reply: pb.ListTasksResponse) -> dict[str, Any]:
+    tasks = [{**encode(task.spec), "experts": list(task.experts), "dormant": task.dormant} for task in reply.tasks]
+    return {"object": "list", "revision": reply.revision, "data": tasks}
+
+
+def _models(reply: pb.ListModelsResponse) -> dict[str, Any]:
+    return {
+        "object": "list",
+        "data": [{"id": name, "object": "model", "created": 0, "owned_by": name} for name in CONTROLLERS],
+        "revision": reply.revision,
+        "models": [encode(card) for card in reply.models],
+        **({"next_page_token": reply.next_page_token} if reply.next_page_token else {}),
+    }

@@ -1,0 +1,74 @@
+"""Where HTTP comes in: every request gets a caller and an id, every answer its headers, every error its body."""
+
+import time
+from collections.abc import Sequence
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.caller import Callers
+from gateway.status import MEDIA_TYPE, http_status, problem_bytes, problem_headers
+from services.runtime.caller import acting_for
+from services.runtime.errors import ServiceError
+
+log = structlog.get_logger(__name__)
+
+_HEADERS: Sequence[tuple[str, str]] = (
+    ("x-content-type-options", "nosniff"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("referrer-policy", "no-referrer"),
+    ("x-frame-options", "SAMEORIGIN"),
+)
+
+
+def problem_response(error: ServiceError, path: str) -> Response:
+    return Response(problem_bytes(error, path), http_status(error), problem_headers(error), MEDIA_TYPE)
+
+
+class Door:
+    """The outermost layer; says in the log what was asked for by its route, never by its content."""
+
+    def __init__(self, app: ASGIApp, callers: Callers) -> None:
+        self._app = app
+        self._callers = callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        who = self._callers.caller(Headers(scope=scope).get("x-request-id", ""))
+        answer = _Answer(send, who.request_id)
+        began = time.perf_counter()
+        with acting_for(who):
+            try:
+                await self._app(scope, receive, answer)
+            except Exception as error:  # noqa: BLE001  # nobody else would answer
+                failure = _expected(error)
+                if not answer.status:
+                    await problem_response(failure, scope["path"])(scope, receive, answer)
+            finally:
+                route = getattr(scope.get("route"), "path", "")
+                seconds = round(time.perf_counter() - began, 4)
+                log.info("request", method=scope["method"], route=route, status=answer.status, seconds=seconds)
+
+
+class _Answer:
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["x-request-id"] = self._request_id
+            for name, value in _HEADERS:
+                headers.setdefault(name, value)
+        await self._send(message)
+
+
+def _expected(error: Exception) -> ServiceError:
+    if isinstance(error, ServiceError):
+        return error
+    log.error("unexpected error", exc_info=error)
+    return ServiceError("internal error", remedy="try again; the gateway's log says more under this request's id")

@@ -1,0 +1,106 @@
+"""Files from outside: looked at while they come in, kept in the store in constant memory."""
+
+import codecs
+import unicodedata
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+
+from gateway.media_types import is_text, media_type
+from gateway.sniffing import HEAD_BYTES
+from protos.hugginggpt.v1.types_pb2 import Artifact
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.errors import InvalidRequest
+
+NAME_CHARACTERS = 150
+"""Longest name kept."""
+
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Unicode categories that have no place in a name: control, direction, halves, line ends."""
+
+
+class Allowance:
+    """Bytes that may come with one request."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._left = limit
+
+    def spend(self, size: int) -> None:
+        """Raises InvalidRequest TOO_LARGE once more has come than is allowed."""
+        self._left -= size
+        if self._left < 0:
+            raise InvalidRequest(
+                f"the files are larger than the limit of {self.limit / 1e6:g} MB",
+                reason="TOO_LARGE",
+                remedy="send less at once, or ask the operator to raise the limit",
+            )
+
+
+async def keep(
+    store: ArtifactStore, tenant: str, name: str, chunks: AsyncIterable[bytes], allowance: Allowance
+) -> Artifact:
+    """Keeps a file, if it is what its name says.
+
+    Raises:
+        InvalidRequest: EMPTY_FILE, TOO_LARGE, FILE_TYPE or NOT_UTF8.
+    """
+    name = clean_name(name)
+    rest = aiter(_paid(chunks, allowance))
+    head, ended = await _head(rest)
+    if not head:
+        raise InvalidRequest(f"{name} is empty", reason="EMPTY_FILE", remedy="send a file with something in it")
+    kind = media_type(name, head[:HEAD_BYTES], whole=ended and len(head) <= HEAD_BYTES)
+    check = _utf8(name) if is_text(kind) else _anything
+
+    async def content() -> AsyncIterator[bytes]:
+        check(head, False)
+        yield head
+        async for chunk in rest:
+            check(chunk, False)
+            yield chunk
+        check(b"", True)
+
+    return await store.put_stream(tenant, content(), media_type=kind, name=name, limit=allowance.limit)
+
+
+def clean_name(name: str) -> str:
+    """A name as it may be shown: without folders, without invisible characters, not too long."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    seen = "".join(letter for letter in last if unicodedata.category(letter) not in _INVISIBLE).strip(" .")
+    stem, dot, suffix = seen.rpartition(".")
+    if len(seen) > NAME_CHARACTERS and dot and len(suffix) < NAME_CHARACTERS // 2:
+        return stem[: NAME_CHARACTERS - len(suffix) - 1] + dot + suffix
+    return seen[:NAME_CHARACTERS] or "file"
+
+
+async def _paid(chunks: AsyncIterable[bytes], allowance: Allowance) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        allowance.spend(len(chunk))
+        yield chunk
+
+
+async def _head(chunks: AsyncIterator[bytes]) -> tuple[bytes, bool]:
+    head = b""
+    async for chunk in chunks:
+        head += chunk
+        if len(head) >= HEAD_BYTES:
+            return head, False
+    return head, True
+
+
+def _anything(_chunk: bytes, _last: bool) -> None:
+    pass
+
+
+def _utf8(name: str) -> Callable[[bytes, bool], None]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def check(chunk: bytes, last: bool) -> None:
+        try:
+            whole = "\0" not in decoder.decode(chunk, last)
+        except UnicodeDecodeError:
+            whole = False
+        if not whole:
+            remedy = "save it as UTF-8 and send it again"
+            raise InvalidRequest(f"{name} is named as text but is not UTF-8", reason="NOT_UTF8", remedy=remedy)
+
+    return check

@@ -1,0 +1,67 @@
+"""Whether the gateway is there, and whether what stands behind it is."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+from fastapi import APIRouter
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from starlette.responses import Response
+
+from gateway import reference
+from gateway.encoding import dumps
+from services.runtime.errors import Unavailable
+
+CHECK_SECONDS = 2.0
+
+SERVICE = "hugginggpt"
+"""By which a client knows that it found this gateway and not another program's server."""
+
+
+class Health:
+    """GET /healthz and GET /readyz.
+
+    Args:
+        version: this gateway's.
+        backends: channels by the name of the service behind them.
+    """
+
+    def __init__(self, version: str, backends: Mapping[str, grpc.aio.Channel]) -> None:
+        self._version = version
+        self._backends = {name: health_pb2_grpc.HealthStub(channel) for name, channel in backends.items()}
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["health"], default_response_class=Response)
+        router.add_api_route("/healthz", self.alive, methods=["GET"], **reference.HEALTH)
+        router.add_api_route("/readyz", self.ready, methods=["GET"], **reference.HEALTH)
+        return router
+
+    async def alive(self) -> Response:
+        """This process answers; says nothing of the others."""
+        return self._well()
+
+    async def ready(self) -> Response:
+        """What runs need is there."""
+        answers = await asyncio.gather(*map(_serves, self._backends.values()))
+        missing = [name for name, serves in zip(self._backends, answers, strict=True) if not serves]
+        if missing:
+            raise Unavailable(
+                f"not ready: {' and '.join(missing)} cannot be reached",
+                reason="NOT_READY",
+                remedy="wait a little; if it lasts, see hugginggpt doctor",
+            )
+        return self._well()
+
+    def _well(self) -> Response:
+        return Response(
+            dumps({"status": "ok", "service": SERVICE, "version": self._version}), media_type="application/json"
+        )
+
+
+async def _serves(stub: Any) -> bool:
+    try:
+        reply = await stub.Check(health_pb2.HealthCheckRequest(), timeout=CHECK_SECONDS)
+    except grpc.aio.AioRpcError:
+        return False
+    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)

@@ -1,0 +1,136 @@
+"""The body of POST /v1/runs: JSON, or a form with files; files go to the store while they come in."""
+
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from gateway.decoding import decode, loads
+from gateway.files import Allowance, keep
+from gateway.multipart import Part, is_form, parts
+from protos.hugginggpt.v1.gateway_pb2 import AskRequest
+from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, RunSpec
+from services.runtime import caller
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.errors import InvalidRequest
+
+JSON_BYTES = 8_000_000
+"""Longest JSON body."""
+
+_JSON = "application/json"
+
+
+@dataclass
+class Asked:
+    """What somebody wants."""
+
+    spec: RunSpec = field(default_factory=RunSpec)
+    files: list[Artifact] = field(default_factory=list)
+    policy: "DataPolicy.ValueType" = DataPolicy.DATA_POLICY_UNSPECIFIED
+
+
+class Intake:
+    """Reads requests.
+
+    Args:
+        store: where files are kept.
+        files_bytes: most bytes of files with one request.
+    """
+
+    def __init__(self, store: ArtifactStore, files_bytes: int) -> None:
+        self._store = store
+        self._files_bytes = files_bytes
+
+    async def asked(self, request: Request) -> Asked:
+        """What the body says.
+
+        Raises:
+            InvalidRequest: CONTENT_TYPE, TOO_LARGE, or what is wrong with it and where.
+        """
+        kind = request.headers.get("content-type", "")
+        if is_form(kind):
+            self._refuse_early(request, JSON_BYTES + self._files_bytes)
+            return await self._form(kind, request.stream())
+        if kind.partition(";")[0].strip().lower() == _JSON:
+            self._refuse_early(request, JSON_BYTES)
+            return _from_json(await limited(request.stream(), JSON_BYTES, "the body"))
+        raise InvalidRequest(
+            f"the body is {kind[:100] or 'of no stated type'}",
+            reason="CONTENT_TYPE",
+            remedy="send application/json, or multipart/form-data when there are files",
+        )
+
+    async def _form(self, kind: str, body: AsyncIterator[bytes]) -> Asked:
+        allowance, files, fields = Allowance(self._files_bytes), [], dict[str, bytes]()
+        async for part in parts(kind, body):
+            if part.name in ("file", "files"):
+                files += await self._file(part, allowance)
+            elif part.name in ("request", "spec") and part.name not in fields:
+                fields[part.name] = await limited(part.content, JSON_BYTES, f"the field {part.name}")
+            else:
+                raise InvalidRequest(
+                    f"the form has an unknown or repeated field {part.name[:100]!r}",
+                    reason="UNKNOWN_FIELD",
+                    remedy="send the fields request or spec once, and any number of file",
+                )
+        asked = _from_json(fields["spec"]) if "spec" in fields else Asked()
+        if "request" in fields:
+            asked.spec.request = _text(fields["request"])
+        asked.files = files
+        return asked
+
+    async def _file(self, part: Part, allowance: Allowance) -> list[Artifact]:
+        if part.filename is None:
+            raise InvalidRequest(
+                "a file came without a name", remedy="send it as a file, as curl does with -F file=@picture.png"
+            )
+        if not part.filename:
+            await _check_nothing(part.content)
+            return []
+        return [await keep(self._store, caller.current().tenant, part.filename, part.content, allowance)]
+
+    @staticmethod
+    def _refuse_early(request: Request, limit: int) -> None:
+        stated = request.headers.get("content-length", "")
+        if stated.isdecimal() and int(stated) > limit:
+            raise _too_large("the body", limit)
+
+
+def _from_json(content: bytes) -> Asked:
+    document = loads(content)
+    if not isinstance(document, dict):
+        raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
+    policy = {"policy": document.pop("policy")} if "policy" in document else {}
+    return Asked(decode(RunSpec, document), policy=decode(AskRequest, policy).policy)
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        message = f"the request is not UTF-8 (byte {error.start})"
+        raise InvalidRequest(message, reason="NOT_UTF8", remedy="send text as UTF-8", port="request") from error
+
+
+async def _check_nothing(content: AsyncIterable[bytes]) -> None:
+    """What a browser sends for a file field nobody filled in."""
+    async for chunk in content:
+        if chunk:
+            raise InvalidRequest("a file came without a name", remedy="name it")
+
+
+async def limited(body: AsyncIterable[bytes], limit: int, what: str) -> bytes:
+    content = bytearray()
+    async for chunk in body:
+        content += chunk
+        if len(content) > limit:
+            raise _too_large(what, limit)
+    return bytes(content)
+
+
+def _too_large(what: str, limit: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"{what} is larger than the limit of {limit / 1e6:g} MB",
+        reason="TOO_LARGE",
+        remedy="send long texts as files and less at once, or ask the operator to raise the limit",
+    )

@@ -1,0 +1,110 @@
+"""HTTP on a socket of our own, in the loop that is already running."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from services.runtime.errors import InvalidRequest, Unavailable
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 30
+
+
+def host_and_port(listen: str) -> tuple[str, int]:
+    """The parts of host:port or [host]:port.
+
+    Raises:
+        InvalidRequest: it has another form.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit():
+        raise InvalidRequest(f"{listen} is not host:port", remedy="give an address such as 127.0.0.1:8080")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def refuse_strangers(listen: str) -> None:
+    """Refuses an address others can reach: nothing asks them who they are.
+
+    Raises:
+        InvalidRequest: the address is not a loopback one.
+    """
+    host, _ = host_and_port(listen)
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise InvalidRequest(
+            f"will not listen on {listen}: without authentication the gateway is open only to its own machine",
+            remedy="listen on 127.0.0.1, and reach it from elsewhere through a tunnel such as ssh -L",
+        )
+
+
+@contextmanager
+def bound(listen: str) -> Iterator[socket.socket]:
+    """A listening socket that nobody shares.
+
+    Raises:
+        Unavailable: the address is taken or not ours.
+    """
+    host, port = host_and_port(listen)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise Unavailable(
+            f"cannot listen on {listen}: {getattr(error, 'strerror', None) or error}",
+            remedy="stop what listens there, or choose another address with GATEWAY_HTTP_LISTEN",
+        ) from error
+    with listener:
+        yield listener
+
+
+@asynccontextmanager
+async def serving_http(app: ASGIApp, listener: socket.socket, drain_seconds: float) -> AsyncIterator[None]:
+    """Serves until the block exits, then lets answers under way finish."""
+    config = uvicorn.Config(
+        app,
+        interface="asgi3",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(drain_seconds)),
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    starting = asyncio.create_task(server.up.wait())
+    try:
+        await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        starting.cancel()
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

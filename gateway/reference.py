@@ -1,0 +1,245 @@
+"""What the API's description says beyond the routes' signatures: bodies, answers, examples."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from gateway.schemas import TAKEN, reference, schemas
+from protos.hugginggpt.v1.selector_pb2 import Expert
+from protos.hugginggpt.v1.types_pb2 import ModelCard, Run, RunEvent, RunSpec, TaskSpec
+
+DESCRIPTION = """Send words and files; a plan of model tasks is made, each task gets a model, and an answer comes back
+with every artifact and every decision.
+
+A run belongs to the server, not to the connection: closing a stream does not stop it, and
+`GET /v1/runs/{run_id}/events` resumes after any event. Every error is a problem (RFC 9457) with a stable `code` and a
+`remedy`, and also has the `error` object that OpenAI's clients read."""
+
+_ARTIFACT = {
+    "sha256": "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
+    "media_type": "audio/wav",
+    "size_bytes": 88244,
+    "name": "speech.wav",
+}
+_TASK = {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "file1"}}, "source": "Read the text"}
+_SPEAK = {"id": 2, "task": "text-to-speech", "arguments": {"text": {"task_id": 1, "output": "text"}}}
+_RUN_ID = "run_19a2b3c4d5e6f708192a3b4"
+
+_RUN = {
+    "run_id": _RUN_ID,
+    "state": "completed",
+    "spec": {"request": "Read the text in this image aloud", "inputs": [], "bypass_memo": False, "history": []},
+    "tasks": [
+        {
+            "task": _SPEAK,
+            "state": "succeeded",
+            "result": {"task_id": 2, "attempt": 1, "seed": 0, "outputs": {"audio": {"artifact": _ARTIFACT}}},
+        }
+    ],
+    "notes": [],
+    "answer": "The image says “Open daily”. Here it is read aloud: speech.wav.",
+    "last_sequence": 14,
+    "created": "2030-01-31T12:00:00Z",
+    "ended": "2030-01-31T12:00:02Z",
+    "conversation_id": _RUN_ID,
+}
+
+_PROBLEM = {
+    "type": "urn:hugginggpt:problem:file-type",
+    "title": "The request cannot be understood",
+    "status": 400,
+    "detail": "photo.png is named as image/png but its content is application/pdf",
+    "code": "FILE_TYPE",
+    "remedy": "send the right file, or name it after its content",
+    "instance": "/v1/runs",
+    "error": {
+        "message": "photo.png is named as image/png but its content is application/pdf",
+        "type": "invalid_request_error",
+        "code": "FILE_TYPE",
+        "param": None,
+    },
+}
+
+_PROBLEM_SCHEMA = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "code", "error"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What happened, naming what is at fault."},
+        "code": {"type": "string", "description": "Stable, upper case."},
+        "remedy": {"type": "string", "description": "What the reader can do about it."},
+        "instance": {"type": "string"},
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "code", "param"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "code": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+            },
+        },
+    },
+}
+
+_STREAM = f"""id: 1
+event: run_accepted
+data: {{"run_id":"{_RUN_ID}","sequence":1,"run_accepted":{{…}}}}
+
+id: 2
+event: task_planned
+data: {{"run_id":"{_RUN_ID}","sequence":2,"task_id":1,"task_planned":{{"task":{{…}}}}}}
+"""
+
+
+def _listed(item: dict[str, Any], **more: Any) -> dict[str, Any]:
+    properties = {"object": {"const": "list"}, "data": {"type": "array", "items": item}, **more}
+    return {"type": "object", "required": ["object", "data"], "properties": properties}
+
+
+_TEXT = {"type": "string"}
+_OPENAI_MODEL = {
+    "type": "object",
+    "properties": {"id": _TEXT, "object": {"const": "model"}, "created": {"type": "integer"}, "owned_by": _TEXT},
+}
+
+_OWN = {
+    "Problem": _PROBLEM_SCHEMA,
+    "Health": {"type": "object", "properties": {"status": {"const": "ok"}, "service": _TEXT, "version": _TEXT}},
+    "RunList": _listed(reference("Run"), next_page_token=_TEXT),
+    "TaskList": _listed(
+        {
+            "allOf": [
+                reference("TaskSpec"),
+                {
+                    "type": "object",
+                    "properties": {"experts": {"type": "array", "items": _TEXT}, "dormant": {"type": "boolean"}},
+                },
+            ]
+        },
+        revision=_TEXT,
+    ),
+    "ModelList": _listed(
+        _OPENAI_MODEL,
+        revision=_TEXT,
+        models={"type": "array", "items": reference("ModelCard")},
+        next_page_token=_TEXT,
+    ),
+    "ExpertList": _listed(reference("Expert")),
+    "RunRequest": {
+        "allOf": [reference("RunSpec" + TAKEN)],
+        "properties": {
+            "policy": {
+                "type": "string",
+                "enum": ["local", "open"],
+                "description": "`local`: no byte of request, files or results leaves the house.",
+            }
+        },
+    },
+}
+
+
+def answer(description: str, schema: str, example: Any = None) -> dict[str, Any]:
+    """One answer in JSON."""
+    content: dict[str, Any] = {"schema": reference(schema)}
+    if example is not None:
+        content["example"] = example
+    return {"description": description, "content": {"application/json": content}}
+
+
+_EVENTS = {
+    "description": "The run's events, each once, to its end.",
+    "content": {"text/event-stream": {"schema": _TEXT, "example": _STREAM}},
+}
+
+CREATE: dict[str, Any] = {
+    "status_code": 202,
+    "responses": {
+        200: {
+            "description": "By `Accept: text/event-stream` the events; by `Prefer: wait` the run, if it ended in time.",
+            "content": {**_EVENTS["content"], **answer("", "Run", _RUN)["content"]},  # type: ignore[dict-item]
+        },
+        202: answer("Accepted; `Location` says where it is.", "Run"),
+    },
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": reference("RunRequest"),
+                    "examples": {
+                        "words": {"value": {"request": "Is this good news? “We won!”"}},
+                        "plan": {"value": {"plan": [_TASK, _SPEAK], "inputs": [{"artifact": {"sha256": "9f86d081…"}}]}},
+                    },
+                },
+                "multipart/form-data": {
+                    "schema": {
+                        "type": "object",
+                        "properties": {
+                            "request": {"type": "string", "description": "The request in words."},
+                            "spec": {**reference("RunRequest")},
+                            "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
+                        },
+                    }
+                },
+            },
+        }
+    },
+}
+RUNS: dict[str, Any] = {"responses": {200: answer("A page of runs, newest first.", "RunList")}}
+RUN: dict[str, Any] = {"responses": {200: answer("The run.", "Run", _RUN)}}
+EVENTS: dict[str, Any] = {"responses": {200: _EVENTS}}
+NOTHING: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
+APPROVE: dict[str, Any] = {
+    **NOTHING,
+    "openapi_extra": {
+        "requestBody": {
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "properties": {"plan": {"type": "array", "items": reference("Task" + TAKEN)}},
+                    }
+                }
+            }
+        }
+    },
+}
+HEALTH: dict[str, Any] = {
+    "responses": {200: answer("It is.", "Health", {"status": "ok", "service": "hugginggpt", "version": "0.1.0"})}
+}
+TASKS: dict[str, Any] = {"responses": {200: answer("The kinds of task.", "TaskList")}}
+MODELS: dict[str, Any] = {"responses": {200: answer("Controllers and model cards.", "ModelList")}}
+EXPERTS: dict[str, Any] = {"responses": {200: answer("The experts.", "ExpertList")}}
+ARTIFACT: dict[str, Any] = {
+    "responses": {
+        200: {"description": "All of it.", "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}},
+        206: {"description": "The part asked for."},
+        304: {"description": "It is what the client has."},
+    }
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document: the routes' signatures, with schemas from the protos and problems everywhere."""
+    described = get_openapi(
+        title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, tags=app.openapi_tags
+    )
+    sent = [kind.DESCRIPTOR for kind in (Run, RunEvent, TaskSpec, ModelCard, Expert)]
+    described["components"] = {
+        "schemas": {**schemas(sent, taken=False), **schemas([RunSpec.DESCRIPTOR], taken=True), **_OWN},
+        "responses": {
+            "Problem": {
+                "description": "What is wrong, and what to do.",
+                "content": {"application/problem+json": {"schema": reference("Problem"), "example": _PROBLEM}},
+            }
+        },
+    }
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in ("4XX", "5XX")}
+    return described

@@ -1,0 +1,88 @@
+"""Runs as both doors know them: what is asked of the orchestrator."""
+
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from gateway.backends import ask
+from gateway.feed import Call, Feed, Reopen
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    Plan,
+    Run,
+    RunSpec,
+)
+from services.runtime import caller
+
+if TYPE_CHECKING:
+    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+
+ENDED = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED})
+"""States a run does not leave."""
+
+STREAM_SECONDS = 24 * 3600.0
+"""Longest life of one stream; the feed opens another one after it."""
+
+
+class Runs:
+    """Starts runs, watches them, and passes on what else one can do to them.
+
+    Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.
+    """
+
+    def __init__(self, stub: "OrchestratorServiceAsyncStub") -> None:
+        self._stub = stub
+        self._feeds: WeakSet[Feed] = WeakSet()
+        self._stopped = False
+
+    async def start(self, spec: RunSpec) -> Feed:
+        """Has a run accepted; its events, from the first."""
+        request, metadata = pb.RunRequest(spec=spec), caller.metadata()
+        feed = self._feed(Feed(self._stub.Run(request, timeout=STREAM_SECONDS, metadata=metadata), self._reopen()))
+        await feed.accepted()
+        return feed
+
+    async def watch(self, run_id: str, after: int) -> Feed:
+        """The events of a run that is there, after a number."""
+        await self.get(run_id)
+        reopen = self._reopen()
+        return self._feed(Feed(reopen(run_id, after), reopen, run_id, after))
+
+    async def get(self, run_id: str) -> Run:
+        return await ask(self._stub.Get, pb.GetRunRequest(run_id=run_id))
+
+    async def list(self, request: pb.ListRunsRequest) -> pb.ListRunsResponse:
+        return await ask(self._stub.List, request)
+
+    async def cancel(self, run_id: str) -> None:
+        await ask(self._stub.Cancel, pb.CancelRunRequest(run_id=run_id))
+
+    async def approve(self, run_id: str, plan: Plan | None) -> None:
+        await ask(self._stub.Approve, pb.ApproveRunRequest(run_id=run_id, plan=plan))
+
+    async def delete(self, run_id: str) -> None:
+        await ask(self._stub.Delete, pb.DeleteRunRequest(run_id=run_id))
+
+    def stop(self) -> None:
+        """Ends all streams, and those to come, so that their readers go elsewhere."""
+        self._stopped = True
+        for feed in tuple(self._feeds):
+            feed.stop()
+
+    def _feed(self, feed: Feed) -> Feed:
+        self._feeds.add(feed)
+        if self._stopped:
+            feed.stop()
+        return feed
+
+    def _reopen(self) -> Reopen:
+        metadata = caller.metadata()
+
+        def watch(run_id: str, after: int) -> Call:
+            request = pb.WatchRunRequest(run_id=run_id, after_sequence=after)
+            return self._stub.Watch(request, timeout=STREAM_SECONDS, metadata=metadata)
+
+        return watch

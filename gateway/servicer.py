@@ -1,0 +1,137 @@
+"""GatewayService: what HTTP offers, over gRPC."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from gateway.admission import Admission
+from gateway.caller import Callers
+from gateway.catalogue import Catalogue
+from gateway.feed import Feed
+from gateway.files import Allowance, keep
+from gateway.runs import Runs
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
+from protos.hugginggpt.v1 import orchestrator_pb2 as runs
+from protos.hugginggpt.v1 import selector_pb2 as models
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, Artifact, DataPolicy, Run
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.caller import acting_for, current
+from services.runtime.errors import InvalidRequest
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class GatewayServicer(rpc.GatewayServiceServicer):
+    """Acts for the caller the gateway knows, whoever the metadata names."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        admission: Admission,
+        catalogue: Catalogue,
+        store: ArtifactStore,
+        callers: Callers,
+        *,
+        files_bytes: int,
+        upload_bytes: int,
+    ) -> None:
+        self._runs = runs
+        self._admission = admission
+        self._catalogue = catalogue
+        self._store = store
+        self._callers = callers
+        self._files_bytes = files_bytes
+        self._upload_bytes = upload_bytes
+
+    async def Ask(self, request: pb.AskRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        if request.policy not in DataPolicy.values():
+            raise InvalidRequest("policy has no such value", remedy="see the proto's enum", port="policy")
+        with self._acting(context, request.policy):
+            allowance = Allowance(self._files_bytes)
+            files = [await self._keep(file.name, _pieces(file.content), allowance) for file in request.files]
+            spec = await self._admission.admit(request.spec, files)
+            await _relay(await self._runs.start(spec), context)
+
+    async def Watch(self, request: runs.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        if request.after_sequence < 0:
+            raise InvalidRequest("after_sequence is negative", remedy="send 0 for all events", port="after_sequence")
+        with self._acting(context):
+            await _relay(await self._runs.watch(request.run_id, request.after_sequence), context)
+
+    async def Get(self, request: runs.GetRunRequest, context: Any) -> Run:
+        with self._acting(context):
+            return await self._runs.get(request.run_id)
+
+    async def List(self, request: runs.ListRunsRequest, context: Any) -> runs.ListRunsResponse:
+        with self._acting(context):
+            return await self._runs.list(request)
+
+    async def Cancel(self, request: runs.CancelRunRequest, context: Any) -> runs.CancelRunResponse:
+        with self._acting(context):
+            await self._runs.cancel(request.run_id)
+        return runs.CancelRunResponse()
+
+    async def Approve(self, request: runs.ApproveRunRequest, context: Any) -> runs.ApproveRunResponse:
+        with self._acting(context):
+            await self._admission.settle_plan(request.plan)
+            await self._runs.approve(request.run_id, request.plan if request.HasField("plan") else None)
+        return runs.ApproveRunResponse()
+
+    async def Delete(self, request: runs.DeleteRunRequest, context: Any) -> runs.DeleteRunResponse:
+        with self._acting(context):
+            await self._runs.delete(request.run_id)
+        return runs.DeleteRunResponse()
+
+    async def Upload(self, requests: AsyncIterator[pb.UploadRequest], context: Any) -> Artifact:
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("part") != "name":
+            raise InvalidRequest("an upload begins with the file's name", remedy="send name first, then chunks")
+        with self._acting(context):
+            return await self._keep(first.name, _chunks(requests), Allowance(self._upload_bytes))
+
+    async def Download(self, request: pb.DownloadRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        with self._acting(context):
+            tenant = current().tenant
+            known = await self._store.head(tenant, request.sha256)
+            await context.write(pb.DownloadResponse(artifact=known))
+            async for piece in self._store.stream(tenant, request.sha256):
+                async for chunk in _pieces(piece):
+                    await context.write(pb.DownloadResponse(chunk=chunk))
+
+    async def ListTasks(self, request: models.ListTasksRequest, context: Any) -> models.ListTasksResponse:
+        with self._acting(context):
+            return await self._catalogue.tasks(request)
+
+    async def ListModels(self, request: models.ListModelsRequest, context: Any) -> models.ListModelsResponse:
+        with self._acting(context):
+            return await self._catalogue.models(request)
+
+    def _acting(
+        self, context: Any, policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED
+    ) -> AbstractContextManager[None]:
+        sent = dict(context.invocation_metadata() or ())
+        return acting_for(self._callers.caller(sent.get("x-request-id", ""), policy))
+
+    async def _keep(self, name: str, chunks: AsyncIterator[bytes], allowance: Allowance) -> Artifact:
+        return await keep(self._store, current().tenant, name, chunks, allowance)
+
+
+async def _relay(feed: Feed, context: Any) -> None:
+    try:
+        while (event := await feed.read()) is not None:
+            await context.write(event)
+    finally:
+        feed.stop()
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), CHUNK_BYTES):
+        yield content[start : start + CHUNK_BYTES]
+
+
+async def _chunks(requests: AsyncIterator[pb.UploadRequest]) -> AsyncIterator[bytes]:
+    async for request in requests:
+        if request.WhichOneof("part") != "chunk":
+            raise InvalidRequest("an upload has one name", remedy="send name once, then only chunks")
+        yield request.chunk
