@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,10 @@ from gateway.cli.problem import Problem
 START_SECONDS = 120.0
 """On a slow machine with cold files."""
 STOP_SECONDS = 30.0
+CAUSES = 12
+"""How many of its last words are told when it does not start."""
+PLAIN = "plain"
+"""The level of a line that is no line of our log."""
 
 _ROOT = Path(__file__).parents[2]
 
@@ -29,7 +34,7 @@ class House:
 
     def __init__(self, options: Sequence[str], on_line: OnLine) -> None:
         self._on_line = on_line
-        self._errors: list[Mapping[str, Any]] = []
+        self._causes: deque[str] = deque(maxlen=CAUSES)
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(  # noqa: S603  # our own module
             [sys.executable, "-P", "-m", "services.leash", "services", *options],
@@ -63,9 +68,8 @@ class House:
             told: Mapping[str, Any] = json.loads(line)
             return told
         self.stop()
-        causes = [f"{error['error']} ({error.get('remedy', '')})" for error in self._errors if "error" in error]
         raise Problem(
-            "the house does not start" + "".join(f"\n  {cause}" for cause in dict.fromkeys(causes)),
+            "\n  ".join(("the house does not start", *dict.fromkeys(self._causes))),
             remedy="hugginggpt doctor looks for what is wrong",
         )
 
@@ -93,8 +97,9 @@ class House:
     def _read(self, lines: IO[bytes]) -> None:
         for line in lines:
             entry = _entry(line)
-            if entry.get("level") == "error":
-                self._errors.append(entry)
+            if entry.get("level") in ("error", PLAIN):
+                told = (entry.get(key) for key in ("error", "remedy"))
+                self._causes.append(": ".join(filter(None, (str(entry["event"]), *told))))
             self._on_line(entry)
 
 
@@ -104,4 +109,4 @@ def _entry(line: bytes) -> Mapping[str, Any]:
         entry = json.loads(text)
     except ValueError:
         entry = None
-    return entry if isinstance(entry, dict) else {"event": text, "level": "plain"}
+    return entry if isinstance(entry, dict) else {"event": text, "level": PLAIN}

@@ -1,0 +1,19 @@
+import subprocess
+import sys
+
+
+def test_help_waits_for_nothing_that_only_a_command_needs() -> None:
+    program = "import sys, gateway.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"grpc", "httpx", "pydantic", "fastapi", "services", "rich.live"} & set(done.stdout.split())
+
+
+def test_no_command_imports_the_house() -> None:
+    program = "import pkgutil, sys, importlib, gateway.cli as cli\n"
+    program += "for module in pkgutil.iter_modules(cli.__path__, 'gateway.cli.'):\n"
+    program += "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+    program += "print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    imported = set(done.stdout.split())
+    assert "gateway.cli.asking" in imported
+    assert not {"services.supervisor", "services.light", "gateway.__main__", "grpc"} & imported
