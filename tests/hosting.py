@@ -89,15 +89,21 @@ class Host:
         requests = [health_pb2.HealthCheckRequest(service=name) for name in names]
         return [(await stub.Check(request, timeout=10)).status for request in requests]
 
-    async def until(self, status: int, name: str = "") -> None:
-        """Waits for a health status."""
+    def watch(self, name: str = "") -> Any:
+        """The health of a name as it changes: a stream, to be cancelled."""
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=10)
-        async for reply in watch:
-            if reply.status == status:
-                watch.cancel()
-                return
-        pytest.fail(f"{name or 'the server'} never had status {status}")
+        return stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=10)
+
+    async def until(self, status: int, name: str = "") -> None:
+        watch = self.watch(name)
+        await seen(watch, status)
+        watch.cancel()
+
+
+async def seen(watch: Any, status: int) -> None:
+    """Reads on until the status comes."""
+    while (await watch.read()).status != status:
+        pass
 
 
 Start = Callable[..., Awaitable[Host]]

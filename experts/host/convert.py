@@ -91,10 +91,13 @@ def arguments(spec: TaskSpec, request: InferRequest, *, max_bytes: int) -> list[
 
 def _values(spec: TaskSpec, port: Port, request: InferRequest) -> Sequence[Value]:
     single, many = port.name in request.inputs, port.name in request.lists
-    if many if not port.many else single:
+    misplaced = single if port.many else many
+    if misplaced:
         takes = "a list of values" if port.many else "one value"
         raise InvalidRequest(f"input {port.name} takes {takes}", port=port.name, remedy=f"send {takes}")
-    values = request.lists[port.name].values if many else [request.inputs[port.name]] if single else []
+    values: Sequence[Value] = request.lists[port.name].values if many else []
+    if single:
+        values = [request.inputs[port.name]]
     if port.required and not values:
         raise InvalidRequest(f"{spec.name} needs the input {port.name}", port=port.name, remedy=f"send {_name(port)}")
     return values

@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,9 +36,9 @@ class Threads:
             if future.cancelled():
                 return
             try:
-                settle: Callable[[], None] = _Settled(future, result=context.run(function, *args, **kwargs))
+                settle = partial(_succeed, future, context.run(function, *args, **kwargs))
             except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-                settle = _Settled(future, error=_sendable(error))
+                settle = partial(_fail, future, _sendable(error))
             with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
                 loop.call_soon_threadsafe(settle)
 
@@ -60,6 +61,7 @@ class _Worker(threading.Thread):
         while job := self._jobs.get():
             self.busy = True
             job()
+            del job  # and the input and output of the call with it
             self.busy = False
 
 
@@ -68,19 +70,14 @@ def any_busy() -> bool:
     return any(thread.busy for thread in threading.enumerate() if isinstance(thread, _Worker))
 
 
-class _Settled:
-    """Gives a future its end, on its loop."""
+def _succeed(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
 
-    def __init__(self, future: asyncio.Future[Any], *, result: object = None, error: Exception | None = None) -> None:
-        self._future, self._result, self._error = future, result, error
 
-    def __call__(self) -> None:
-        if self._future.done():
-            return
-        if self._error:
-            self._future.set_exception(self._error)
-        else:
-            self._future.set_result(self._result)
+def _fail(future: asyncio.Future[T], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def _sendable(error: BaseException) -> Exception:

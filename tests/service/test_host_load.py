@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
-from tests.hosting import NOT_SERVING, Gate, Start, hosts, reached
+from tests.hosting import NOT_SERVING, SERVING, Gate, Start, hosts, reached, seen
 
 
 @pytest.fixture
@@ -85,8 +85,11 @@ async def test_a_call_under_way_is_finished_before_the_server_stops(start: Start
     host = await start(gate, DRAIN_SECONDS=10)
     call = asyncio.ensure_future(host.infer("last"))
     await reached(gate.entered)
+    watch = host.watch()
+    await seen(watch, SERVING)
     ending = asyncio.create_task(host.stop())
-    await host.until(NOT_SERVING)
+    await seen(watch, NOT_SERVING)
+    watch.cancel()
     gate.release.set()
     assert (await call).outputs["text"].text == "last"
     await ending

@@ -2,6 +2,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
@@ -98,3 +99,14 @@ asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-c", program], timeout=20, check=False, capture_output=True)
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+async def test_a_thread_keeps_nothing_of_the_call_it_has_ended(thread: Threads) -> None:
+    class Picture:
+        pass
+
+    picture, freed = Picture(), threading.Event()
+    weakref.finalize(picture, freed.set)
+    await thread.run(lambda given: None, picture)
+    del picture
+    assert await asyncio.to_thread(freed.wait, 5)
