@@ -10,6 +10,8 @@ from google.protobuf.descriptor import ServiceDescriptor
 from services.runtime.channel import connect
 from services.runtime.server import Register, serving
 
+pytest_plugins = ["tests.programs"]
+
 Serve = Callable[[Register, ServiceDescriptor], Awaitable[grpc.aio.Channel]]
 
 

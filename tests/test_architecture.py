@@ -21,6 +21,9 @@ LIGHT = (
 )
 
 
+pytestmark = pytest.mark.needs("git")
+
+
 def tracked() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [Path(name) for name in listed.split("\0") if name]
