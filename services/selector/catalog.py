@@ -156,16 +156,17 @@ class Catalog:
     # ------------------------------------------------------------ inside
 
     def _new(self, address: str) -> Replica:
-        replica = Replica(address, next(self._arrivals), troubled_since=self._clock())
+        replica = Replica(address, troubled_since=self._clock())
         self._replicas[address] = replica
         return replica
 
     def _described(self, replica: Replica, reply: DescribeResponse) -> None:
+        sleeper = self._asleep.pop(reply.expert, None)
+        if replica.description is None:
+            replica.arrival = sleeper.arrival if sleeper else next(self._arrivals)
         replica.expert = reply.expert
         replica.description = Description.of(reply)
         replica.attention, replica.trouble = Attention.ANSWERS, ""
-        if sleeper := self._asleep.pop(reply.expert, None):
-            replica.arrival = sleeper.arrival
         self._refresh()
 
     def _everyone(self) -> Iterator[Replica]:
@@ -198,7 +199,7 @@ class Catalog:
 
     def _fell_asleep(self, description: Description, arrival: int, seen: float | None) -> None:
         name = description.reply.expert
-        self._asleep[name] = Replica("", arrival, name, description, Attention.ASLEEP, seen=seen)
+        self._asleep[name] = Replica("", name, description, arrival, Attention.ASLEEP, seen=seen)
 
     def _discard(self, replica: Replica) -> None:
         replica.description = None

@@ -56,12 +56,12 @@ class Replica:
 
     address: str
     """Empty if only a memory is left."""
-    arrival: int
-    """Who comes first settles what a new kind of task is."""
     expert: str = ""
     """Whose it was when it last answered."""
     description: Description | None = None
     """None while it does not count."""
+    arrival: int = 0
+    """When it began to count: who comes first settles what a new kind of task is."""
     attention: Attention = Attention.AWAY
     listed: bool = True
     seen: float | None = None

@@ -217,6 +217,18 @@ async def test_an_expert_that_may_sleep_outlives_the_selector(opened: Open) -> N
         assert await room.experts() == {}
 
 
+async def test_one_that_may_sleep_is_taken_to_sleep_when_its_address_is_taken_away(room: Room) -> None:
+    async with FakeExpert("vision", [OCR], may_sleep=True).serving() as address:
+        room.add("vision", address)
+        await room.until_planned("image-to-text")
+        room.remove("vision")
+
+        async def sleeps() -> bool:
+            return (await room.experts())["vision"].dormant
+
+        await room.until(sleeps)
+
+
 async def test_a_sleeper_wakes(opened: Open) -> None:
     vision = FakeExpert("vision", [OCR], may_sleep=True)
     async with vision.serving() as address, opened(experts=address) as room:
@@ -338,10 +350,13 @@ async def test_models_come_page_by_page(opened: Open) -> None:
     cards = [card(f"m{number}", "text-classification") for number in range(5)]
     async with FakeExpert("lite", [*cards, OCR]).serving() as address, opened(experts=address) as room:
         seen: list[str] = []
-        token = ""
+        token = known = ""
         while token or not seen:
-            request = pb.ListModelsRequest(task="text-classification", page_size=2, page_token=token)
+            request = pb.ListModelsRequest(
+                task="text-classification", page_size=2, page_token=token, known_revision=known if token else ""
+            )
             reply = await room.stub.ListModels(request, timeout=5)
+            known = reply.revision
             assert 0 < len(reply.models) <= 2
             seen += [model.id for model in reply.models]
             token = reply.next_page_token

@@ -22,6 +22,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.runtime.errors import CorruptData, FailedPrecondition, NotFound
 from services.selector import roster
 from services.selector.catalog import Catalog
+from services.selector.replica import Attention
 from tests.fakes import card
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"
@@ -114,6 +115,22 @@ def test_the_first_spec_of_a_new_kind_wins_while_it_lives(catalog: Catalog, cloc
     assert not row(catalog, "second").problems
 
 
+def test_who_answers_late_does_not_come_first(catalog: Catalog) -> None:
+    catalog.listed(HERE)
+    answers(catalog, THERE, reply("first", card("hello", "greeting"), specs=(greeting(),)))
+    answers(catalog, HERE, reply("second", card("cry", "greeting"), specs=(greeting(MODALITY_AUDIO),)))
+    assert list(catalog.view.tasks["greeting"].experts) == ["first"]
+
+
+def test_who_sleeps_lives(catalog: Catalog) -> None:
+    answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), may_sleep=True))
+    catalog.dropped(HERE)
+    answers(catalog, THERE, reply("second", card("cry", "greeting"), specs=(greeting(MODALITY_AUDIO),)))
+    assert list(catalog.view.tasks["greeting"].experts) == ["first"]
+    answers(catalog, HERE, reply("first", card("hello", "greeting"), specs=(greeting(),), may_sleep=True))
+    assert list(catalog.view.tasks["greeting"].experts) == ["first"]
+
+
 def test_models_without_a_spec_are_named(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("odd", card("m", "nonsense")))
     assert not catalog.view.tasks
@@ -130,6 +147,7 @@ def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: Catalog)
 
 def test_an_expert_that_is_silent_is_waited_for_and_then_leaves(catalog: Catalog, clock: Clock) -> None:
     answers(catalog, HERE, reply("vision", OCR))
+    clock.now += 100
     assert catalog.missed(HERE, "does not answer")
     assert not catalog.missed(HERE, "does not answer")
     clock.now += 9
@@ -232,7 +250,7 @@ def test_one_that_may_sleep_sleeps_as_soon_as_its_last_address_is_gone(catalog: 
     for address in (HERE, THERE):
         answers(catalog, address, reply("vision", OCR, may_sleep=True))
     catalog.dropped(HERE)
-    assert not row(catalog, "vision").dormant
+    assert [seat.attention for seat in catalog.view.seats] == [Attention.ANSWERS]
     catalog.dropped(THERE)
     assert row(catalog, "vision").dormant
 
@@ -240,9 +258,9 @@ def test_one_that_may_sleep_sleeps_as_soon_as_its_last_address_is_gone(catalog: 
 def test_one_that_wakes_up_elsewhere_is_the_same(catalog: Catalog) -> None:
     catalog.remembered(reply("vision", OCR, may_sleep=True))
     assert row(catalog, "vision").dormant
-    answers(catalog, THERE, reply("vision", OCR, may_sleep=True))
+    answers(catalog, THERE, reply("vision", card("better", "image-to-text"), may_sleep=True))
     assert list(row(catalog, "vision").addresses) == [THERE]
-    assert len(catalog.view.models_of("")) == 1
+    assert [model.id for model in catalog.view.models_of("")] == ["better"]
 
 
 def test_what_is_awake_is_not_replaced_by_a_memory(catalog: Catalog) -> None:

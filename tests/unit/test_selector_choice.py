@@ -23,6 +23,7 @@ CLOUD = card("cloud/distilbert", TEXT, "Sentiment, happy or sad.", reach=REACH_E
 CLOUD_ONLY = card("cloud/svd", "text-to-video", reach=REACH_EXTERNAL)
 UNSAID = card("anyone/whisper", "automatic-speech-recognition", reach=REACH_UNSPECIFIED)
 BROKEN = card("broken", "summarization", state=MODEL_STATE_FAILED, failure="file is gone")
+OIL, PHOTO = card("oil", "text-to-image", "Oil paintings."), card("photo", "text-to-image", "Photographs.")
 DULL = card("detr", OBJECTS, "Finds 80 things.")
 
 
@@ -32,7 +33,7 @@ def selector(mode: Mode = Mode.HYBRID) -> Selector:
     experts = {
         "lite": ("lite:1", (MOOD, TONGUE, FACES, PEOPLE, BROKEN)),
         "remote": ("remote:1", (CLOUD, CLOUD_ONLY, UNSAID)),
-        "vision": ("vision:1", (DULL,)),
+        "vision": ("vision:1", (DULL, PHOTO, OIL)),
     }
     for name, (address, cards) in experts.items():
         catalog.listed(address)
@@ -67,6 +68,14 @@ def test_the_rest_of_the_request_weighs_less_than_the_task_s_own_words() -> None
 
 def test_a_model_with_other_labels_is_no_fallback_within_its_expert() -> None:
     assert ids(selector().choose(Wanted(OBJECTS, "find the faces"))) == [FACES.id, DULL.id]
+
+
+def test_a_model_that_shares_words_with_the_request_stays_a_fallback() -> None:
+    assert ids(selector().choose(Wanted(OBJECTS, "find the faces, faces of people"))) == [FACES.id, PEOPLE.id, DULL.id]
+
+
+def test_models_that_make_things_stand_in_for_one_another() -> None:
+    assert ids(selector().choose(Wanted("text-to-image", "an oil painting"))) == ["oil", "photo"]
 
 
 def test_outside_the_house_comes_after_all_inside() -> None:

@@ -103,10 +103,17 @@ async def test_what_cannot_be_read_is_passed_over() -> None:
         assert list(reborn.view.tasks) == ["text-to-video"]
 
 
-async def test_what_is_forgotten_stays_forgotten() -> None:
+async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
     store = MemoryStore()
-    await Notes(store, KIND).put("big one", ASLEEP.SerializeToString())
-    memory = Memory(Notes(store, KIND), catalog_with())
-    await memory.forget("big one")
-    await memory.forget("big one")
-    assert await Notes(store, KIND).all() == {}
+    notes, catalog = TellingNotes(store), catalog_with(ASLEEP)
+    memory = Memory(notes, catalog, pause=0)
+    async with memory.running():
+        await written(notes)
+        catalog.dropped("host:1")
+        catalog.forget("big one")
+        await memory.forget("big one")
+        await memory.forget("big one")
+        assert await Notes(store, KIND).all() == {}
+        catalog.listed("host:1")
+        catalog.heard("host:1", ASLEEP)
+        assert await written(notes) == "big one"

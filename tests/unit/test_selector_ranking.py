@@ -68,8 +68,8 @@ def test_only_the_admitted_are_listed_and_no_more_than_asked() -> None:
 
 
 def test_the_reason_says_why() -> None:
-    models = [merits("happy or sad moods", median=0.003), TONGUE]
-    best = Ranking(models).best(wish("are they happy, and which moods"), [0, 1], 5, frozenset())[0]
+    models = [merits("happy or sad moods of a text", median=0.003), TONGUE]
+    best = Ranking(models).best(wish("is the text happy, and in which moods"), [0, 1], 5, frozenset())[0]
     assert best.reason == "says “happy” and “moods” like the request; loaded; median 3 ms"
 
 
