@@ -1,7 +1,7 @@
 """Artifacts: bytes kept once per tenant under their digest, in a folder or an object store.
 
 An object {tenant}/{sha256} has a sidecar {tenant}/{sha256}.json with media type and name, since a local folder keeps no
-attributes. Streams go to staging/ and are renamed once their digest is known.
+attributes. Streams go to _staging/ and are renamed once their digest is known.
 """
 
 import hashlib
@@ -95,7 +95,7 @@ class ArtifactStore:
                 digest.update(chunk)
                 yield chunk
 
-        staged = f"staging/{uuid4().hex}"
+        staged = f"_staging/{uuid4().hex}"
         try:
             await obstore.put_async(
                 self._store, staged, counted(), chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE

@@ -42,7 +42,7 @@ async def test_a_stream_is_kept_under_its_digest(store: ArtifactStore, tmp_path:
     )
     assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
     assert await store.get("default", HELLO) == b"hello"
-    assert "staging" not in files(tmp_path)
+    assert "_staging" not in files(tmp_path)
 
 
 async def test_an_empty_stream_is_an_empty_artifact(store: ArtifactStore) -> None:

@@ -349,6 +349,7 @@ class Expert(_message.Message):
     LAST_SEEN_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """An address that never answered, or a list of addresses that cannot be read, stands here under its own name."""
     revision: _builtins.str
     may_sleep: _builtins.bool
     dormant: _builtins.bool
