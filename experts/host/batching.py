@@ -3,6 +3,7 @@
 Calls run one after the other as they come; those whose caller has gone are left out.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,7 +11,6 @@ from typing import Any
 
 from experts.host.handler import Call, Handler
 from experts.host.threads import Threads
-from experts.host.times import Stopwatch
 from services.runtime.errors import ModelFailed, Overloaded
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
@@ -37,6 +37,11 @@ class Queue:
     def waiting(self) -> int:
         return max(0, self._present - self._running)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether there is one call at most, and the thread has nothing to do."""
+        return self._present <= 1 and not self._running
+
     @contextmanager
     def place(self, typical_seconds: float) -> Iterator[None]:
         """A place for one call as long as the block lasts.
@@ -60,11 +65,10 @@ class Queue:
         finally:
             self._present -= 1
 
-    async def run(self, handler: Handler, item: Any, call: Call, watch: Stopwatch) -> Any:
-        """The model's raw result for one item."""
-        return await self.thread.run(watch.time, self._alone, handler, item, call)
-
-    def _alone(self, handler: Handler, item: Any, call: Call) -> Any:
+    def run_here(self, handler: Handler, item: Any, call: Call) -> Any:
+        """The model's raw result for one item; to be called on the thread."""
+        if call.cancelled:
+            raise asyncio.CancelledError  # nobody will hear of it
         self._running += 1
         try:
             raws = handler.run([item], call)

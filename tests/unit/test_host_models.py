@@ -8,7 +8,7 @@ import pytest
 
 from experts.host.handler import Handler, Loader, single
 from experts.host.models import FAILURE_SECONDS, Models, State
-from services.runtime.errors import FailedPrecondition, Overloaded, ServiceError
+from services.runtime.errors import FailedPrecondition
 
 
 class Clock:
@@ -142,16 +142,3 @@ async def test_preloading_succeeds_if_any_model_does() -> None:
         assert await all_models.load(["broken", "working"])
         assert await all_models.load([])
         assert all_models.changed.is_set()
-
-
-async def test_a_full_queue_refuses_with_a_time_to_come_back() -> None:
-    with models(("task", "m", Loading())) as all_models:
-        queue = all_models.get("task", "m").queue
-        with queue.place(3.0), queue.place(3.0):
-            assert all_models.waiting == 2
-            with pytest.raises(Overloaded) as caught, queue.place(3.0):
-                pass
-            error: ServiceError = caught.value
-            assert error.retry_after == timedelta(seconds=6)
-        with queue.place(3.0):
-            assert all_models.waiting == 1
