@@ -1,0 +1,94 @@
+"""Recordings as models take them: one channel of floats at the rate they want, and WAV again."""
+
+import io
+import math
+import wave
+from typing import TYPE_CHECKING, Any
+
+from experts.host.handler import Media
+from services.runtime.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Samples = NDArray[np.float32]
+
+MAX_SECONDS = 1800.0
+
+_BLOCK = 1 << 18
+_RATES = (1000, 768_000)
+_ZERO_CROSSINGS = 16
+_FULL_SCALE = 32767
+_REMEDY = "Send a WAV, FLAC, Ogg or MP3 file."
+
+
+def read_audio(
+    media: Media, *, rate: int | None = None, port: str = "audio", longest: float = MAX_SECONDS
+) -> "tuple[Samples, int]":
+    """The recording in one channel, -1 to 1, at the rate asked for or its own; never empty."""
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(media.content)) as file:
+            samples, own = _mono(file, media, port, longest), int(file.samplerate)
+    except (soundfile.SoundFileError, TypeError, ValueError) as error:
+        raise InvalidRequest(
+            f"{media.name} is not a recording that can be decoded.", remedy=_REMEDY, port=port
+        ) from error
+    if not len(samples):
+        raise InvalidRequest(f"{media.name} is a recording of zero length.", remedy="Record it again.", port=port)
+    return (samples, own) if rate in {None, own} else (resampled(samples, own, rate or own), rate or own)
+
+
+def wav(samples: "Samples", rate: int, name: str) -> Media:
+    """The recording as 16-bit PCM; what is louder than full scale is cut off."""
+    pcm = (samples.clip(-1, 1) * _FULL_SCALE).round().astype("<i2").tobytes()
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(pcm)
+    return Media(buffer.getvalue(), "audio/wav", name)
+
+
+def resampled(samples: "Samples", rate: int, wanted: int) -> "Samples":
+    """Band-limited interpolation with a windowed sinc: one short filter for each phase between two samples."""
+    import numpy as np
+
+    divisor = math.gcd(rate, wanted)
+    up, down = wanted // divisor, rate // divisor
+    width = max(1.0, rate / wanted)
+    reach = math.ceil(_ZERO_CROSSINGS * width)
+    padded = np.pad(samples, (reach, reach + down))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1)
+    taps = np.arange(-reach, reach + 1)
+    result = np.zeros(math.ceil(len(samples) * up / down), dtype=np.float32)
+    for phase in range(min(up, len(result))):
+        start, offset = divmod(phase * down, up)
+        place = (taps - offset / up) / width
+        kernel = np.sinc(place) * np.where(abs(place) < _ZERO_CROSSINGS, 1 + np.cos(np.pi * place / _ZERO_CROSSINGS), 0)
+        count = len(result[phase::up])
+        result[phase::up] = windows[start::down][:count] @ (kernel / (2 * width)).astype(np.float32)
+    return result
+
+
+def _mono(file: Any, media: Media, port: str, longest: float) -> "Samples":
+    """Read in blocks: a long recording in many channels would not fit at once."""
+    import numpy as np
+
+    if not _RATES[0] <= file.samplerate <= _RATES[1]:
+        raise InvalidRequest(f"{media.name} claims {file.samplerate} samples a second.", remedy=_REMEDY, port=port)
+    limit = int(longest * file.samplerate)
+    blocks, total = [], 0
+    while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
+        blocks.append(np.nan_to_num(block.mean(axis=1), posinf=1.0, neginf=-1.0))
+        total += len(block)
+        if total > limit:
+            raise InvalidRequest(
+                f"{media.name} is longer than {longest / 60:g} minutes.",
+                remedy="Cut it into parts and send them one by one.",
+                port=port,
+            )
+    return np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.float32)

@@ -1,0 +1,154 @@
+"""A program of its own that speaks: an order in JSON and a text on stdin, a WAV file on stdout.
+
+It alone loads espeak-ng, which is GPL-3.0-or-later; nothing imports this file, and it imports nothing of ours.
+An order that cannot be followed ends with status 2 and one line of JSON on stderr.
+"""
+
+import ctypes
+import io
+import json
+import re
+import sys
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+SYNCHRONOUS = 2
+UTF8 = 1
+RATE, RATE_NORMAL = 1, 175
+REFUSED = 2
+VARIANTS = {"female": "f2", "woman": "f2", "girl": "f2", "male": "m3", "man": "m3", "boy": "m3"}
+PREFERRED = {"en": "en-us", "zh": "cmn"}
+LEAST = 99
+SHORTEST = 1000
+"""Bytes of sound: less than this is the click of a full stop."""
+
+
+class Voice(ctypes.Structure):
+    """espeak_VOICE of the library's header."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("languages", ctypes.c_void_p),
+        ("identifier", ctypes.c_char_p),
+        ("gender", ctypes.c_ubyte),
+        ("age", ctypes.c_ubyte),
+        ("variant", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte),
+        ("score", ctypes.c_int),
+        ("spare", ctypes.c_void_p),
+    )
+
+
+def main() -> None:
+    """Reads, speaks, writes."""
+    order = json.loads(sys.stdin.buffer.readline())
+    text = sys.stdin.buffer.read().replace(b"\0", b" ")
+    library, data, rate = load()
+    known = dict(voices(library))
+    base, variant = voice(order["languages"], order["voice"], known, data)
+    library.espeak_SetVoiceByName(f"{base}+{variant}".rstrip("+").encode())
+    library.espeak_SetParameter(RATE, round(RATE_NORMAL * order["speed"]), 0)
+    samples = synthesize(library, text)
+    if len(samples) < SHORTEST:
+        refuse("There is nothing in the text that can be spoken.", "Send a text with words in it.", "text")
+    sys.stdout.buffer.write(wav(samples, rate))
+
+
+def load() -> tuple[Any, Path, int]:
+    """The library, the folder of its data, and the samples a second that it makes."""
+    import espeakng_loader
+
+    library, data = ctypes.CDLL(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
+    rate = library.espeak_Initialize(SYNCHRONOUS, 0, str(data).encode(), 0)
+    if rate <= 0:
+        sys.exit("espeak-ng does not find its data")
+    return library, data, rate
+
+
+def voices(library: Any) -> Iterator[tuple[str, str]]:
+    """Language tags and names in lower case with the voice that speaks them; the first of a tag is the best."""
+    library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(Voice))
+    pointers, found, place = library.espeak_ListVoices(None), [], 0
+    while pointers[place]:
+        entry = pointers[place].contents
+        speaks = Path(entry.identifier.decode()).name.lower()
+        found += [(priority, tag.lower(), speaks) for priority, tag in languages(entry.languages)]
+        found.append((LEAST, entry.name.decode().strip().lower(), speaks))
+        place += 1
+    yield from ((tag, speaks) for _, tag, speaks in sorted(found, reverse=True))
+
+
+def languages(address: int) -> Iterator[tuple[int, str]]:
+    """Pairs of a priority in one byte and a tag that ends in a zero byte, until a priority of zero."""
+    while priority := ctypes.c_ubyte.from_address(address).value:
+        tag = ctypes.string_at(address + 1)
+        yield priority, tag.decode()
+        address += len(tag) + 2
+
+
+def voice(wanted: list[str], named: str, known: dict[str, str], data: Path) -> tuple[str, str]:
+    """The voice of the first language there is, and its variant."""
+    variants = {entry.name.lower(): entry.name for entry in (data / "voices" / "!v").iterdir()}
+    asked = named.strip().lower()
+    variant = variants.get(VARIANTS.get(asked, asked), "")
+    if asked and not variant:
+        return speaks(asked, known) or refuse(
+            f"There is no voice “{named}”.",
+            f"Ask for female, male, a language such as en-gb, or one of: {', '.join(sorted(variants))}.",
+        ), ""
+    for language in wanted:
+        if base := speaks(language, known):
+            return base, variant
+    return refuse(f"There is no voice for the language “{wanted[0]}”.", "Ask for one of: " + listed(known) + ".")
+
+
+def speaks(language: str, known: dict[str, str]) -> str:
+    """By tag, by its first part, by name, by the beginning of a name."""
+    tag = language.strip().lower().replace("_", "-")
+    short = tag.split("-")[0]
+    begins = (name for name in sorted(known) if len(tag) > len("eng") and name.startswith(tag))
+    exact = PREFERRED.get(tag) or known.get(tag)
+    return exact or PREFERRED.get(short) or known.get(short) or known.get(next(begins, ""), "")
+
+
+def listed(known: dict[str, str]) -> str:
+    return ", ".join(sorted(tag for tag in known if re.fullmatch(r"[a-z]{2,3}", tag)))
+
+
+def synthesize(library: Any, text: bytes) -> bytes:
+    """16-bit samples in one channel."""
+    chunks: list[bytes] = []
+
+    def hear(samples: int | None, count: int, _events: int | None) -> int:
+        if samples and count:
+            chunks.append(ctypes.string_at(samples, 2 * count))
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(hear)
+    library.espeak_SetSynthCallback(callback)
+    if library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, 1, 0, UTF8, None, None):
+        sys.exit("espeak-ng does not take the text")
+    library.espeak_Synchronize()
+    return b"".join(chunks)
+
+
+def wav(samples: bytes, rate: int) -> bytes:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples)
+    return buffer.getvalue()
+
+
+def refuse(message: str, remedy: str, port: str = "") -> NoReturn:
+    """Tells why the order cannot be followed, for the caller."""
+    sys.stderr.write(json.dumps({"message": message, "remedy": remedy, "port": port}) + "\n")
+    sys.exit(REFUSED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The order in which a person would read the lines of a page: columns, rows, paragraphs."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from experts.host.pdf import Line
+
+_COLUMN_GAP = 1.5
+_COLUMN_LINES = 4
+_COLUMN_WIDTH = 20
+_SAME_ROW = 0.5
+_PARAGRAPH_GAP = 0.9
+
+Row = list[Line]
+
+
+def reading_order(lines: Sequence[Line]) -> str:
+    """The page's text: a line for each row, a blank line between paragraphs."""
+    return "\n\n".join(_paragraphs(column) for column in columns(lines))
+
+
+def columns(lines: Sequence[Line]) -> list[list[Line]]:
+    """Cuts prose set side by side; a table stays whole, because it is read row by row."""
+    for left, right in _cuts(lines):
+        if all(_is_prose(part) for part in (left, right)):
+            return [*columns(left), *columns(right)]
+    return [list(lines)] if lines else []
+
+
+def rows(lines: Sequence[Line]) -> list[Row]:
+    """What stands at the same height, from left to right; the rows from top to bottom."""
+    found: list[Row] = []
+    for line in sorted(lines, key=_middle):
+        if found and _beside(found[-1][-1], line):
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return [sorted(row, key=lambda line: line.box[0]) for row in found]
+
+
+def height(line: Line) -> float:
+    return line.box[3] - line.box[1]
+
+
+def _middle(line: Line) -> float:
+    return (line.box[1] + line.box[3]) / 2
+
+
+def _beside(one: Line, other: Line) -> bool:
+    shared = min(one.box[3], other.box[3]) - max(one.box[1], other.box[1])
+    return shared > _SAME_ROW * min(height(one), height(other))
+
+
+def _cuts(lines: Sequence[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
+    """Ways to part the lines by a white strip from top to bottom."""
+    if len(lines) < 2 * _COLUMN_LINES:
+        return
+    least = _COLUMN_GAP * median(map(height, lines))
+    ordered = sorted(lines, key=lambda line: line.box[0])
+    edge = ordered[0].box[2]
+    for place, line in enumerate(ordered):
+        if line.box[0] - edge > least:
+            yield ordered[:place], ordered[place:]
+        edge = max(edge, line.box[2])
+
+
+def _is_prose(lines: Sequence[Line]) -> bool:
+    return len(lines) >= _COLUMN_LINES and median(len(line.text) for line in lines) >= _COLUMN_WIDTH
+
+
+def _paragraphs(lines: Sequence[Line]) -> str:
+    text, before = "", None
+    for row in rows(lines):
+        if before:
+            gap = min(line.box[1] for line in row) - max(line.box[3] for line in before)
+            text += "\n\n" if gap > _PARAGRAPH_GAP * median(map(height, (*before, *row))) else "\n"
+        text += " ".join(line.text for line in row)
+        before = row
+    return text

@@ -1,0 +1,96 @@
+"""Noise reduction by a spectral gate: what in each band does not rise above its own background is turned down."""
+
+import math
+from typing import TYPE_CHECKING
+
+from experts.host.audio import read_audio, wav
+from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
+from experts.host.media import renamed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Samples = NDArray[np.float32]
+
+_FRAME_SECONDS = 0.032
+_HOPS = 4
+_PIECE_SECONDS = 30.0
+_MARGIN_SECONDS = 0.5
+_QUIETEST = 0.15
+_BACKGROUND = 3.0
+"""Power counts as background up to so many times its mean in the quietest moments."""
+_FLOOR = 0.05
+_NEIGHBOURS = (5, 3)
+"""Frames and bands over which power is averaged: single cells flicker, and that is heard as chirping."""
+_TINY = 1e-12
+
+
+def audio_to_audio(_model_id: str, _device: str) -> Handler:
+    """Nothing to load but numpy."""
+    import numpy as np  # noqa: F401  # so that the first call does not wait for it
+
+    return single(_reduce)
+
+
+def _reduce(inputs: Inputs, _parameters: Parameters) -> Outputs:
+    recording = inputs["audio"]
+    samples, rate = read_audio(recording)
+    return {"audio": wav(quieter(samples, rate), rate, renamed(recording, "denoised", "wav"))}
+
+
+def quieter(samples: "Samples", rate: int) -> "Samples":
+    """In pieces that overlap and fade into one another: the background of a long recording changes."""
+    import numpy as np
+
+    piece, margin = int(_PIECE_SECONDS * rate), int(_MARGIN_SECONDS * rate)
+    result, weight = np.zeros_like(samples), np.zeros_like(samples)
+    for start in range(0, len(samples), piece):
+        part = slice(max(0, start - margin), min(len(samples), start + piece + margin))
+        length = part.stop - part.start
+        ramp = np.minimum(np.arange(1, length + 1), np.arange(length, 0, -1)).astype(np.float32)
+        fade = np.minimum(ramp / max(1, margin), 1)
+        result[part] += fade * _gated(samples[part], rate)
+        weight[part] += fade
+    quiet: Samples = result / weight
+    return quiet
+
+
+def _gated(samples: "Samples", rate: int) -> "Samples":
+    """One piece: cut into bands, each turned down where it is no more than its background, and put together again."""
+    import numpy as np
+
+    size = 1 << max(5, round(math.log2(rate * _FRAME_SECONDS)))
+    hop = size // _HOPS
+    window = np.sqrt(np.hanning(size + 1)[:-1]).astype(np.float32)
+    padded = np.pad(samples, (size, 2 * size))
+    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop]
+    spectrum = np.fft.rfft(frames * window, axis=1).astype(np.complex64)
+    power = _averaged(_averaged(abs(spectrum) ** 2, _NEIGHBOURS[0], 0), _NEIGHBOURS[1], 1)
+    heard = power[power.sum(axis=1) > _TINY]
+    quietest = np.sort(heard, axis=0)[: max(1, int(_QUIETEST * len(heard)))]
+    background = quietest.mean(axis=0) if len(heard) else 0.0
+    gain = np.clip(1 - _BACKGROUND * background / (power + _TINY), _FLOOR, 1)
+    cleaned = np.fft.irfft(spectrum * gain, size, axis=1).astype(np.float32) * window
+    return _joined(cleaned, hop, len(padded))[size : size + len(samples)]
+
+
+def _averaged(values: "Samples", count: int, axis: int) -> "Samples":
+    """A moving mean."""
+    import numpy as np
+
+    edges = [(0, 0), (0, 0)]
+    edges[axis] = (count // 2, count // 2)
+    mean: Samples = np.lib.stride_tricks.sliding_window_view(np.pad(values, edges, "edge"), count, axis).mean(axis=-1)
+    return mean
+
+
+def _joined(frames: "Samples", hop: int, length: int) -> "Samples":
+    """Overlap and add; the squares of the window add up to half the hops in a frame."""
+    import numpy as np
+
+    total = np.zeros(length, np.float32)
+    size = frames.shape[1]
+    for place, frame in enumerate(frames):
+        total[place * hop : place * hop + size] += frame
+    return total / (_HOPS / 2)

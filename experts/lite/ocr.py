@@ -1,0 +1,149 @@
+"""Text read from pictures and PDF pages (rapidocr with the models inside its wheel; nothing is downloaded)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.media import Page, pages
+from experts.host.pdf import Line
+from experts.lite.layout import reading_order
+from experts.lite.shared import Shared
+from services.runtime.errors import FailedPrecondition
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+NO_TEXT = "No text found."
+
+_LONGEST_SIDE = 2000
+
+
+class Reader:
+    """The loaded and warmed engine; takes one picture at a time."""
+
+    def __init__(self) -> None:
+        from rapidocr import RapidOCR
+
+        self._lock = Lock()
+        self._engine = RapidOCR(
+            params={
+                "Global.log_level": "critical",
+                "Global.max_side_len": _LONGEST_SIDE,
+                "Det.model_path": _bundled("det"),
+                "Cls.model_path": _bundled("cls"),
+                "Rec.model_path": _bundled("rec"),
+            }
+        )
+        self._warm()
+
+    def lines(self, picture: "Image") -> tuple[Line, ...]:
+        """What is written in the picture, in no particular order."""
+        import numpy as np
+
+        with self._lock:
+            found = self._engine(np.asarray(picture)[:, :, ::-1])
+        if not found.txts or found.boxes is None:
+            return ()
+        return tuple(
+            Line(text.strip(), round(float(score), 4), _upright(box))
+            for text, score, box in zip(found.txts, found.scores, found.boxes, strict=True)
+            if text.strip()
+        )
+
+    def _warm(self) -> None:
+        """The first call is slow, and none of the three models is loaded before it needs it."""
+        from PIL import Image, ImageDraw, ImageFont
+
+        picture = Image.new("RGB", (320, 96), "white")
+        ImageDraw.Draw(picture).text((20, 24), "Ready", "black", ImageFont.load_default(40))
+        self.lines(picture)
+
+
+reader = Shared(Reader)
+
+
+def _bundled(part: str) -> str:
+    """The path of a model in the wheel: with a path given, the engine downloads nothing."""
+    found = [entry for entry in (files("rapidocr") / "models").iterdir() if f"_{part}_" in entry.name]
+    if not found:
+        raise FailedPrecondition(
+            f"The installed rapidocr brings no {part} model along.",
+            remedy="Install a version of rapidocr whose wheel holds its models, such as 3.10.",
+            reason="LOAD_FAILED",
+        )
+    return str(found[0])
+
+
+def _upright(box: Any) -> tuple[float, float, float, float]:
+    (left, top), (right, bottom) = box.min(axis=0), box.max(axis=0)
+    return round(float(left), 1), round(float(top), 1), round(float(right), 1), round(float(bottom), 1)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A page that has been read."""
+
+    page: Page
+    """With its text and lines."""
+    source: str
+    """Whether the file itself said so, or the engine saw it."""
+
+
+def read(engine: Reader, document: Sequence[Page], call: Call) -> list[Text]:
+    """The pages with the file's own text where it has one, else with what the engine sees in the picture."""
+    texts: list[Text] = []
+    for page in document:
+        if call.cancelled:
+            break
+        if len(document) > 1:
+            call.progress(len(texts) / len(document), f"page {page.number} of {len(document)}")
+        texts.append(Text(page, "text layer") if page.text else Text(_recognised(engine, page), "ocr"))
+    return texts
+
+
+def _recognised(engine: Reader, page: Page) -> Page:
+    lines = engine.lines(page.picture())
+    return replace(page, lines=lines, text=reading_order(lines))
+
+
+class ImageToText:
+    """The task image-to-text: all that is written, in reading order."""
+
+    def __init__(self, engine: Reader) -> None:
+        self._engine = engine
+
+    def prepare(self, inputs: Inputs, _parameters: Parameters) -> list[Page]:
+        return pages(inputs["image"])
+
+    def cost(self, item: list[Page]) -> float:
+        return len(item)
+
+    def run(self, items: Sequence[list[Page]], call: Call) -> list[list[Text]]:
+        return [read(self._engine, document, call) for document in items]
+
+    def finish(self, raw: list[Text]) -> Outputs:
+        text = "\n\n".join(one.page.text for one in raw if one.page.text)
+        return {"text": text or NO_TEXT, "details": {"pages": [_page(one) for one in raw]}}
+
+
+def _page(text: Text) -> dict[str, Any]:
+    return {
+        "page": text.page.number,
+        "source": text.source,
+        "width": round(text.page.width, 1),
+        "height": round(text.page.height, 1),
+        "lines": [described(line) for line in text.page.lines],
+    }
+
+
+def described(line: Line) -> dict[str, Any]:
+    corners = zip(("xmin", "ymin", "xmax", "ymax"), line.box, strict=True)
+    return {"text": line.text, "score": line.score, "box": {side: round(place, 1) for side, place in corners}}
+
+
+def image_to_text(_model_id: str, _device: str) -> Handler:
+    """Loads and warms the engine."""
+    return ImageToText(reader.get())

@@ -1,0 +1,119 @@
+"""The main subject of a picture parted from its background (OpenCV's GrabCut)."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
+from experts.host.media import open_image, png, renamed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+    Pixels = NDArray[np.uint8]
+
+_SIDE = 400
+_ROUNDS = 4
+_FRAME = 0.04
+_CRUMB = 0.1
+_BINS = 8
+_AREAS = (0.005, 0.97)
+_THRESHOLD = 0.5
+_DIMMED = 0.3
+_SMALLEST = 8
+_NOTHING = "No subject stands out from the background."
+
+
+def image_segmentation(_model_id: str, _device: str) -> Handler:
+    """Nothing to load but OpenCV."""
+    import cv2  # noqa: F401  # so that the first call does not wait for it
+
+    return single(_segment)
+
+
+def _segment(inputs: Inputs, parameters: Parameters) -> Outputs:
+    picture = open_image(inputs["image"])
+    mask, score = subject(picture)
+    share = float((mask > 0).mean())
+    stands_out = _AREAS[0] <= share <= _AREAS[1] and score >= float(parameters.get("threshold", _THRESHOLD))
+    if not stands_out:
+        mask[:] = 0
+    area = int((mask > 0).sum())
+    segments = [{"label": "foreground", "score": round(score, 4), "area": area}] if stands_out else []
+    return {
+        "segments": segments,
+        "image": png(_overlay(picture, mask) if stands_out else picture, renamed(inputs["image"], "segments", "png")),
+        "mask": png(_image(mask), renamed(inputs["image"], "mask", "png")),
+        "text": f"One subject, {share:.0%} of the picture." if stands_out else _NOTHING,
+    }
+
+
+def subject(picture: "Image") -> "tuple[Pixels, float]":
+    """A mask of 0 and 255 in the picture's size, and how far its colours are from the background's, 0 to 1."""
+    import cv2
+    import numpy as np
+
+    small = picture.copy()
+    small.thumbnail((_SIDE, _SIDE))
+    pixels = np.asarray(small)[:, :, ::-1].copy()
+    if min(pixels.shape[:2]) < _SMALLEST:
+        return np.zeros((picture.height, picture.width), np.uint8), 0.0
+    guess = _framed(pixels.shape[:2])
+    cv2.setRNGSeed(0)
+    cv2.grabCut(pixels, guess, None, np.zeros((1, 65)), np.zeros((1, 65)), _ROUNDS, cv2.GC_INIT_WITH_MASK)
+    inside = _without_crumbs(np.isin(guess, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8))
+    enlarged = cv2.resize(inside * 255, picture.size, interpolation=cv2.INTER_LINEAR)
+    return np.where(enlarged > 127, 255, 0).astype(np.uint8), _contrast(pixels, inside)  # noqa: PLR2004  # half
+
+
+def _framed(shape: tuple[int, ...]) -> "Pixels":
+    """The edge is background, the rest perhaps the subject; at the bottom a subject may leave the picture."""
+    import cv2
+    import numpy as np
+
+    guess = np.full(shape, cv2.GC_PR_FGD, np.uint8)
+    edge = max(2, round(_FRAME * min(shape)))
+    guess[-edge:] = cv2.GC_PR_BGD
+    guess[:edge] = guess[:, :edge] = guess[:, -edge:] = cv2.GC_BGD
+    return guess
+
+
+def _without_crumbs(inside: Any) -> "Pixels":
+    """Only the largest piece, and those that are not small beside it."""
+    import cv2
+    import numpy as np
+
+    opened = cv2.morphologyEx(inside, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    count, pieces, stats, _ = cv2.connectedComponentsWithStats(opened)
+    areas = stats[1:, cv2.CC_STAT_AREA]
+    large = [piece for piece in range(1, count) if areas[piece - 1] >= _CRUMB * areas.max()]
+    return np.isin(pieces, large).astype(np.uint8)
+
+
+def _contrast(pixels: "Pixels", inside: "Pixels") -> float:
+    """The Hellinger distance between the colours within and without."""
+    import cv2
+    import numpy as np
+
+    lab = cv2.cvtColor(pixels, cv2.COLOR_BGR2LAB)
+    bins, ranges = [_BINS] * 3, [0.0, 256.0] * 3
+    within, without = (cv2.calcHist([lab], [0, 1, 2], part, bins, ranges) for part in (inside, 1 - inside))
+    if not within.sum() or not without.sum():
+        return 0.0
+    shared = float(np.sqrt(within / within.sum() * without / without.sum()).sum())
+    return math.sqrt(max(0.0, 1 - shared))
+
+
+def _overlay(picture: "Image", mask: "Pixels") -> "Image":
+    """The subject as it is on a background that is dimmed."""
+    from PIL import Image
+
+    dark = picture.point(lambda value: int(value * _DIMMED))
+    return Image.composite(picture, dark, _image(mask))
+
+
+def _image(mask: "Pixels") -> "Image":
+    from PIL import Image
+
+    return Image.fromarray(mask)

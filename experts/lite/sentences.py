@@ -1,0 +1,103 @@
+"""Where sentences end, and which of their words carry meaning. Plain rules, no models."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from experts.lite.vocabulary import vocabulary
+from services.runtime.errors import InvalidRequest
+
+MAX_CHARACTERS = 500_000
+
+_END = re.compile(
+    r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+[」』”’）]*|\n[ \t]*\n|\n(?=[ \t]*(?:[-*•]|\d+[.)])\s)"
+)
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(])(?:[A-Z]|Mrs?|Ms|Dr|Prof|Sr|Jr|St|Mt|Gen|Col|Lt|Capt|Sgt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|approx|"
+    r"No|no|Nr|nr|Fig|fig|Eq|p|pp|vol|Vol|ch|ed|Inc|Ltd|Co|Corp|Ave|Blvd|Rd|dept|est|Jan|Feb|Mar|Apr|Jun|Jul|Aug|"
+    r"Sept?|Oct|Nov|Dec|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|z\.B|d\.h|bzw|usw|ca|Str|M|Mme|Mlle)\.$"
+)
+_CLOSES_ANYWAY = re.compile(r"(?:etc|a\.m|p\.m|U\.S|U\.K|Inc|Ltd|Co|Corp|usw|al)\.$")
+_LOWER = re.compile(r"\s*[a-zà-öø-ÿ]")
+_CAPITAL = re.compile(r"\s+[\"'“‘«(]*[A-ZÀ-ÖØ-Þ]")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_SUFFIXES = (  # the longest first
+    "ization", "ations", "ation", "ments", "ment", "ingly", "ness", "ings", "ing", "edly", "ies", "ied", "ers", "ors",
+    "ed", "er", "or", "es", "ly", "s", "e",
+)  # fmt: skip
+_SHORTEST_STEM = 3
+
+STOPWORDS = frozenset(vocabulary()["stopwords"])
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A stretch of a text, with its place in it."""
+
+    text: str
+    start: int
+    end: int
+
+
+def required(text: str, port: str) -> str:
+    """The text itself, if there is something in it and not too much."""
+    if not text.strip():
+        raise InvalidRequest("The text is empty.", remedy="Send a text with words in it.", port=port)
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidRequest(
+            f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read at once.",
+            remedy="Send it in parts.",
+            port=port,
+        )
+    return text
+
+
+def sentences(text: str) -> list[Sentence]:
+    """The sentences in order; a blank line or a list item ends one too."""
+    return list(_cut(text))
+
+
+def words(text: str) -> list[str]:
+    """The words in lower case."""
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def stems(text: str) -> list[str]:
+    """The words that carry meaning, without their English endings: enough to match, not to read."""
+    return [stem(word) for word in words(text) if word not in STOPWORDS]
+
+
+def stem(word: str) -> str:
+    """Cuts the ending off: invented, inventor and inventing should meet."""
+    bare = word.removesuffix("'s").removesuffix("’s")
+    for suffix in _SUFFIXES:
+        if bare.endswith(suffix) and len(bare) - len(suffix) >= _SHORTEST_STEM:
+            return bare.removesuffix(suffix)
+    return bare
+
+
+def _cut(text: str) -> Iterator[Sentence]:
+    start = 0
+    for match in _END.finditer(text):
+        if _ends(text, match):
+            yield from _trimmed(text, start, match.end())
+            start = match.end()
+    yield from _trimmed(text, start, len(text))
+
+
+def _ends(text: str, match: re.Match[str]) -> bool:
+    if not match[0].startswith("."):
+        return not (match[0][0] in "!?…" and _LOWER.match(text, match.end()))
+    if _LOWER.match(text, match.end()):
+        return False
+    before = text[max(0, match.start() - 10) : match.start() + 1]
+    if not _ABBREVIATION.search(before):
+        return True
+    return bool(_CLOSES_ANYWAY.search(before) and _CAPITAL.match(text, match.end()))
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[Sentence]:
+    piece = text[start:end]
+    left = len(piece) - len(piece.lstrip())
+    if stripped := piece.strip():
+        yield Sentence(stripped, start + left, start + left + len(stripped))

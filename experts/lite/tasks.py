@@ -1,0 +1,47 @@
+"""The tasks of the lite expert: engines that come with their packages, for one machine without a download."""
+
+from collections.abc import Mapping
+
+from experts.host.handler import Loader
+from experts.lite.answers import question_answering
+from experts.lite.classification import text_classification
+from experts.lite.detection import object_detection
+from experts.lite.documents import document_question_answering
+from experts.lite.editing import image_to_image
+from experts.lite.entities import token_classification
+from experts.lite.noise import audio_to_audio
+from experts.lite.ocr import image_to_text
+from experts.lite.segmentation import image_segmentation
+from experts.lite.speech import text_to_speech
+from experts.lite.summaries import summarization
+from experts.lite.transcription import automatic_speech_recognition
+
+TASKS: Mapping[str, Loader] = {
+    "image-to-text": image_to_text,
+    "document-question-answering": document_question_answering,
+    "text-to-speech": text_to_speech,
+    "automatic-speech-recognition": automatic_speech_recognition,
+    "audio-to-audio": audio_to_audio,
+    "text-classification": text_classification,
+    "token-classification": token_classification,
+    "summarization": summarization,
+    "question-answering": question_answering,
+    "object-detection": object_detection,
+    "image-segmentation": image_segmentation,
+    "image-to-image": image_to_image,
+}
+
+REQUIRES: Mapping[str, str] = {
+    "rapidocr": "rapidocr",
+    "espeak-ng": "espeakng_loader",
+    "pocketsphinx/en-us": "pocketsphinx",
+    "lite/spectral-gate": "soundfile",
+    "vaderSentiment": "vaderSentiment",
+    "py3langid": "py3langid",
+    "opencv/haar-frontalface": "cv2",
+    "opencv/people": "cv2",
+    "opencv/grabcut": "cv2",
+    "lite/image-edits": "cv2",
+    "lite/textrank": "numpy",
+}
+"""What each model cannot do without; its version is the model's revision."""

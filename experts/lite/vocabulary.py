@@ -1,0 +1,13 @@
+"""Lists of words the rules go by, kept as data."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+
+@cache
+def vocabulary() -> Mapping[str, Sequence[str]]:
+    """Stop words, given names, places, and capitals that name no organisation."""
+    lists: dict[str, list[str]] = json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8"))
+    return lists
