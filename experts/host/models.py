@@ -43,11 +43,11 @@ class Failure:
 class Model:
     """One model for one kind of task."""
 
-    def __init__(self, model_id: str, loader: Loader, queue: Queue, loads: "Loads") -> None:
+    def __init__(self, task: str, model_id: str, loader: Loader, queue: Queue, loads: "Loads") -> None:
         self.id = model_id
         self.queue = queue
         self.times = Times()
-        self._loader, self._loads = loader, loads
+        self._task, self._loader, self._loads = task, loader, loads
         self._outcome: Handler | Failure | None = None
         self._loading: asyncio.Task[Handler | Failure] | None = None
 
@@ -101,12 +101,13 @@ class Model:
         try:
             handler = await self.queue.thread.run(self._loader, self.id, DEVICE)
         except ServiceError as error:
-            log.warning("model not loaded", model=self.id, error=error.message)
+            log.warning("model not loaded", model=self.id, task=self._task, error=error.message)
             return self._failed(error.message, error.remedy)
         except Exception as error:
-            log.exception("model not loaded", model=self.id)
+            log.exception("model not loaded", model=self.id, task=self._task)
             return self._failed(type(error).__name__, "look for the cause in the log of the expert")
-        log.info("model loaded", model=self.id, seconds=round(time.monotonic() - began, 3))
+        seconds = round(time.monotonic() - began, 3)
+        log.info("model loaded", model=self.id, task=self._task, seconds=seconds)
         return handler
 
     def _failed(self, cause: str, remedy: str) -> Failure:
@@ -137,7 +138,7 @@ class Models:
         for task, model_id, loader in loaders:
             if model_id not in self._queues:
                 self._queues[model_id] = Queue(model_id, limit=max_waiting)
-            self._models[task, model_id] = Model(model_id, loader, self._queues[model_id], self._loads)
+            self._models[task, model_id] = Model(task, model_id, loader, self._queues[model_id], self._loads)
 
     @property
     def changed(self) -> asyncio.Event:
