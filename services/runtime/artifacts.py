@@ -4,6 +4,7 @@ An object {tenant}/{sha256} has a sidecar {tenant}/{sha256}.json with media type
 attributes. Streams go to _staging/ and are renamed once their digest is known.
 """
 
+import asyncio
 import hashlib
 import json
 import re
@@ -22,6 +23,7 @@ from services.runtime.notes import Notes
 
 PART_BYTES = 5 * 1024 * 1024
 PARTS_AT_ONCE = 2
+THREAD_BYTES = 1024 * 1024
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -58,9 +60,7 @@ class ArtifactStore:
 
     async def put(self, tenant: str, content: bytes, *, media_type: str, name: str) -> Artifact:
         """Keeps bytes; writing the same again is harmless."""
-        artifact = Artifact(
-            sha256=hashlib.sha256(content).hexdigest(), media_type=media_type, size_bytes=len(content), name=name
-        )
+        artifact = Artifact(sha256=await _digest(content), media_type=media_type, size_bytes=len(content), name=name)
         await self._write(_key(tenant, artifact.sha256), content)
         await self._describe(tenant, artifact)
         return artifact
@@ -127,7 +127,7 @@ class ArtifactStore:
             CorruptData: the stored bytes have another digest.
         """
         content = await self._read(_key(tenant, sha256), sha256)
-        if hashlib.sha256(content).hexdigest() != sha256:
+        if await _digest(content) != sha256:
             raise _corrupt(sha256)
         return content
 
@@ -174,6 +174,13 @@ class ArtifactStore:
             raise _missing(sha256) from error
         except BaseError as error:
             raise _unavailable(error) from error
+
+
+async def _digest(content: bytes) -> str:
+    """Of long content on another thread: a megabyte takes a millisecond."""
+    if len(content) > THREAD_BYTES:
+        return (await asyncio.to_thread(hashlib.sha256, content)).hexdigest()
+    return hashlib.sha256(content).hexdigest()
 
 
 def _key(tenant: str, sha256: str) -> str:

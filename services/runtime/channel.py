@@ -32,8 +32,7 @@ _SERVICE_CONFIG = json.dumps(
     }
 )
 
-_DIRECT = (
-    ("grpc.enable_http_proxy", 0),
+_BACKOFF = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -48,11 +47,11 @@ def connect(target: str) -> grpc.aio.Channel:
 
     Balanced over all addresses of the name, by their health; waits for a server to be there; retries UNAVAILABLE.
     """
-    options = [*MESSAGE_LIMITS, *_DIRECT, _NO_PROXY, ("grpc.service_config", _SERVICE_CONFIG)]
+    options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.service_config", _SERVICE_CONFIG)]
     return grpc.aio.insecure_channel(target, options=options)
 
 
 def dial(address: str) -> grpc.aio.Channel:
     """A channel to one expert at host:port: no retry, no waiting; the caller alone decides what a failure means."""
-    options = [*MESSAGE_LIMITS, *_DIRECT, _NO_PROXY, ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+    options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
     return grpc.aio.insecure_channel(address, options=options)
