@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from gateway.schemas import TAKEN, reference, schemas
 from protos.hugginggpt.v1.selector_pb2 import Expert
-from protos.hugginggpt.v1.types_pb2 import ModelCard, Run, RunEvent, RunSpec, TaskSpec
+from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
 
 DESCRIPTION = """Send words and files; a plan of model tasks is made, each task gets a model, and an answer comes back
 with every artifact and every decision.
@@ -106,6 +106,12 @@ _OPENAI_MODEL = {
     "properties": {"id": _TEXT, "object": {"const": "model"}, "created": {"type": "integer"}, "owned_by": _TEXT},
 }
 
+_POLICY = {
+    "type": "string",
+    "enum": ["local", "open"],
+    "description": "`local`: no byte of request, files or results leaves the house.",
+}
+
 _OWN = {
     "Problem": _PROBLEM_SCHEMA,
     "Health": {"type": "object", "properties": {"status": {"const": "ok"}, "service": _TEXT, "version": _TEXT}},
@@ -129,16 +135,6 @@ _OWN = {
         next_page_token=_TEXT,
     ),
     "ExpertList": _listed(reference("Expert")),
-    "RunRequest": {
-        "allOf": [reference("RunSpec" + TAKEN)],
-        "properties": {
-            "policy": {
-                "type": "string",
-                "enum": ["local", "open"],
-                "description": "`local`: no byte of request, files or results leaves the house.",
-            }
-        },
-    },
 }
 
 
@@ -228,9 +224,14 @@ def document(app: FastAPI) -> dict[str, Any]:
     described = get_openapi(
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, tags=app.openapi_tags
     )
-    sent = [kind.DESCRIPTOR for kind in (Run, RunEvent, TaskSpec, ModelCard, Expert)]
+    sent = [kind.DESCRIPTOR for kind in (Run, RunEvent, TaskSpec, ModelCard, Expert, Artifact)]
+    taken = schemas([RunSpec.DESCRIPTOR, Artifact.DESCRIPTOR], taken=True)
+    taken["RunRequest"] = {
+        **taken["RunSpec" + TAKEN],
+        "properties": {**taken["RunSpec" + TAKEN]["properties"], "policy": _POLICY},
+    }
     described["components"] = {
-        "schemas": {**schemas(sent, taken=False), **schemas([RunSpec.DESCRIPTOR], taken=True), **_OWN},
+        "schemas": {**schemas(sent, taken=False), **taken, **_OWN},
         "responses": {
             "Problem": {
                 "description": "What is wrong, and what to do.",

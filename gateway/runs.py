@@ -47,9 +47,11 @@ class Runs:
 
     async def watch(self, run_id: str, after: int) -> Feed:
         """The events of a run that is there, after a number."""
-        await self.get(run_id)
+        run = await self.get(run_id)
         reopen = self._reopen()
-        return self._feed(Feed(reopen(run_id, after), reopen, run_id, after))
+        feed = self._feed(Feed(reopen(run_id, after), reopen, run_id, after))
+        feed.ended = run.state in ENDED and after >= run.last_sequence
+        return feed
 
     async def get(self, run_id: str) -> Run:
         return await ask(self._stub.Get, pb.GetRunRequest(run_id=run_id))

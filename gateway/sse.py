@@ -34,10 +34,13 @@ class EventStream(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, feed: Feed, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, feed: Feed, headers: Mapping[str, str] | None = None, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+    ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self._feed = feed
+        self._heartbeat_seconds = heartbeat_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # as ASGI calls it
         gone = asyncio.create_task(disconnected(receive))
@@ -55,7 +58,9 @@ class EventStream(Response):
         try:
             while True:
                 reading = reading or asyncio.create_task(self._next())
-                await asyncio.wait((reading, gone), timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    (reading, gone), timeout=self._heartbeat_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
                 if gone.done():
                     return
                 if not reading.done():

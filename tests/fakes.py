@@ -189,6 +189,8 @@ class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
         self.refusal = refusal
         self.breaks = set(breaks)
         self.runs: dict[str, ScriptedRun] = {}
+        self.arrivals: asyncio.Queue[ScriptedRun] = asyncio.Queue()
+        """Runs in the order of their acceptance, for a test to wait for."""
         self.cancelled: list[str] = []
         self.approved: list[tuple[str, Plan]] = []
         self.callers: list[Caller] = []
@@ -229,6 +231,7 @@ class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
         run = ScriptedRun(f"run_{len(self.runs) + 1}", spec, caller.current())
         self.runs[run.run_id] = run
         run.tell(*self.script)
+        self.arrivals.put_nowait(run)
         return run
 
     def _run(self, run_id: str) -> ScriptedRun:
@@ -270,6 +273,12 @@ class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
         self.cards = list(cards)
         self.experts = list(experts)
         self.forgotten: list[str] = []
+
+    async def Select(self, request: selecting.SelectRequest, context: Any) -> selecting.SelectResponse:
+        raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="list the tasks")
+
+    async def WatchCatalogue(self, request: selecting.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        await context.write(selecting.WatchCatalogueResponse(revision=self.revision))
 
     async def ListTasks(self, request: selecting.ListTasksRequest, context: Any) -> selecting.ListTasksResponse:
         if request.known_revision == self.revision:

@@ -1,0 +1,182 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+from starlette.requests import Request
+
+from gateway.downloads import Downloads, describing
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.types_pb2 import Artifact
+from services.runtime.artifacts import ArtifactStore
+from tests.doors import Doors, opened_doors
+
+CONTENT = bytes(range(256)) * 10
+SIZE = len(CONTENT)
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path) as opened:
+        yield opened
+
+
+async def kept(doors: Doors, content: bytes = CONTENT, media_type: str = "image/png", name: str = "a.png") -> str:
+    artifact = await doors.store.put("default", content, media_type=media_type, name=name)
+    return f"/v1/artifacts/{artifact.sha256}"
+
+
+async def test_an_artifact_comes_whole_with_its_type_and_digest(doors: Doors) -> None:
+    path = await kept(doors)
+    response = await doors.http.get(path)
+    assert (response.status_code, response.content) == (200, CONTENT)
+    assert response.headers["content-type"] == "image/png"
+    assert response.headers["etag"] == f'"{path.rpartition("/")[2]}"'
+    assert response.headers["accept-ranges"] == "bytes"
+
+
+async def test_head_says_the_same_without_the_bytes(doors: Doors) -> None:
+    path = await kept(doors)
+    whole, head = await doors.http.get(path), await doors.http.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    same = ("content-length", "content-type", "etag", "content-disposition")
+    assert [head.headers[name] for name in same] == [whole.headers[name] for name in same]
+
+
+RANGES = [
+    ("bytes=0-9", 206, CONTENT[:10]),
+    ("bytes=100-", 206, CONTENT[100:]),
+    ("bytes=-16", 206, CONTENT[-16:]),
+    (f"bytes=5-{SIZE * 2}", 206, CONTENT[5:]),
+    (f"bytes=-{SIZE * 2}", 206, CONTENT),
+    ("bytes=7-3", 200, CONTENT),
+    ("bytes=0-1,5-9", 200, CONTENT),
+    ("bytes=", 200, CONTENT),
+    ("bytes=x-y", 200, CONTENT),
+    ("lines=1-2", 200, CONTENT),
+]
+
+
+@pytest.mark.parametrize(("wished", "status", "expected"), RANGES, ids=[row[0] for row in RANGES])
+async def test_a_part_is_sent_or_all_of_it(doors: Doors, wished: str, status: int, expected: bytes) -> None:
+    response = await doors.http.get(await kept(doors), headers={"range": wished})
+    assert (response.status_code, response.content) == (status, expected)
+    if status == 206:
+        start = (
+            CONTENT.index(expected) if len(expected) > 256 else int(response.headers["content-range"][6:].split("-")[0])
+        )
+        assert response.headers["content-range"] == f"bytes {start}-{start + len(expected) - 1}/{SIZE}"
+
+
+@pytest.mark.parametrize("wished", [f"bytes={SIZE}-", f"bytes={SIZE + 5}-{SIZE + 9}", "bytes=-0"])
+async def test_a_part_that_lies_outside_is_refused(doors: Doors, wished: str) -> None:
+    response = await doors.http.get(await kept(doors), headers={"range": wished})
+    assert (response.status_code, response.json()["code"]) == (416, "RANGE")
+
+
+@pytest.mark.parametrize(
+    ("form", "status"), [('"{}"', 304), ('W/"{}"', 304), ('"x", "{}"', 304), ("*", 304), ('"x"', 200)]
+)
+async def test_what_the_client_has_is_not_sent_again(doors: Doors, form: str, status: int) -> None:
+    path = await kept(doors)
+    response = await doors.http.get(path, headers={"if-none-match": form.format(path.rpartition("/")[2])})
+    assert response.status_code == status
+    assert bool(response.content) is (status == 200)
+
+
+async def test_a_part_of_something_that_has_changed_is_all_of_it(doors: Doors) -> None:
+    path = await kept(doors)
+    for tag, status in (('"other"', 200), (f'"{path.rpartition("/")[2]}"', 206)):
+        headers = {"range": "bytes=0-9", "if-range": tag}
+        assert (await doors.http.get(path, headers=headers)).status_code == status
+
+
+TYPES = [
+    ("image/png", "image/png", "inline"),
+    ("audio/wav", "audio/wav", "inline"),
+    ("application/pdf", "application/pdf", "inline"),
+    ("text/plain", "text/plain; charset=utf-8", "inline"),
+    ("image/svg+xml", "application/octet-stream", "attachment"),
+    ("text/html", "application/octet-stream", "attachment"),
+    ("application/xml", "application/octet-stream", "attachment"),
+    ("text/xml", "application/octet-stream", "attachment"),
+    ("application/xhtml+xml", "application/octet-stream", "attachment"),
+    ("text/javascript", "application/octet-stream", "attachment"),
+    ("application/zip", "application/octet-stream", "attachment"),
+    ("image/png\r\nset-cookie: a=b", "application/octet-stream", "attachment"),
+    ("", "application/octet-stream", "attachment"),
+]
+
+
+@pytest.mark.parametrize(("media_type", "sent", "disposition"), TYPES, ids=[ascii(row[0]) for row in TYPES])
+async def test_nothing_is_sent_as_what_a_browser_would_run(
+    doors: Doors, media_type: str, sent: str, disposition: str
+) -> None:
+    response = await doors.http.get(await kept(doors, media_type=media_type))
+    assert response.headers["content-type"] == sent
+    assert response.headers["content-disposition"].startswith(disposition)
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "script-src 'none'" in response.headers["content-security-policy"]
+    assert "set-cookie" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a b.png", 'inline; filename="a b.png"'),
+        ("../../etc/passwd", 'inline; filename="passwd"'),
+        ('a";x="b.png', "inline; filename=\"a_;x=_b.png\"; filename*=UTF-8''a%22%3Bx%3D%22b.png"),
+        ("a\r\nx: y.png", 'inline; filename="ax: y.png"'),
+        ("写真.png", "inline; filename=\"__.png\"; filename*=UTF-8''%E5%86%99%E7%9C%9F.png"),
+        ("", 'inline; filename="file"'),
+    ],
+    ids=ascii,
+)
+def test_a_name_cannot_leave_its_header(name: str, expected: str) -> None:
+    assert describing(Artifact(media_type="image/png", name=name))["content-disposition"] == expected
+
+
+async def test_a_tenants_folder_is_the_only_one_looked_in(doors: Doors) -> None:
+    artifact = await doors.store.put("acme", b"theirs", media_type="text/plain", name="a.txt")
+    assert (await doors.http.get(f"/v1/artifacts/{artifact.sha256}")).status_code == 404
+
+
+async def test_an_artifact_whose_bytes_are_gone_is_not_found(doors: Doors) -> None:
+    path = await kept(doors)
+    local = doors.store.path("default", path.rpartition("/")[2])
+    assert local
+    local.unlink()
+    assert (await doors.http.get(path)).status_code == 404
+
+
+async def test_a_store_without_files_streams() -> None:
+    store = ArtifactStore(MemoryStore())
+    artifact = await store.put("default", CONTENT, media_type="image/png", name="a.png")
+    sent = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.request"}
+
+    async def send(message: dict[str, bytes]) -> None:
+        sent.append(message)
+
+    response = await Downloads(store).artifact(artifact.sha256, Request({"type": "http", "headers": []}))
+    await response({"type": "http", "asgi": {"spec_version": "2.4"}, "headers": []}, receive, send)  # type: ignore[arg-type]  # plain dicts are messages
+    assert b"".join(message.get("body", b"") for message in sent) == CONTENT
+    assert response.headers["content-length"] == str(SIZE)
+
+
+async def test_grpc_uploads_and_downloads_the_same(doors: Doors) -> None:
+    content = b"\x89PNG\r\n\x1a\n" + CONTENT * 1000
+    pieces = [gateway_pb2.UploadRequest(name="/tmp/ä.png")]
+    pieces += [
+        gateway_pb2.UploadRequest(chunk=content[at : at + 1_000_000]) for at in range(0, len(content), 1_000_000)
+    ]
+    artifact = await doors.grpc.Upload(iter(pieces), timeout=10)
+    assert (artifact.name, artifact.media_type, artifact.size_bytes) == ("ä.png", "image/png", len(content))
+    replies = [
+        reply async for reply in doors.grpc.Download(gateway_pb2.DownloadRequest(sha256=artifact.sha256), timeout=10)
+    ]
+    assert replies[0].artifact == artifact
+    assert b"".join(reply.chunk for reply in replies[1:]) == content
+    assert max(len(reply.chunk) for reply in replies[1:]) <= 1024 * 1024

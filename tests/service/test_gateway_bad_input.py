@@ -1,0 +1,399 @@
+"""What is refused before a run is made of it: over HTTP with a problem, over gRPC with the matching status."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from gateway.status import http_status
+from protos.hugginggpt.v1 import gateway_pb2, orchestrator_pb2
+from protos.hugginggpt.v1.types_pb2 import (
+    Argument,
+    ArgumentList,
+    Artifact,
+    Budget,
+    NamedValue,
+    Plan,
+    RunSpec,
+    Task,
+    Value,
+)
+from services.runtime import errors
+from tests.doors import Doors, opened_doors, refusal
+from tests.fakes import ScriptedOrchestrator
+
+LIMIT = 200_000
+"""Of files sent with a request; small, for the tests."""
+
+SHA = "ab" * 32
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path, settings={"files_bytes": LIMIT, "upload_bytes": LIMIT}) as opened:
+        yield opened
+
+
+def check(response: httpx.Response, status: int, code: str, instance: str = "/v1/runs") -> dict[str, Any]:
+    """A problem, complete and in both shapes."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert (body["status"], body["code"], body["instance"]) == (status, code, instance)
+    assert body["detail"]
+    assert body["remedy"]
+    assert body["type"].startswith("urn:hugginggpt:problem:")
+    assert body["error"].keys() == {"message", "type", "code", "param"}
+    return body
+
+
+async def still_well(doors: Doors) -> None:
+    assert (await doors.http.get("/healthz")).status_code == 200
+    assert (await doors.ask(headers={"prefer": "wait=5"})).json()["state"] == "completed"
+
+
+def value(**kind: Any) -> list[NamedValue]:
+    return [NamedValue(name="a", value=Value(**kind))]
+
+
+def plan(argument: Argument) -> Plan:
+    return Plan(tasks=[Task(id=1, task="x", arguments={"text": argument})])
+
+
+# As JSON, as a message, and the error both are refused with.
+SPECS: list[tuple[str, Any, RunSpec, type[errors.ServiceError], str]] = [
+    ("nothing at all", {}, RunSpec(), errors.InvalidRequest, "EMPTY"),
+    ("only spaces", {"request": " \n\t"}, RunSpec(request=" \n\t"), errors.InvalidRequest, "EMPTY"),
+    (
+        "a request too long",
+        {"request": "x" * 1_000_001},
+        RunSpec(request="x" * 1_000_001),
+        errors.InvalidRequest,
+        "TOO_LARGE",
+    ),
+    (
+        "an artifact that is not there",
+        {"request": "x", "inputs": [{"artifact": {"sha256": SHA}}]},
+        RunSpec(request="x", inputs=value(artifact=Artifact(sha256=SHA))),
+        errors.NotFound,
+        "ARTIFACT",
+    ),
+    (
+        "an artifact with a malformed digest",
+        {"request": "x", "inputs": [{"artifact": {"sha256": "../../etc/passwd"}}]},
+        RunSpec(request="x", inputs=value(artifact=Artifact(sha256="../../etc/passwd"))),
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+    (
+        "an artifact in a plan that is not there",
+        {"plan": [{"id": 1, "task": "x", "args": {"text": ["a", {"artifact": {"sha256": SHA}}]}}]},
+        RunSpec(
+            plan=plan(
+                Argument(
+                    list=ArgumentList(items=[Argument(value=Value(artifact=Artifact(sha256=SHA)))]),
+                )
+            )
+        ),
+        errors.NotFound,
+        "ARTIFACT",
+    ),
+    (
+        "two inputs of one name",
+        {"request": "x", "inputs": [{"name": "a", "text": "1"}, {"name": "a", "text": "2"}]},
+        RunSpec(request="x", inputs=value(text="1") + value(text="2")),
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+    (
+        "an input with a path for a name",
+        {"request": "x", "inputs": [{"name": "../a", "text": "1"}]},
+        RunSpec(request="x", inputs=[NamedValue(name="../a", value=Value(text="1"))]),
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+    (
+        "too many tasks",
+        {"plan": [{"id": number, "task": "x"} for number in range(1, 1002)]},
+        RunSpec(plan=Plan(tasks=[Task(id=number, task="x") for number in range(1, 1002)])),
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+    (
+        "a negative budget",
+        {"request": "x", "budget": {"llm_tokens": -1}},
+        RunSpec(request="x", budget=Budget(wall_time=Duration(seconds=-1))),
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+    (
+        "a mode nobody knows",
+        {"request": "x", "mode": "fast"},
+        RunSpec(request="x", mode=77),  # type: ignore[arg-type]  # enums are open on the wire
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+    (
+        "a key that is no key",
+        {"request": "x", "idempotency_key": "a b\n"},
+        RunSpec(request="x", idempotency_key="a b\n"),
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+    (
+        "parameters that are no object",
+        {"plan": [{"id": 1, "task": "x", "parameters": [1]}]},
+        RunSpec(plan=Plan(tasks=[Task(id=1, task="x", parameters_json="[1]")])),
+        errors.InvalidRequest,
+        "INVALID",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sent", "spec", "kind", "reason"), [row[1:] for row in SPECS], ids=[row[0] for row in SPECS])
+async def test_a_bad_spec_is_refused_alike_at_both_doors(
+    doors: Doors, sent: Any, spec: RunSpec, kind: type[errors.ServiceError], reason: str
+) -> None:
+    check(await doors.http.post("/v1/runs", json=sent), http_status(kind("", reason=reason)), reason)
+    told = errors.from_rpc(await refusal(doors.grpc.Ask(gateway_pb2.AskRequest(spec=spec), timeout=5)))
+    assert (told.code, told.reason) == (kind.code, reason)
+    assert told.remedy
+    assert not doors.orchestrator.runs
+    await still_well(doors)
+
+
+FILES = [
+    ("photo.png", b"%PDF-1.7 and more", "FILE_TYPE"),
+    ("notes.txt", b"caf\xe9", "NOT_UTF8"),
+    ("empty.wav", b"", "EMPTY_FILE"),
+    ("big.bin", b"\0" * (LIMIT + 1), "TOO_LARGE"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), FILES, ids=[row[0] for row in FILES])
+async def test_a_bad_file_is_refused_alike_by_form_ask_and_upload(
+    doors: Doors, name: str, content: bytes, reason: str
+) -> None:
+    expected = http_status(errors.InvalidRequest("", reason=reason))
+    response = await doors.http.post("/v1/runs", data={"request": "x"}, files=[("file", (name, content))])
+    body = check(response, expected, reason)
+    assert name in body["detail"] or reason == "TOO_LARGE"
+    asked = gateway_pb2.AskRequest(spec=RunSpec(request="x"), files=[gateway_pb2.File(name=name, content=content)])
+    pieces = [gateway_pb2.UploadRequest(name=name)]
+    pieces += [gateway_pb2.UploadRequest(chunk=content[at : at + 50_000]) for at in range(0, len(content), 50_000)]
+    for call in (doors.grpc.Ask(asked, timeout=5), doors.grpc.Upload(iter(pieces), timeout=5)):
+        told = errors.from_rpc(await refusal(call))
+        assert (told.code, told.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert not doors.orchestrator.runs
+    await still_well(doors)
+
+
+JSON = {"content-type": "application/json"}
+BODIES: list[tuple[str, bytes, dict[str, str], int, str]] = [
+    ("nothing", b"", {}, 415, "CONTENT_TYPE"),
+    ("a plain form", b"request=hi", {"content-type": "application/x-www-form-urlencoded"}, 415, "CONTENT_TYPE"),
+    ("text", b'{"request":"hi"}', {"content-type": "text/plain"}, 415, "CONTENT_TYPE"),
+    ("empty JSON", b"", JSON, 400, "INVALID"),
+    ("cut JSON", b'{"request":', JSON, 400, "INVALID"),
+    ("a list", b"[]", JSON, 400, "INVALID"),
+    ("not UTF-8", b'{"request":"\xff"}', JSON, 400, "NOT_UTF8"),
+    ("half a surrogate", b'{"request":"\\ud800"}', JSON, 400, "NOT_UTF8"),
+    ("a number that is none", b'{"request":"x","budget":{"tasks":NaN}}', JSON, 400, "INVALID"),
+    ("nested too deeply", b'{"request":"x","inputs":' + b"[" * 50_000, JSON, 400, "INVALID"),
+    ("an unknown field", b'{"request":"x","files":[]}', JSON, 400, "UNKNOWN_FIELD"),
+    ("an unknown policy", b'{"request":"x","policy":"secret"}', JSON, 400, "INVALID"),
+    ("too much JSON", b'{"request":"' + b"x" * 8_000_000 + b'"}', JSON, 413, "TOO_LARGE"),
+    ("no boundary", b"x", {"content-type": "multipart/form-data"}, 400, "INVALID"),
+    ("no form", b"x", {"content-type": "multipart/form-data; boundary=X"}, 400, "INVALID"),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "code"), [row[1:] for row in BODIES], ids=[r[0] for r in BODIES]
+)
+async def test_a_body_that_is_not_one_is_refused(
+    doors: Doors, content: bytes, headers: dict[str, str], status: int, code: str
+) -> None:
+    check(await doors.http.post("/v1/runs", content=content, headers=headers), status, code)
+    await still_well(doors)
+
+
+FIELDS = [
+    ([("request", b"\xff")], 400, "NOT_UTF8"),
+    ([("spec", b"{")], 400, "INVALID"),
+    ([("spec", b'{"nope":1}')], 400, "UNKNOWN_FIELD"),
+    ([("request", b"a"), ("request", b"b")], 400, "UNKNOWN_FIELD"),
+    ([("prompt", b"a")], 400, "UNKNOWN_FIELD"),
+    ([("file", b"a")], 400, "INVALID"),
+    ([("request", b"")], 400, "EMPTY"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "code"), FIELDS, ids=str)
+async def test_a_form_with_wrong_fields_is_refused(
+    doors: Doors, fields: list[tuple[str, bytes]], status: int, code: str
+) -> None:
+    parts = b"".join(
+        b'--X\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name.encode(), content)
+        for name, content in fields
+    )
+    headers = {"content-type": "multipart/form-data; boundary=X"}
+    check(await doors.http.post("/v1/runs", content=parts + b"--X--\r\n", headers=headers), status, code)
+
+
+PATHS = [
+    ("GET", "/v1/runs/run_9", 404, "RUN"),
+    ("GET", "/v1/runs/run_9/events", 404, "RUN"),
+    ("POST", "/v1/runs/run_9/cancel", 404, "RUN"),
+    ("POST", "/v1/runs/run_9/approve", 404, "RUN"),
+    ("DELETE", "/v1/runs/run_9", 404, "RUN"),
+    ("GET", f"/v1/artifacts/{SHA}", 404, "ARTIFACT"),
+    ("GET", "/v1/artifacts/nope", 400, "INVALID"),
+    ("GET", f"/v1/artifacts/{SHA.upper()}", 400, "INVALID"),
+    ("GET", "/v1/artifacts/..%2F..%2Fetc%2Fpasswd", 404, "ROUTE"),
+    ("DELETE", "/v1/experts/nobody", 404, "EXPERT"),
+    ("GET", "/v1/runs?page_size=-1", 400, "INVALID"),
+    ("GET", "/v1/runs?page_size=many", 400, "INVALID"),
+    ("GET", "/v1/runs?state=happy", 400, "INVALID"),
+    ("GET", "/v1/models?page_size=x", 400, "INVALID"),
+    ("GET", "/v1/runs/run_9/events?after=-1", 400, "INVALID"),
+    ("GET", "/nowhere", 404, "ROUTE"),
+    ("GET", "/v1/runs/", 404, "ROUTE"),
+    ("PATCH", "/v1/runs", 405, "METHOD"),
+    ("POST", "/v1/tasks", 405, "METHOD"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "code"), PATHS)
+async def test_what_is_not_there_is_said_to_be_so(doors: Doors, method: str, path: str, status: int, code: str) -> None:
+    body = check(await doors.http.request(method, path), status, code, httpx.URL(path).path)
+    assert body["title"]
+
+
+async def test_a_last_event_id_that_is_no_number_is_refused(doors: Doors) -> None:
+    await doors.ask()
+    for sent in ("x", "-1", "9" * 30, "٣"):
+        response = await doors.http.get("/v1/runs/run_1/events", headers={b"last-event-id": sent.encode()})
+        check(response, 400, "INVALID", "/v1/runs/run_1/events")
+
+
+GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
+    ("Watch", orchestrator_pb2.WatchRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    (
+        "Watch",
+        orchestrator_pb2.WatchRunRequest(run_id="run_9", after_sequence=-1),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "INVALID",
+    ),
+    ("Get", orchestrator_pb2.GetRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("Cancel", orchestrator_pb2.CancelRunRequest(), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("Approve", orchestrator_pb2.ApproveRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("Delete", orchestrator_pb2.DeleteRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("Download", gateway_pb2.DownloadRequest(sha256=SHA), grpc.StatusCode.NOT_FOUND, "ARTIFACT"),
+    ("Download", gateway_pb2.DownloadRequest(sha256="../x"), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),
+    ("Ask", gateway_pb2.AskRequest(policy=9), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),  # type: ignore[arg-type]  # enums are open on the wire
+]
+
+
+@pytest.mark.parametrize(("method", "request_", "code", "reason"), GRPC, ids=[f"{row[0]} {row[3]}" for row in GRPC])
+async def test_grpc_refuses_with_the_same_reasons(
+    doors: Doors, method: str, request_: Any, code: grpc.StatusCode, reason: str
+) -> None:
+    told = errors.from_rpc(await refusal(getattr(doors.grpc, method)(request_, timeout=5)))
+    assert (told.code, told.reason) == (code, reason)
+    assert told.remedy
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [gateway_pb2.UploadRequest(chunk=b"x")],
+        [gateway_pb2.UploadRequest()],
+        [gateway_pb2.UploadRequest(name="a"), gateway_pb2.UploadRequest(name="b")],
+        [gateway_pb2.UploadRequest(name="a"), gateway_pb2.UploadRequest(chunk=b"x"), gateway_pb2.UploadRequest()],
+        [gateway_pb2.UploadRequest(name="a")],
+    ],
+    ids=["nothing", "no name", "neither", "two names", "neither later", "no bytes"],
+)
+async def test_an_upload_out_of_order_is_refused(doors: Doors, pieces: list[gateway_pb2.UploadRequest]) -> None:
+    told = await refusal(doors.grpc.Upload(iter(pieces), timeout=5))
+    assert told.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_what_the_orchestrator_refuses_is_refused_before_acceptance(tmp_path: Path) -> None:
+    busy = errors.Overloaded("256 runs are under way", remedy="try again soon", retry_after=timedelta(seconds=1.2))
+    async with opened_doors(tmp_path, ScriptedOrchestrator(refusal=busy)) as doors:
+        for headers in ({}, {"accept": "text/event-stream"}, {"prefer": "wait=5"}):
+            response = await doors.ask(headers=headers)
+            check(response, 429, "OVERLOADED")
+            assert response.headers["retry-after"] == "2"
+        asked = gateway_pb2.AskRequest(spec=RunSpec(request="x"))
+        told = errors.from_rpc(await refusal(doors.grpc.Ask(asked, timeout=5)))
+        assert (told.code, told.retry_after) == (busy.code, busy.retry_after)
+
+
+async def test_a_key_used_for_another_request_is_422(tmp_path: Path) -> None:
+    used = errors.AlreadyExists("used", reason="IDEMPOTENCY", remedy="use a new key")
+    async with opened_doors(tmp_path, ScriptedOrchestrator(refusal=used)) as doors:
+        check(await doors.ask(), 422, "IDEMPOTENCY")
+
+
+async def test_a_bug_behind_the_gateway_says_nothing_of_itself(tmp_path: Path) -> None:
+    class Broken(ScriptedOrchestrator):
+        async def Get(self, request: Any, context: Any) -> Any:
+            raise ZeroDivisionError("a secret")
+
+    async with opened_doors(tmp_path, Broken()) as doors:
+        response = await doors.http.get("/v1/runs/run_1")
+        assert response.status_code == 500
+        assert "secret" not in response.text
+        assert response.json()["error"]["type"] == "server_error"
+
+
+async def test_a_large_upload_is_refused_before_it_is_read(doors: Doors) -> None:
+    """The head alone gets the answer; a client that waits for 100 Continue never sends a byte."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", doors.http_port)
+    head = (
+        f"POST /v1/runs HTTP/1.1\r\nHost: localhost:{doors.http_port}\r\nContent-Length: 200000000\r\n"
+        "Content-Type: multipart/form-data; boundary=X\r\nExpect: 100-continue\r\n\r\n"
+    )
+    async with asyncio.timeout(5):
+        writer.write(head.encode())
+        status = await reader.readline()
+        answer = await reader.readuntil(b"}}")
+    writer.close()
+    await writer.wait_closed()
+    assert b" 413 " in status
+    assert json.loads(answer[answer.index(b"\r\n\r\n") :])["code"] == "TOO_LARGE"
+
+
+async def test_an_upload_of_unstated_size_is_cut_off_at_the_limit(doors: Doors) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        yield b'--X\r\nContent-Disposition: form-data; name="file"; filename="a.bin"\r\n\r\n'
+        while sent < 100 * LIMIT:
+            sent += 20_000
+            yield b"\0" * 20_000
+
+    headers = {"content-type": "multipart/form-data; boundary=X"}
+    check(await doors.http.post("/v1/runs", content=endless(), headers=headers), 413, "TOO_LARGE")
+    await still_well(doors)
+
+
+async def test_nobody_behind_the_gateway_is_said_so_and_not_waited_for(tmp_path: Path) -> None:
+    nowhere = {"orchestrator": "127.0.0.1:1", "selector": "127.0.0.1:1"}
+    async with opened_doors(tmp_path, settings=nowhere) as doors:
+        body = check(await doors.http.get("/readyz"), 503, "NOT_READY", "/readyz")
+        assert "orchestrator" in body["detail"]
+        assert "selector" in body["detail"]
+        assert (await doors.http.get("/healthz")).status_code == 200

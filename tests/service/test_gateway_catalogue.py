@@ -1,0 +1,116 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openapi_spec_validator import validate
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import selector_pb2
+from tests.doors import Doors, opened_doors
+from tests.fakes import ScriptedSelector, card
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    selector = ScriptedSelector(
+        tasks=[selector_pb2.CatalogTask(spec=standard_tasks()["image-to-text"], experts=["lite"], dormant=True)],
+        cards=[card("a/b", "image-to-text", "Reads."), card("c/d", "text-to-speech")],
+        experts=[selector_pb2.Expert(name="lite", may_sleep=True, tasks=["image-to-text"])],
+    )
+    async with opened_doors(tmp_path, selector=selector) as opened:
+        yield opened
+
+
+async def test_tasks_are_listed_with_their_ports_and_experts(doors: Doors) -> None:
+    body = (await doors.http.get("/v1/tasks")).json()
+    assert (body["object"], body["revision"]) == ("list", "1")
+    (task,) = body["data"]
+    assert {"name", "description", "inputs", "outputs", "parameters", "examples", "experts", "dormant"} <= task.keys()
+    assert (task["name"], task["experts"], task["dormant"]) == ("image-to-text", ["lite"], True)
+    assert task["inputs"][0]["modality"] == "image"
+    assert task["parameters"][0]["json_schema"]["type"] == "integer"
+
+
+async def test_tasks_change_with_the_catalogue_and_only_then(doors: Doors) -> None:
+    first = (await doors.http.get("/v1/tasks")).json()
+    doors.selector.tasks.clear()
+    assert (await doors.http.get("/v1/tasks")).json() == first
+    doors.selector.revision = "2"
+    assert (await doors.http.get("/v1/tasks")).json()["data"] == []
+
+
+async def test_models_are_controllers_for_openai_and_cards_for_us(doors: Doors) -> None:
+    body = (await doors.http.get("/v1/models")).json()
+    assert body["data"] == [{"id": "hugginggpt", "object": "model", "created": 0, "owned_by": "hugginggpt"}]
+    assert [card["id"] for card in body["models"]] == ["a/b", "c/d"]
+    assert body["models"][0]["state"] == "ready"
+    one = (await doors.http.get("/v1/models", params={"task": "text-to-speech"})).json()
+    assert [card["id"] for card in one["models"]] == ["c/d"]
+    page = (await doors.http.get("/v1/models", params={"page_size": 1})).json()
+    assert (len(page["models"]), page["next_page_token"]) == (1, "more")
+
+
+async def test_experts_are_listed_and_forgotten(doors: Doors) -> None:
+    body = (await doors.http.get("/v1/experts")).json()
+    assert [(expert["name"], expert["may_sleep"]) for expert in body["data"]] == [("lite", True)]
+    assert (await doors.http.delete("/v1/experts/lite")).status_code == 204
+    assert doors.selector.forgotten == ["lite"]
+
+
+async def test_grpc_lists_the_same(doors: Doors) -> None:
+    tasks = await doors.grpc.ListTasks(selector_pb2.ListTasksRequest(), timeout=5)
+    assert [task.spec.name for task in tasks.tasks] == ["image-to-text"]
+    unchanged = await doors.grpc.ListTasks(selector_pb2.ListTasksRequest(known_revision="1"), timeout=5)
+    assert unchanged.unchanged
+    models = await doors.grpc.ListModels(selector_pb2.ListModelsRequest(task="text-to-speech"), timeout=5)
+    assert [card.id for card in models.models] == ["c/d"]
+
+
+async def test_health_says_who_it_is_and_readiness_asks_behind(doors: Doors) -> None:
+    for path in ("/healthz", "/readyz"):
+        body = (await doors.http.get(path)).json()
+        assert (body["status"], body["service"]) == ("ok", "hugginggpt")
+        assert body["version"]
+
+
+def references(node: Any) -> set[str]:
+    if isinstance(node, dict):
+        own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+        return own.union(*map(references, node.values()))
+    return set().union(*map(references, node)) if isinstance(node, list) else set()
+
+
+async def test_the_description_is_valid_and_complete(doors: Doors) -> None:
+    described = (await doors.http.get("/openapi.json")).json()
+    validate(described)
+    components = described["components"]
+    for reference in references(described):
+        kind, name = reference.removeprefix("#/components/").split("/")
+        assert name in components[kind], reference
+    operations = [each for path in described["paths"].values() for each in path.values()]
+    assert len(operations) >= 14
+    for operation in operations:
+        assert operation["description"]
+        assert {"4XX", "5XX"} <= operation["responses"].keys()
+        assert "422" not in operation["responses"]
+
+
+async def test_what_is_described_is_what_is_sent(doors: Doors) -> None:
+    described = (await doors.http.get("/openapi.json")).json()
+    schemas = described["components"]["schemas"]
+    run = (await doors.ask(headers={"prefer": "wait=5"})).json()
+    task = (await doors.http.get("/v1/tasks")).json()["data"][0]
+    model = (await doors.http.get("/v1/models")).json()["models"][0]
+    for name, sent in (("Run", run), ("RunSpec", run["spec"]), ("TaskSpec", task), ("ModelCard", model)):
+        assert set(schemas[name]["required"]) <= sent.keys()
+        assert sent.keys() - {"experts", "dormant"} <= schemas[name]["properties"].keys()
+
+
+async def test_the_documentation_needs_no_other_server(doors: Doors) -> None:
+    page = await doors.http.get("/docs")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "://" not in page.text
+    for path in ("/docs/start.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js"):
+        assert f'"{path}"' in page.text
+        assert (await doors.http.get(path)).status_code == 200

@@ -1,0 +1,97 @@
+"""Another site's page reaches no route, whether it points its own name here or sends across."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import application
+from gateway.catalogue import CatalogueRoutes
+from gateway.downloads import Downloads
+from gateway.health import Health
+from gateway.rest import RunRoutes
+from tests.doors import Doors, opened_doors
+
+
+def flat(routes: Iterable[Any]) -> Iterator[Any]:
+    for route in routes:
+        included = getattr(route, "original_router", None)
+        yield from flat(included.routes) if included else [route]
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    """Every method and path the application has, and some it has not."""
+    kinds: tuple[Any, ...] = (RunRoutes, Downloads, CatalogueRoutes, Health)
+    app = application("0", [kind.__new__(kind).router() for kind in kinds])  # nothing is called, so nothing is needed
+    for route in flat(app.routes):
+        for method in route.methods:
+            yield method, re.sub(r"\{\w+\}", "x", route.path)
+    yield from (("GET", "/nowhere"), ("PUT", "/v1/runs"), ("OPTIONS", "/v1/runs"))
+
+
+ROUTES = sorted(routes())
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path) as opened:
+        yield opened
+
+
+def test_the_routes_are_those_of_the_gateway() -> None:
+    paths = {path for _, path in ROUTES}
+    assert {"/healthz", "/readyz", "/docs", "/openapi.json", "/v1/runs", "/v1/artifacts/x", "/v1/tasks"} <= paths
+
+
+async def test_a_page_that_points_its_name_here_reaches_nothing(doors: Doors) -> None:
+    for host in ("evil.example", f"evil.example:{doors.http_port}", "localhost", f"localhost:{doors.http_port + 1}"):
+        for method, path in ROUTES:
+            response = await doors.http.request(method, path, headers={"host": host})
+            assert response.status_code == 421, (method, path, host)
+            assert method == "HEAD" or response.json()["code"] == "HOST"
+    assert not doors.orchestrator.runs
+
+
+async def test_a_page_that_sends_across_sites_reaches_nothing(doors: Doors) -> None:
+    for origin in ("https://evil.example", "null", "http://localhost:3000", f"https://localhost:{doors.http_port}"):
+        for method, path in ROUTES:
+            response = await doors.http.request(method, path, headers={"origin": origin})
+            assert response.status_code == 403, (method, path, origin)
+            assert method == "HEAD" or response.json()["code"] == "ORIGIN"
+            assert "access-control-allow-origin" not in response.headers
+    assert not doors.orchestrator.runs
+
+
+async def test_a_cross_site_form_starts_no_run(doors: Doors) -> None:
+    response = await doors.http.post(
+        "/v1/runs", data={"request": "x"}, files={"file": ("a.txt", b"x")}, headers={"origin": "https://evil.example"}
+    )
+    assert response.status_code == 403
+    assert not doors.orchestrator.runs
+
+
+async def test_its_own_pages_and_programs_are_served(doors: Doors) -> None:
+    for host in ("localhost", "127.0.0.1", "[::1]"):
+        own = f"{host}:{doors.http_port}"
+        assert (await doors.http.get("/healthz", headers={"host": own})).status_code == 200
+        assert (await doors.ask(headers={"host": own, "origin": f"http://{own}"})).status_code == 202
+
+
+async def test_a_request_without_a_host_is_refused(doors: Doors) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", doors.http_port)
+    async with asyncio.timeout(5):
+        writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b" 421 " in await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_every_answer_has_an_id_and_is_not_to_be_guessed_at(doors: Doors) -> None:
+    for method, path in ROUTES:
+        headers = (await doors.http.request(method, path)).headers
+        assert headers["x-content-type-options"] == "nosniff", (method, path)
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["x-request-id"].startswith("req_")

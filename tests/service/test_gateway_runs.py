@@ -1,0 +1,332 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from protos.hugginggpt.v1 import gateway_pb2, orchestrator_pb2
+from protos.hugginggpt.v1.types_pb2 import (
+    DATA_POLICY_LOCAL,
+    DATA_POLICY_OPEN,
+    ON_DISCONNECT_CANCEL,
+    PRIORITY_INTERACTIVE,
+    AnswerChunk,
+    Caller,
+    RunEvent,
+    RunSpec,
+)
+from services.runtime import caller
+from tests.doors import Doors, opened_doors
+from tests.fakes import ANSWERED, ScriptedOrchestrator
+
+SSE = {"accept": "text/event-stream"}
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def waiting(tmp_path: Path) -> AsyncIterator[Doors]:
+    """Runs that do nothing until the test tells them to."""
+    async with opened_doors(tmp_path, ScriptedOrchestrator(script=())) as opened:
+        yield opened
+
+
+def frames(text: str) -> list[dict[str, str]]:
+    """Server-sent events by their fields; comments left out."""
+    blocks = (block.splitlines() for block in text.split("\n\n") if block.strip())
+    fields = ([line.partition(": ")[::2] for line in block if not line.startswith(":")] for block in blocks)
+    return [dict(each) for each in fields if each]
+
+
+def events(text: str) -> list[dict[str, str]]:
+    return [frame for frame in frames(text) if "data" in frame]
+
+
+async def next_event(lines: AsyncIterator[str]) -> dict[str, Any]:
+    async for line in lines:
+        if line.startswith("data: "):
+            found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+            return found
+    raise AssertionError("the stream ended")
+
+
+async def test_a_request_is_accepted_and_says_where_its_run_is(doors: Doors) -> None:
+    response = await doors.ask()
+    assert response.status_code == 202
+    assert response.headers["location"] == "/v1/runs/run_1"
+    assert response.headers["x-run-id"] == response.json()["run_id"] == "run_1"
+    assert (await doors.http.get(response.headers["location"])).json()["answer"] == "Done."
+
+
+async def test_who_waits_gets_the_final_run(doors: Doors) -> None:
+    response = await doors.ask(headers={"prefer": "respond-async, wait=5"})
+    assert (response.status_code, response.json()["state"]) == (200, "completed")
+    assert response.headers["preference-applied"] == "wait=5"
+
+
+async def test_who_has_waited_long_enough_gets_the_run_as_it_stands(waiting: Doors) -> None:
+    response = await waiting.ask(headers={"prefer": "wait=0"})
+    assert (response.status_code, response.json()["state"]) == (202, "running")
+
+
+async def test_a_stream_tells_every_event_in_order_and_ends(doors: Doors) -> None:
+    response = await doors.ask(headers=SSE)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["x-run-id"] == "run_1"
+    sent = events(response.text)
+    assert [frame["id"] for frame in sent] == ["1", "2", "3"]
+    assert [frame["event"] for frame in sent] == ["run_accepted", "answer_chunk", "run_ended"]
+    for frame in sent:
+        body = json.loads(frame["data"])
+        assert (body["sequence"], body["run_id"]) == (int(frame["id"]), "run_1")
+        assert frame["event"] in body
+
+
+async def test_a_stream_begins_before_the_run_ends(waiting: Doors) -> None:
+    async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
+        lines = response.aiter_lines()
+        assert "run_accepted" in await next_event(lines)
+        waiting.orchestrator.runs["run_1"].tell(*ANSWERED)
+        assert (await next_event(lines))["answer_chunk"] == {"text": "Done."}
+
+
+async def test_text_of_any_kind_stays_on_its_line(waiting: Doors) -> None:
+    text = "a\nb\r\nc\u2028d\x85e 😀"
+    async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
+        run = waiting.orchestrator.runs["run_1"]
+        run.tell(RunEvent(answer_chunk=AnswerChunk(text=text)), ANSWERED[-1])
+        content = (await response.aread()).decode()
+    data = [line.removeprefix("data: ") for line in content.split("\n") if line.startswith("data: ")]
+    assert json.loads(data[1])["answer_chunk"]["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "expected"),
+    [
+        ("", {}, ["1", "2", "3"]),
+        ("?after=1", {}, ["2", "3"]),
+        ("", {"last-event-id": "2"}, ["3"]),
+        ("?after=1", {"last-event-id": "2"}, ["3"]),
+        ("?after=3", {}, []),
+    ],
+)
+async def test_a_stream_resumes_after_the_last_event_seen(
+    doors: Doors, query: str, headers: dict[str, str], expected: list[str]
+) -> None:
+    await doors.ask()
+    response = await doors.http.get(f"/v1/runs/run_1/events{query}", headers=headers)
+    assert [frame["id"] for frame in events(response.text)] == expected
+
+
+@pytest.mark.parametrize("breaks", [(1,), (2,), (1, 2)])
+async def test_a_lost_stream_is_taken_up_where_it_broke(tmp_path: Path, breaks: tuple[int, ...]) -> None:
+    async with opened_doors(tmp_path, ScriptedOrchestrator(breaks=breaks)) as doors:
+        response = await doors.ask(headers=SSE)
+        assert [frame["id"] for frame in events(response.text)] == ["1", "2", "3"]
+
+
+async def test_leaving_a_stream_leaves_the_run_alone(waiting: Doors) -> None:
+    async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
+        await next_event(response.aiter_lines())
+    run = waiting.orchestrator.runs["run_1"]
+    async with asyncio.timeout(5):
+        await run.left.wait()
+    assert not waiting.orchestrator.cancelled
+    run.tell(*ANSWERED)
+    assert (await waiting.http.get("/v1/runs/run_1")).json()["state"] == "completed"
+
+
+async def test_a_run_that_hangs_on_its_caller_is_told_when_the_caller_leaves(waiting: Doors) -> None:
+    body = {"request": "x", "on_disconnect": "cancel"}
+    async with waiting.http.stream("POST", "/v1/runs", json=body, headers=SSE) as response:
+        await next_event(response.aiter_lines())
+    run = waiting.orchestrator.runs["run_1"]
+    assert run.spec.on_disconnect == ON_DISCONNECT_CANCEL
+    async with asyncio.timeout(5):
+        await run.left.wait()
+
+
+async def test_a_client_that_leaves_while_it_waits_is_noticed(waiting: Doors) -> None:
+    asking = asyncio.create_task(waiting.ask(headers={"prefer": "wait=60"}))
+    async with asyncio.timeout(5):
+        run = await waiting.orchestrator.arrivals.get()
+        asking.cancel()
+        await run.left.wait()
+
+
+async def test_cancel_on_disconnect_needs_a_connection(doors: Doors) -> None:
+    response = await doors.ask(on_disconnect="cancel")
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "on_disconnect")
+
+
+async def test_an_idempotency_key_is_passed_on_and_one_is_made_if_there_is_none(doors: Doors) -> None:
+    first = await doors.ask(headers={"idempotency-key": "k1"})
+    again = await doors.ask(headers={"idempotency-key": "k1"})
+    other = await doors.ask()
+    in_body = await doors.ask(idempotency_key="k2")
+    assert first.json()["run_id"] == again.json()["run_id"] == "run_1"
+    assert other.json()["run_id"] == "run_2"
+    assert in_body.json()["spec"]["idempotency_key"] == "k2"
+    keys = [run.spec.idempotency_key for run in doors.orchestrator.runs.values()]
+    assert keys[0] == "k1"
+    assert len(keys[1]) >= 32
+
+
+async def test_files_become_inputs_in_order(doors: Doors) -> None:
+    files = [("file", ("a.txt", b"first")), ("files", ("b.json", b"[2]"))]
+    response = await doors.http.post("/v1/runs", data={"request": "compare"}, files=files)
+    assert response.status_code == 202, response.text
+    sent = {named.name: named.value.artifact for named in doors.orchestrator.runs["run_1"].spec.inputs}
+    assert [(name, sent[name].media_type, sent[name].name) for name in sent] == [
+        ("file1", "text/plain", "a.txt"),
+        ("file2", "application/json", "b.json"),
+    ]
+    assert await doors.store.get("default", sent["file1"].sha256) == b"first"
+
+
+async def test_a_spec_beside_files_keeps_its_own_inputs_first(doors: Doors) -> None:
+    spec = {"mode": "plan", "inputs": [{"name": "file1", "text": "mine"}, {"json": 5}]}
+    form = {"request": "x", "spec": json.dumps(spec)}
+    response = await doors.http.post("/v1/runs", data=form, files=[("file", ("a.txt", b"z"))])
+    assert response.status_code == 202, response.text
+    spec_sent = doors.orchestrator.runs["run_1"].spec
+    assert [named.name for named in spec_sent.inputs] == ["file1", "file2", "file3"]
+    assert spec_sent.request == "x"
+
+
+async def test_a_browsers_empty_file_field_is_no_file(doors: Doors) -> None:
+    form = b'--X\r\nContent-Disposition: form-data; name="request"\r\n\r\nhi\r\n--X\r\n'
+    form += b'Content-Disposition: form-data; name="file"; filename=""\r\n\r\n\r\n--X--\r\n'
+    headers = {"content-type": "multipart/form-data; boundary=X"}
+    response = await doors.http.post("/v1/runs", content=form, headers=headers)
+    assert response.status_code == 202, response.text
+    assert not doors.orchestrator.runs["run_1"].spec.inputs
+
+
+async def test_an_artifact_in_a_plan_is_completed_from_the_store(doors: Doors) -> None:
+    kept = await doors.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
+    plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"artifact": {"sha256": kept.sha256}}}}]
+    response = await doors.ask("", plan=plan)
+    assert response.status_code == 202, response.text
+    (task,) = doors.orchestrator.runs["run_1"].spec.plan.tasks
+    assert task.arguments["image"].value.artifact == kept
+
+
+async def test_a_long_value_travels_as_an_artifact(doors: Doors) -> None:
+    text = "ü" * 200_000
+    await doors.ask(inputs=[{"text": text}, {"json": [text]}, {"text": "short"}])
+    inputs = doors.orchestrator.runs["run_1"].spec.inputs
+    assert [named.value.WhichOneof("kind") for named in inputs] == ["artifact", "artifact", "text"]
+    assert (await doors.store.get("default", inputs[0].value.artifact.sha256)).decode() == text
+    assert inputs[1].value.artifact.media_type == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("deployment", "request_says", "expected"),
+    [
+        ("open", {}, DATA_POLICY_OPEN),
+        ("open", {"policy": "local"}, DATA_POLICY_LOCAL),
+        ("local", {}, DATA_POLICY_LOCAL),
+        ("local", {"policy": "open"}, DATA_POLICY_OPEN),
+    ],
+)
+async def test_the_data_policy_is_always_set(
+    tmp_path: Path, deployment: str, request_says: dict[str, str], expected: int
+) -> None:
+    async with opened_doors(tmp_path, settings={"data_policy": deployment}) as doors:
+        await doors.ask(**request_says)
+        (who,) = doors.orchestrator.callers
+    assert who.policy == expected
+    assert (who.tenant, who.priority) == ("default", PRIORITY_INTERACTIVE)
+
+
+@pytest.mark.parametrize(("sent", "kept"), [("abc-1", True), ("a b", False), ("x" * 200, False), ("", False)])
+async def test_a_sane_request_id_is_kept(doors: Doors, sent: str, kept: bool) -> None:
+    response = await doors.ask(headers={"x-request-id": sent})
+    (who,) = doors.orchestrator.callers
+    assert who.request_id == response.headers["x-request-id"]
+    assert (who.request_id == sent) is kept
+
+
+async def test_runs_are_listed_cancelled_approved_and_deleted(doors: Doors) -> None:
+    for _ in range(3):
+        await doors.ask()
+    page = (await doors.http.get("/v1/runs", params={"page_size": 2, "state": "completed"})).json()
+    assert [run["run_id"] for run in page["data"]] == ["run_3", "run_2"]
+    assert (page["object"], page["next_page_token"]) == ("list", "more")
+    assert (await doors.http.post("/v1/runs/run_1/cancel")).status_code == 204
+    plan = [{"id": 1, "task": "x"}]
+    assert (await doors.http.post("/v1/runs/run_2/approve")).status_code == 204
+    assert (await doors.http.post("/v1/runs/run_3/approve", json={"plan": plan})).status_code == 204
+    assert (await doors.http.delete("/v1/runs/run_1")).status_code == 204
+    assert doors.orchestrator.cancelled == ["run_1"]
+    assert [(run_id, len(sent.tasks)) for run_id, sent in doors.orchestrator.approved] == [("run_2", 0), ("run_3", 1)]
+    assert (await doors.http.get("/v1/runs/run_1")).status_code == 404
+
+
+async def test_grpc_asks_watches_and_changes_runs(doors: Doors) -> None:
+    asked = gateway_pb2.AskRequest(
+        spec=RunSpec(request="x"),
+        files=[gateway_pb2.File(name="a.txt", content=b"first")],
+        policy=DATA_POLICY_LOCAL,
+    )
+    told = [event async for event in doors.grpc.Ask(asked, timeout=5)]
+    assert [event.WhichOneof("event") for event in told] == ["run_accepted", "answer_chunk", "run_ended"]
+    assert told[0].run_accepted.spec.inputs[0].value.artifact.name == "a.txt"
+    request = orchestrator_pb2.WatchRunRequest(run_id="run_1", after_sequence=2)
+    assert [event.sequence async for event in doors.grpc.Watch(request, timeout=5)] == [3]
+    assert (await doors.grpc.Get(orchestrator_pb2.GetRunRequest(run_id="run_1"), timeout=5)).answer == "Done."
+    assert len((await doors.grpc.List(orchestrator_pb2.ListRunsRequest(), timeout=5)).runs) == 1
+    await doors.grpc.Cancel(orchestrator_pb2.CancelRunRequest(run_id="run_1"), timeout=5)
+    await doors.grpc.Approve(orchestrator_pb2.ApproveRunRequest(run_id="run_1"), timeout=5)
+    await doors.grpc.Delete(orchestrator_pb2.DeleteRunRequest(run_id="run_1"), timeout=5)
+    assert doors.orchestrator.cancelled == ["run_1"]
+    assert not doors.orchestrator.runs
+
+
+async def test_who_calls_over_grpc_is_not_believed_to_be_another_tenant(doors: Doors) -> None:
+    forged = Caller(tenant="acme", policy=DATA_POLICY_LOCAL, request_id="forged")
+    with caller.acting_for(forged):
+        metadata = (*caller.metadata(), ("x-request-id", "mine"))
+    asked = gateway_pb2.AskRequest(spec=RunSpec(request="x"))
+    assert [event async for event in doors.grpc.Ask(asked, timeout=5, metadata=metadata)]
+    (who,) = doors.orchestrator.callers
+    assert (who.tenant, who.policy, who.request_id) == ("default", DATA_POLICY_OPEN, "mine")
+
+
+async def test_leaving_a_grpc_stream_leaves_the_run_alone(waiting: Doors) -> None:
+    call = waiting.grpc.Ask(gateway_pb2.AskRequest(spec=RunSpec(request="x")), timeout=5)
+    assert (await call.read()).HasField("run_accepted")
+    call.cancel()
+    async with asyncio.timeout(5):
+        await waiting.orchestrator.runs["run_1"].left.wait()
+    assert not waiting.orchestrator.cancelled
+
+
+async def test_a_stopping_gateway_lets_its_watchers_go(tmp_path: Path) -> None:
+    async with asyncio.timeout(10), httpx.AsyncClient(trust_env=False) as client:
+        async with opened_doors(tmp_path, ScriptedOrchestrator(script=()), settings={"DRAIN_SECONDS": 60}) as doors:
+            url = f"http://127.0.0.1:{doors.http_port}/v1/runs"
+            watched = gateway_pb2.AskRequest(spec=RunSpec(request="y"))
+            call = doors.grpc.Ask(watched, timeout=50)
+            assert (await call.read()).HasField("run_accepted")
+            response = await client.send(
+                client.build_request("POST", url, json={"request": "x"}, headers=SSE), stream=True
+            )
+            lines = response.aiter_lines()
+            await next_event(lines)
+            asking = asyncio.create_task(
+                client.post(url, json={"request": "z"}, headers={"prefer": "wait=50"}, timeout=60)
+            )
+            for _ in range(3):
+                await doors.orchestrator.arrivals.get()
+        assert "stopping" in (await next_event(lines))["detail"]
+        assert (await asking).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
+        await response.aclose()

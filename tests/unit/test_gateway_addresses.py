@@ -1,0 +1,137 @@
+from typing import Any
+
+import pytest
+from grpc import StatusCode
+
+from gateway.listening import bound, host_and_port, refuse_strangers
+from gateway.origin import OriginGuard
+from gateway.status import OutOfRange, Unrouted, WrongMethod, http_status, problem
+from services.runtime import errors
+
+HEADERS = list[tuple[bytes, bytes]]
+
+
+async def passes(headers: HEADERS, port: int = 8080) -> bool:
+    """Whether a request with these headers gets through."""
+    through = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        through.append(scope)
+
+    guard = OriginGuard(app, port)
+    try:
+        await guard({"type": "http", "headers": headers}, None, None)  # type: ignore[arg-type]  # nobody reads or answers
+    except errors.PermissionDenied:
+        assert not through
+        return False
+    return len(through) == 1
+
+
+@pytest.mark.parametrize("host", [b"localhost:8080", b"LOCALHOST:8080", b"127.0.0.1:8080", b"[::1]:8080"])
+async def test_its_own_names_with_its_own_port_are_served(host: bytes) -> None:
+    assert await passes([(b"host", host)])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [(b"host", b"")],
+        [(b"host", b"evil.example:8080")],
+        [(b"host", b"localhost")],
+        [(b"host", b"localhost:8081")],
+        [(b"host", b"localhost:80800")],
+        [(b"host", b"localhost.:8080")],
+        [(b"host", b"127.0.0.1.evil.example:8080")],
+        [(b"host", b"127.0.0.2:8080")],
+        [(b"host", b"evil@localhost:8080")],
+        [(b"host", b"0.0.0.0:8080")],
+        [(b"host", b"[::ffff:127.0.0.1]:8080")],
+        [(b"host", b"localhost:8080"), (b"host", b"evil.example")],
+        [(b"host", b"localhost:8080"), (b"origin", b"https://evil.example")],
+        [(b"host", b"localhost:8080"), (b"origin", b"null")],
+        [(b"host", b"localhost:8080"), (b"origin", b"")],
+        [(b"host", b"localhost:8080"), (b"origin", b"http://localhost:3000")],
+        [(b"host", b"localhost:8080"), (b"origin", b"https://localhost:8080")],
+        [(b"host", b"localhost:8080"), (b"origin", b"http://localhost:8080.evil.example")],
+        [(b"host", b"localhost:8080"), (b"origin", b"http://localhost:8080"), (b"origin", b"http://evil.example")],
+    ],
+    ids=str,
+)
+async def test_what_was_sent_to_or_from_elsewhere_is_refused(headers: HEADERS) -> None:
+    assert not await passes(headers)
+
+
+@pytest.mark.parametrize("origin", [b"http://localhost:8080", b"http://127.0.0.1:8080", b"http://[::1]:8080"])
+async def test_its_own_pages_are_served(origin: bytes) -> None:
+    assert await passes([(b"host", b"127.0.0.1:8080"), (b"origin", origin)])
+
+
+async def test_on_the_standard_port_the_host_may_leave_it_out() -> None:
+    assert await passes([(b"host", b"localhost")], port=80)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.0.0.53:1", "localhost:8080", "[::1]:8080"])
+def test_a_loopback_address_may_be_listened_on(listen: str) -> None:
+    refuse_strangers(listen)
+
+
+@pytest.mark.parametrize(
+    "listen", ["0.0.0.0:8080", "[::]:8080", "10.0.0.1:8080", "example.org:8080", "8080", ":8080", "127.0.0.1:http"]
+)
+def test_any_other_address_is_refused_with_a_remedy(listen: str) -> None:
+    with pytest.raises(errors.InvalidRequest) as caught:
+        refuse_strangers(listen)
+    assert caught.value.remedy
+
+
+def test_an_address_is_host_and_port() -> None:
+    assert host_and_port("[::1]:80") == ("::1", 80)
+
+
+def test_a_taken_port_is_a_clear_error() -> None:
+    with bound("127.0.0.1:0") as first:
+        with (
+            pytest.raises(errors.Unavailable, match="cannot listen") as caught,
+            bound(f"127.0.0.1:{first.getsockname()[1]}"),
+        ):
+            pass
+        assert "GATEWAY_HTTP_LISTEN" in caught.value.remedy
+
+
+STATUSES = [
+    (errors.InvalidRequest("x"), 400),
+    (errors.InvalidRequest("x", reason="TOO_LARGE"), 413),
+    (errors.InvalidRequest("x", reason="CONTENT_TYPE"), 415),
+    (errors.NotFound("x", reason="RUN"), 404),
+    (errors.AlreadyExists("x", reason="IDEMPOTENCY"), 422),
+    (errors.PermissionDenied("x"), 403),
+    (errors.PermissionDenied("x", reason="HOST"), 421),
+    (errors.FailedPrecondition("x", reason="RUNNING"), 409),
+    (errors.Overloaded("x"), 429),
+    (errors.OutOfMemory("x"), 503),
+    (errors.ModelFailed("x"), 500),
+    (errors.CorruptData("x"), 500),
+    (errors.DeadlineExceeded("x"), 504),
+    (errors.Unavailable("x"), 503),
+    (errors.Unimplemented("x"), 501),
+    (errors.ServiceError("x"), 500),
+    (Unrouted("x"), 404),
+    (WrongMethod("x"), 405),
+    (OutOfRange("x"), 416),
+]
+
+
+@pytest.mark.parametrize(("error", "status"), STATUSES, ids=lambda side: str(getattr(side, "reason", side)))
+def test_every_code_has_one_status_in_http(error: errors.ServiceError, status: int) -> None:
+    body = problem(error)
+    assert http_status(error) == status == body["status"]
+    assert body["code"] == error.reason == body["error"]["code"]
+    assert (body["error"]["type"] == "server_error") is (status >= 500)
+
+
+def test_every_grpc_code_that_is_an_error_has_a_status() -> None:
+    for code in StatusCode:
+        error = errors.ServiceError("x")
+        error.code = code
+        assert 400 <= http_status(error) < 600

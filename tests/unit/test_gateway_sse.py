@@ -1,0 +1,117 @@
+import asyncio
+import json
+from typing import Any
+
+from gateway.feed import Feed
+from gateway.sse import EventStream, framed
+from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
+from services.runtime.errors import CorruptData
+from tests.fakes import ANSWERED
+
+
+class QueuedCall:
+    """A stream of the orchestrator's that sends what the test puts into it."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[RunEvent | Exception] = asyncio.Queue()
+        self.cancelled = False
+
+    async def read(self) -> RunEvent:
+        event = await self.events.get()
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Client:
+    """One that reads a response over ASGI."""
+
+    def __init__(self) -> None:
+        self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.leaves = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        await self.got.put(message)
+
+    async def body(self) -> bytes:
+        """The next piece."""
+        async with asyncio.timeout(5):
+            while (message := await self.got.get())["type"] != "http.response.body":
+                pass
+        content: bytes = message["body"]
+        return content
+
+
+def started(call: QueuedCall, client: Client, heartbeat_seconds: float = 60) -> "asyncio.Task[None]":
+    feed = Feed(call, lambda _run_id, _after: call)
+    stream = EventStream(feed, heartbeat_seconds=heartbeat_seconds)
+    return asyncio.create_task(stream({"type": "http"}, client.receive, client.send))
+
+
+def event(number: int, kind: RunEvent) -> RunEvent:
+    numbered = RunEvent(run_id="r", sequence=number)
+    numbered.MergeFrom(kind)
+    return numbered
+
+
+def test_an_event_is_framed_by_number_name_and_data() -> None:
+    identity, name, data, *rest = framed(event(3, RunEvent(answer_chunk=AnswerChunk(text="a\nb")))).decode().split("\n")
+    assert (identity, name, rest) == ("id: 3", "event: answer_chunk", ["", ""])
+    assert json.loads(data.removeprefix("data: "))["answer_chunk"] == {"text": "a\nb"}
+
+
+async def test_silence_is_broken_by_comments_and_loses_nothing() -> None:
+    call, client = QueuedCall(), Client()
+    serving = started(call, client, heartbeat_seconds=0.001)
+    assert await client.body() == b"retry: 1000\n\n"
+    assert await client.body() == b": heartbeat\n\n"
+    await call.events.put(event(1, ANSWERED[0]))
+    await call.events.put(event(2, ANSWERED[1]))
+    sent = b""
+    while b"run_ended" not in sent:
+        sent += await client.body()
+    assert sent.replace(b": heartbeat\n\n", b"").count(b"id: ") == 2
+    await serving
+    assert call.cancelled
+
+
+async def test_a_client_that_leaves_ends_the_stream_at_once() -> None:
+    call, client = QueuedCall(), Client()
+    serving = started(call, client)
+    await client.body()
+    client.leaves.set()
+    async with asyncio.timeout(5):
+        await serving
+    assert call.cancelled
+
+
+async def test_a_stream_that_cannot_go_on_ends_with_the_problem() -> None:
+    call, client = QueuedCall(), Client()
+    serving = started(call, client)
+    await client.body()
+    await call.events.put(CorruptData("the journal is damaged", remedy="restore it"))
+    name, data, *_ = (await client.body()).decode().split("\n")
+    assert name == "event: problem"
+    assert json.loads(data.removeprefix("data: "))["remedy"] == "restore it"
+    await serving
+
+
+async def test_events_already_seen_are_not_sent_again() -> None:
+    call, client = QueuedCall(), Client()
+    serving = started(call, client)
+    await client.body()
+    for number in (1, 1, 2, 1):
+        await call.events.put(event(number, ANSWERED[0]))
+    await call.events.put(event(3, ANSWERED[1]))
+    sent = b""
+    while b"run_ended" not in sent:
+        sent += await client.body()
+    assert [line for line in sent.decode().split("\n") if line.startswith("id: ")] == ["id: 1", "id: 2", "id: 3"]
+    await serving
