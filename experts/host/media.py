@@ -32,10 +32,8 @@ class Page:
     number: int
     width: float
     height: float
-    text: str
-    """The file's own text in its own order; empty where there is none and the picture has to be read."""
     lines: tuple[Line, ...]
-    """The same with places, in the dots of the picture."""
+    """The file's own text, placed in the dots of the picture; empty where there is none and that has to be read."""
     picture: "Callable[[], Image]"
     """Draws or decodes the page, in RGB."""
 
@@ -66,7 +64,7 @@ def pages(media: Media, *, port: str = "image") -> list[Page]:
         image.load()
         width, height = image.size
     return [
-        Page(number, width, height, "", (), partial(_frame, media, number - 1, port)) for number in range(1, frames + 1)
+        Page(number, width, height, (), partial(_frame, media, number - 1, port)) for number in range(1, frames + 1)
     ]
 
 
@@ -96,7 +94,7 @@ def _only_page(media: Media, port: str) -> Page:
 
 def _pdf_page(page: pdf.PdfPage, media: Media, port: str) -> Page:
     picture = partial(pdf.render, media.content, page.number, name=media.name, port=port)
-    return Page(page.number, page.width, page.height, page.text, page.lines, picture)
+    return Page(page.number, page.width, page.height, page.lines, picture)
 
 
 def _frame(media: Media, index: int, port: str) -> "Image":

@@ -46,7 +46,6 @@ class PdfPage:
     number: int
     width: float
     height: float
-    text: str
     lines: tuple[Line, ...]
     """Empty where the page is a scan: then its picture has to be read."""
 
@@ -100,15 +99,15 @@ def _page(document: Any, index: int) -> PdfPage:
     with _closing(document[index]) as page, _closing(page.get_textpage()) as textpage:
         width, height = page.get_size()
         lines = tuple(_lines(textpage, height))
-        text = textpage.get_text_range().replace("\r\n", "\n").replace("\r", "\n").strip()
+        text = "".join(line.text for line in lines)
         if not _readable(text) or (len(text) < _STAMP_CHARACTERS and _is_scan(page, width * height)):
-            text, lines = "", ()
-        return PdfPage(index + 1, width * _SCALE, height * _SCALE, text, lines)
+            lines = ()
+        return PdfPage(index + 1, width * _SCALE, height * _SCALE, lines)
 
 
 def _readable(text: str) -> bool:
     """Fonts without a table of their letters give text that looks right and reads as rubbish."""
-    rubbish = sum(not character.isprintable() or character == "�" for character in text if character != "\n")
+    rubbish = sum(not character.isprintable() or character == "�" for character in text)
     return bool(text) and rubbish <= len(text) // 10
 
 

@@ -41,7 +41,7 @@ class DocumentQuestionAnswering:
         found = [
             (reading, text.page.number)
             for text in texts
-            if (reading := answer(question, text.page.text, text.page.lines)) is not None
+            if (reading := answer(question, text.text, text.lines)) is not None
         ]
         if not found:
             return {"text": NO_ANSWER, "details": {"answer": "", "score": 0.0, "page": 0}}
