@@ -1,0 +1,202 @@
+"""Makes the sample inputs of this folder again: drawn with Pillow, spoken with espeak-ng, the noise from a fixed seed.
+
+python -m tests.data.make [FOLDER]      everything but the photograph
+python -m tests.data.make --face        the photograph too, from scikit-image, which must be installed
+"""
+
+import argparse
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
+
+from experts.host.audio import read_audio, wav
+from experts.host.handler import Media
+from experts.lite.speech import text_to_speech
+from tests.samples import infer
+
+SPOKEN = "I would like to order a large pizza. The meeting starts at nine o'clock in the main office."
+SIGN = ("We are so happy", "to see you!", "Have a wonderful day.")
+INVOICE = (
+    ("Invoice number:", "INV-2024-0117"),
+    ("Invoice date:", "12 March 2024"),
+    ("Due date:", "11 April 2024"),
+)
+ITEMS = (
+    ("Garden chair, oak", "4", "89.00", "356.00"),
+    ("Garden table, oak", "1", "249.50", "249.50"),
+    ("Delivery", "1", "35.00", "35.00"),
+)
+TOTALS = (("Subtotal", "$640.50"), ("Tax 8%", "$51.24"), ("Total", "$691.74"))
+LETTER = (
+    (
+        "Harbour Museum",
+        "14 Quay Street, Bristol",
+        "",
+        "3 June 2024",
+        "",
+        "Dear Ms. Clarke,",
+        "",
+        "Thank you for your letter of 20 May. We are delighted that you would like to lend us your",
+        "collection of ship models. Our curator, Dr. Helen Marsh, has looked at the photographs and",
+        "believes that at least twelve of the models were built before 1850.",
+        "",
+        "We would like to show them in the summer exhibition, which opens on 15 July and closes on",
+        "30 September. The museum will pay for transport and insurance.",
+    ),
+    (
+        "Page 2",
+        "",
+        "The insurance covers a value of $25,000. Please tell us before 20 June if this is enough.",
+        "Our driver, Tom Reed, will collect the models on 1 July at 10:30.",
+        "",
+        "If you have any questions, please write to office@harbourmuseum.example.",
+        "",
+        "Yours sincerely,",
+        "",
+        "Peter Lowell",
+        "Director",
+    ),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Makes the sample inputs of the tests again.")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent)
+    parser.add_argument("--face", action="store_true", help="convert the photograph, too")
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
+    sign().quantize(128).save(folder / "sign.png", optimize=True)
+    invoice().quantize(16).save(folder / "invoice.png", optimize=True)
+    (folder / "letter.pdf").write_bytes(letter())
+    apple().save(folder / "apple.png", optimize=True)
+    speech = spoken(SPOKEN)
+    (folder / "speech.wav").write_bytes(speech)
+    (folder / "noisy.wav").write_bytes(noisy(speech))
+    if arguments.face:
+        face().save(folder / "face.jpg", quality=88)
+
+
+def sign() -> Image.Image:
+    """A wooden shop sign that hangs before a wall."""
+    picture = Image.new("RGB", (900, 600), "#e9dfca")
+    draw = ImageDraw.Draw(picture)
+    for row in range(0, 600, 40):
+        for column in range(-60 * (row // 40 % 2), 900, 120):
+            draw.rectangle((column, row, column + 118, row + 38), outline="#d8cbb2", width=2)
+    shadow = Image.new("L", picture.size, 0)
+    ImageDraw.Draw(shadow).rounded_rectangle((82, 162, 842, 532), 28, fill=110)
+    picture.paste("#6b5a44", mask=shadow.filter(ImageFilter.GaussianBlur(10)))
+    for side in (220, 680):
+        draw.line((side, 0, side, 160), fill="#4a4a4a", width=6)
+        draw.ellipse((side - 12, 148, side + 12, 172), fill="#4a4a4a")
+    draw.rounded_rectangle((70, 150, 830, 520), 28, fill="#2f5d50", outline="#1d3b33", width=8)
+    draw.rounded_rectangle((90, 170, 810, 500), 18, outline="#f2e3bc", width=4)
+    for line, size, height in zip(SIGN, (72, 72, 50), (230, 318, 424), strict=True):
+        draw.text((450, height), line, "#fff7e0", ImageFont.load_default(size), anchor="mm")
+    return picture
+
+
+def invoice() -> Image.Image:
+    """One page with labels beside, before and above their values."""
+    page = Image.new("RGB", (1000, 1160), "white")
+    draw = ImageDraw.Draw(page)
+    small, large = ImageFont.load_default(26), ImageFont.load_default(54)
+    draw.text((70, 60), "Oak & Elm Furniture Ltd.", "black", ImageFont.load_default(36))
+    draw.text((70, 110), "27 Mill Lane, Leeds", "black", small)
+    draw.text((930, 60), "INVOICE", "#2f5d50", large, anchor="ra")
+    for place, (label, value) in enumerate(INVOICE):
+        draw.text((500, 170 + 44 * place), label, "black", small)
+        draw.text((930, 170 + 44 * place), value, "black", small, anchor="ra")
+    for place, line in enumerate(("Bill to", "Jane Porter", "8 Castle Road", "York")):
+        draw.text((70, 210 + 40 * place), line, "#2f5d50" if not place else "black", small)
+    columns, row = (70, 560, 740, 930), 430
+    for cells in (("Description", "Quantity", "Price", "Amount"), *ITEMS):
+        _row(draw, columns, row, cells)
+        row += 70
+    for label, value in TOTALS:
+        draw.text((560, row + 30), label, "black", small)
+        draw.text((930, row + 30), value, "black", small, anchor="ra")
+        row += 56
+    draw.text((70, 1060), "Thank you for your business. Questions? Call +44 113 496 0000.", "black", small)
+    return page
+
+
+def _row(draw: ImageDraw.ImageDraw, columns: Sequence[int], height: int, cells: Sequence[str]) -> None:
+    font = ImageFont.load_default(26)
+    for place, cell in enumerate(cells):
+        draw.text((columns[place], height), cell, "black", font, anchor="ra" if place else "la")
+    draw.line((70, height + 46, 930, height + 46), fill="#c0c0c0", width=2)
+
+
+def letter() -> bytes:
+    """A PDF of two pages whose text is text."""
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
+    pages = []
+    for lines in LETTER:
+        text = "".join(f"({_escaped(line)}) Tj T*\n" for line in lines)
+        stream = f"BT /F1 11 Tf 16 TL 72 760 Td\n{text}ET".encode("latin-1")
+        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R "
+            b"/Resources << /Font << /F1 3 0 R >> >> >>" % len(objects)
+        )
+        pages.append(len(objects))
+    kids = " ".join(f"{page} 0 R" for page in pages)
+    objects[1] = f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode()
+    return _pdf(objects)
+
+
+def _escaped(line: str) -> str:
+    return line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
+
+
+def _pdf(objects: Sequence[bytes]) -> bytes:
+    file, places = io.BytesIO(), []
+    file.write(b"%PDF-1.4\n")
+    for number, content in enumerate(objects, 1):
+        places.append(file.tell())
+        file.write(b"%d 0 obj\n%s\nendobj\n" % (number, content))
+    start = file.tell()
+    file.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
+    file.write(b"".join(b"%010d 00000 n \n" % place for place in places))
+    file.write(b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start))
+    return file.getvalue()
+
+
+def apple() -> Image.Image:
+    """A red apple on a blue ground, where it lies known to the pixel: an ellipse from (110, 90) to (290, 260)."""
+    picture = Image.new("RGB", (400, 320), "#8fb8de")
+    draw = ImageDraw.Draw(picture)
+    draw.rectangle((0, 250, 400, 320), fill="#7aa3c9")
+    draw.ellipse((110, 90, 290, 260), fill="#c62828")
+    draw.ellipse((150, 115, 190, 150), fill="#e57373")
+    return picture
+
+
+def spoken(text: str) -> bytes:
+    """At the rate that speech recognition takes, to keep the file small."""
+    said = infer(text_to_speech("espeak-ng", "cpu"), {"text": text}, {"voice": "female"})
+    samples, rate = read_audio(said["audio"], rate=16_000)
+    return wav(samples, rate, "speech.wav").content
+
+
+def noisy(speech: bytes) -> bytes:
+    """The first three seconds, in a hiss and a hum that begin half a second before."""
+    samples, rate = read_audio(Media(speech, "audio/wav", "speech.wav"))
+    samples = np.pad(samples[: 3 * rate], (rate // 2, 0))
+    hiss = np.random.default_rng(7).standard_normal(len(samples)).astype(np.float32) * 0.02
+    hum = 0.02 * np.sin(2 * np.pi * 100 * np.arange(len(samples)) / rate).astype(np.float32)
+    return wav(samples + hiss + hum, rate, "noisy.wav").content
+
+
+def face() -> Image.Image:
+    from skimage import data  # type: ignore[import-not-found]  # noqa: PLC0415  # only where it is installed
+
+    return Image.fromarray(data.astronaut())
+
+
+if __name__ == "__main__":
+    main()
