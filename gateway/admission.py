@@ -5,7 +5,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gateway.decoding import canonical, loads
+from gateway.json_text import canonical, loads
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import ArtifactStore

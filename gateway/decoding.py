@@ -3,8 +3,6 @@
 A name nobody knows, a number out of range or a value of the wrong kind is refused, naming where it stands.
 """
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NoReturn, TypeVar
@@ -15,7 +13,9 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gateway.encoding import JSON_TEXT, enum_names
+from gateway.encoding import ARGUMENT_FORMS, JSON_TEXT, enum_names
+from gateway.json_text import canonical, checked_text, refuse
+from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import (
     Argument,
     ArgumentList,
@@ -27,7 +27,6 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     Value,
 )
-from services.runtime.errors import InvalidRequest
 
 M = TypeVar("M", bound=Message)
 
@@ -52,26 +51,6 @@ _RANGES: Mapping[int, tuple[int, int]] = {
     FieldDescriptor.TYPE_UINT64: (0, 2**53 - 1),
 }
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def loads(content: bytes, what: str = "the body") -> Any:
-    """JSON as it was sent.
-
-    Raises:
-        InvalidRequest: not UTF-8, not JSON, nested too deeply, or with numbers that are not finite.
-    """
-    try:
-        return json.loads(content.decode(), parse_constant=_not_finite)
-    except UnicodeDecodeError as error:
-        _refuse(what, f"is not UTF-8 (byte {error.start})", reason="NOT_UTF8", remedy="send text as UTF-8")
-    except json.JSONDecodeError as error:
-        _refuse(what, f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", remedy="send valid JSON")
-    except ValueError:
-        _refuse(what, "holds a number too long to read", remedy="send shorter numbers")
-    except RecursionError:
-        _refuse(what, "is nested too deeply", remedy="send flatter JSON")
-
 
 def decode(kind: type[M], content: Any, where: str = "") -> M:
     """A message from JSON.
@@ -84,18 +63,9 @@ def decode(kind: type[M], content: Any, where: str = "") -> M:
     return message
 
 
-def canonical(content: Any, where: str) -> str:
-    """JSON as values carry it: sorted keys, no spaces."""
-    try:
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except (ValueError, RecursionError):
-        _refuse(where, "is not plain JSON", remedy="send finite numbers and flat structures")
-    return _text(text, where)
-
-
 def _read_value(content: Any, where: str) -> Value:
     if isinstance(content, str):
-        return Value(text=_text(content, where))
+        return Value(text=checked_text(content, where))
     if isinstance(content, dict) and content.keys() == {"artifact"}:
         return Value(artifact=decode(Artifact, content["artifact"], f"{where}.artifact"))
     if isinstance(content, dict) and content.keys() == {"json"}:
@@ -107,13 +77,13 @@ def _read_argument(content: Any, where: str) -> Argument:
     match content:
         case list():
             if any(isinstance(item, list) for item in content):
-                _refuse(where, "is a list of lists", remedy='write JSON that is a list as {"json": […]}')
+                refuse(where, "is a list of lists", remedy='write JSON that is a list as {"json": […]}')
             items = [_read_argument(item, f"{where}[{index}]") for index, item in enumerate(content)]
             return Argument(list=ArgumentList(items=items))
         case {"task_id": _}:
             return Argument(reference=decode(Reference, content, where))
         case {"input": name} if len(content) == 1:
-            return Argument(input=Input(name=_text(name, f"{where}.input")))
+            return Argument(input=Input(name=checked_text(name, f"{where}.input")))
     return Argument(value=_read_value(content, where))
 
 
@@ -123,13 +93,13 @@ def _read_named_value(content: Any, where: str) -> NamedValue:
     if unknown := entry.keys() - given - {"name"}:
         _unknown(where, min(unknown), ("name", "text", "json", "artifact"))
     if len(given) != 1:
-        _refuse(where, "has to have one of text, json, artifact", remedy='send for instance {"name": "a", "text": "…"}')
+        refuse(where, "has to have one of text, json, artifact", remedy='send for instance {"name": "a", "text": "…"}')
     key = given.pop()
     place = f"{where}.{key}"
-    named = NamedValue(name=_text(entry.get("name") or "", f"{where}.name"))
+    named = NamedValue(name=checked_text(entry.get("name") or "", f"{where}.name"))
     match key:
         case "text":
-            named.value.text = _text(entry[key], place)
+            named.value.text = checked_text(entry[key], place)
         case "json":
             named.value.json = canonical(entry[key], place)
         case "artifact":
@@ -137,6 +107,27 @@ def _read_named_value(content: Any, where: str) -> NamedValue:
         case _:
             named.value.CopyFrom(_read_value(entry[key], place))
     return named
+
+
+def _read_task(content: Any, where: str) -> Any:
+    """A list for a standard port that takes one value is JSON, without being wrapped."""
+    named = content.get("task") if isinstance(content, dict) else None
+    spec = standard_tasks().get(named) if isinstance(named, str) else None
+    for key in ("args", "arguments"):
+        if spec and isinstance(content.get(key), dict):
+            single = {port.name for port in spec.inputs if not port.many}
+            given = {
+                name: {"json": argument} if name in single and _is_plain_list(argument) else argument
+                for name, argument in content[key].items()
+            }
+            content = {**content, key: given}
+    return _fields(Task.DESCRIPTOR, content, where)
+
+
+def _is_plain_list(argument: Any) -> bool:
+    if not isinstance(argument, list):
+        return False
+    return not any(isinstance(item, dict) and not ARGUMENT_FORMS.isdisjoint(item) for item in argument)
 
 
 def _read_plan(content: Any, where: str) -> Plan:
@@ -148,7 +139,7 @@ def _read_plan(content: Any, where: str) -> Plan:
 def _read_duration(content: Any, where: str) -> Duration:
     seconds = _number(content, where)
     if not 0 <= seconds <= MAX_SECONDS:
-        _refuse(where, "is out of range", remedy=f"send seconds from 0 to {MAX_SECONDS}")
+        refuse(where, "is out of range", remedy=f"send seconds from 0 to {MAX_SECONDS}")
     duration = Duration()
     duration.FromNanoseconds(round(seconds * 1e9))
     return duration
@@ -157,13 +148,14 @@ def _read_duration(content: Any, where: str) -> Duration:
 def _read_timestamp(content: Any, where: str) -> Timestamp:
     timestamp = Timestamp()
     try:
-        timestamp.FromJsonString(_text(content, where))
+        timestamp.FromJsonString(checked_text(content, where))
     except ValueError:
-        _refuse(where, "is not a time", remedy="send RFC 3339, such as 2030-01-31T12:00:00Z")
+        refuse(where, "is not a time", remedy="send RFC 3339, such as 2030-01-31T12:00:00Z")
     return timestamp
 
 
 _SPECIAL: Mapping[str, Callable[[Any, str], Any]] = {
+    Task.DESCRIPTOR.full_name: _read_task,
     Value.DESCRIPTOR.full_name: _read_value,
     Argument.DESCRIPTOR.full_name: _read_argument,
     NamedValue.DESCRIPTOR.full_name: _read_named_value,
@@ -201,7 +193,7 @@ def _names(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
 def _field(field: FieldDescriptor, content: Any, where: str) -> Any:
     if field.message_type and field.message_type.GetOptions().map_entry:
         one, entries = field.message_type.fields_by_name["value"], _object(content, where)
-        return {_text(key, where): _scalar(one, item, f"{where}.{key}") for key, item in entries.items()}
+        return {checked_text(key, where): _scalar(one, item, f"{where}.{key}") for key, item in entries.items()}
     if field.is_repeated:
         return [_scalar(field, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))]
     return _scalar(field, content, where)
@@ -222,62 +214,46 @@ def _scalar(field: FieldDescriptor, content: Any, where: str) -> Any:
 def _enum(enum: EnumDescriptor, content: Any, where: str) -> int:
     numbers = {name: number for number, name in enum_names(enum).items()}
     if not isinstance(content, str) or content.lower() not in numbers:
-        _refuse(where, "is not one of its values", remedy=f"use one of {', '.join(numbers)}")
+        refuse(where, "is not one of its values", remedy=f"use one of {', '.join(numbers)}")
     return numbers[content.lower()]
-
-
-def _text(content: Any, where: str) -> str:
-    if not isinstance(content, str):
-        _refuse(where, "is not a string", remedy="send a string")
-    if _SURROGATE.search(content):
-        _refuse(where, "has half of a surrogate pair", reason="NOT_UTF8", remedy="send whole characters")
-    return content
 
 
 def _number(content: Any, where: str) -> float:
     if isinstance(content, bool) or not isinstance(content, int | float):
-        _refuse(where, "is not a number", remedy="send a number")
+        refuse(where, "is not a number", remedy="send a number")
     try:
         return float(content)
     except OverflowError:
-        _refuse(where, "is out of range", remedy="send a smaller number")
+        refuse(where, "is out of range", remedy="send a smaller number")
 
 
 def _integer(content: Any, where: str, low: int, high: int) -> int:
     if isinstance(content, bool) or not isinstance(content, int):
-        _refuse(where, "is not a whole number", remedy="send a whole number")
+        refuse(where, "is not a whole number", remedy="send a whole number")
     if not low <= content <= high:
-        _refuse(where, "is out of range", remedy=f"send a number from {low} to {high}")
+        refuse(where, "is out of range", remedy=f"send a number from {low} to {high}")
     return content
 
 
 def _boolean(content: Any, where: str) -> bool:
-    return content if isinstance(content, bool) else _refuse(where, "is not true or false", remedy="send true or false")
+    return content if isinstance(content, bool) else refuse(where, "is not true or false", remedy="send true or false")
 
 
 _PLAIN: Mapping[int, Callable[[Any, str], Any]] = {
-    FieldDescriptor.TYPE_STRING: _text,
+    FieldDescriptor.TYPE_STRING: checked_text,
     FieldDescriptor.TYPE_BOOL: _boolean,
     FieldDescriptor.TYPE_DOUBLE: _number,
 }
 
 
 def _object(content: Any, where: str) -> dict[str, Any]:
-    return content if isinstance(content, dict) else _refuse(where, "is not a JSON object", remedy="send an object")
+    return content if isinstance(content, dict) else refuse(where, "is not a JSON object", remedy="send an object")
 
 
 def _list(content: Any, where: str) -> list[Any]:
-    return content if isinstance(content, list) else _refuse(where, "is not a list", remedy="send a list")
-
-
-def _not_finite(name: str) -> NoReturn:
-    _refuse("the body", f"holds {name}, which is not JSON", remedy="send finite numbers")
+    return content if isinstance(content, list) else refuse(where, "is not a list", remedy="send a list")
 
 
 def _unknown(where: str, key: str, known: tuple[str, ...]) -> NoReturn:
     remedy = _REMEDIES.get(key, f"use one of {', '.join(known)}")
-    _refuse(where, f"has an unknown field {key[:100]!r}", reason="UNKNOWN_FIELD", remedy=remedy)
-
-
-def _refuse(where: str, what: str, *, reason: str | None = None, remedy: str = "") -> NoReturn:
-    raise InvalidRequest(f"{where or 'the body'} {what}", reason=reason, remedy=remedy, port=where)
+    refuse(where, f"has an unknown field {key[:100]!r}", reason="UNKNOWN_FIELD", remedy=remedy)

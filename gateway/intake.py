@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from gateway.decoding import decode, loads
+from gateway.decoding import decode
 from gateway.files import Allowance, keep
+from gateway.json_text import loads
 from gateway.multipart import Part, is_form, parts
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest
 from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, RunSpec

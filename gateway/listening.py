@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,6 +14,9 @@ from services.runtime.errors import InvalidRequest, Unavailable
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 30
+LAST_PORT = 65535
+
+_PORT = re.compile(r"[0-9]{1,5}")
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
@@ -22,7 +26,7 @@ def host_and_port(listen: str) -> tuple[str, int]:
         InvalidRequest: it has another form.
     """
     host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit():
+    if not host or not _PORT.fullmatch(port) or int(port) > LAST_PORT:
         raise InvalidRequest(f"{listen} is not host:port", remedy="give an address such as 127.0.0.1:8080")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -55,14 +59,26 @@ def bound(listen: str) -> Iterator[socket.socket]:
     host, port = host_and_port(listen)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise Unavailable(
-            f"cannot listen on {listen}: {getattr(error, 'strerror', None) or error}",
-            remedy="stop what listens there, or choose another address with GATEWAY_HTTP_LISTEN",
-        ) from error
+        listener = socket.socket(
+            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )  # named, or asyncio keeps Nagle's delay
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except OSError as error:
+        raise _cannot_listen(listen, error) from error
     with listener:
+        try:
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except OSError as error:
+            raise _cannot_listen(listen, error) from error
         yield listener
+
+
+def _cannot_listen(listen: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"cannot listen on {listen}: {error.strerror or error}",
+        remedy="stop what listens there, or choose another address with GATEWAY_HTTP_LISTEN",
+    )
 
 
 @asynccontextmanager

@@ -11,10 +11,11 @@ from starlette.types import Receive
 from gateway import reference
 from gateway.admission import Admission
 from gateway.caller import Callers
-from gateway.decoding import decode, loads
+from gateway.decoding import decode
 from gateway.encoding import dumps, encode
 from gateway.feed import Feed
 from gateway.intake import JSON_BYTES, Intake, limited
+from gateway.json_text import loads
 from gateway.runs import ENDED, Runs
 from gateway.sse import MEDIA_TYPE, EventStream, disconnected
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb

@@ -10,7 +10,7 @@ from gateway.encoding import dumps, encode
 from gateway.feed import Feed
 from gateway.status import problem
 from protos.hugginggpt.v1.types_pb2 import RunEvent
-from services.runtime.errors import ServiceError
+from services.runtime.errors import ServiceError, Unavailable
 
 MEDIA_TYPE = "text/event-stream"
 
@@ -75,9 +75,15 @@ class EventStream(Response):
                 reading.cancel()
 
     async def _next(self) -> tuple[bytes, bool]:
-        """What to send next, and whether it is the last."""
+        """What to send next, and whether it is the last.
+
+        A stream that ends without run_ended was cut: its client comes back with the last id. Only what would happen
+        again to one who does so is an event.
+        """
         try:
             event = await self._feed.read()
+        except Unavailable as error:
+            return b": %s\n\n" % error.message.encode(), True
         except ServiceError as error:
             return b"event: problem\ndata: %s\n\n" % dumps(problem(error)), True
         return (framed(event), self._feed.ended) if event else (b"", True)

@@ -1,3 +1,4 @@
+import socket
 from typing import Any
 
 import pytest
@@ -77,7 +78,17 @@ def test_a_loopback_address_may_be_listened_on(listen: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "listen", ["0.0.0.0:8080", "[::]:8080", "10.0.0.1:8080", "example.org:8080", "8080", ":8080", "127.0.0.1:http"]
+    "listen",
+    [
+        "0.0.0.0:8080",
+        "[::]:8080",
+        "10.0.0.1:8080",
+        "example.org:8080",
+        "8080",
+        ":8080",
+        "127.0.0.1:http",
+        "127.0.0.1:65536",
+    ],
 )
 def test_any_other_address_is_refused_with_a_remedy(listen: str) -> None:
     with pytest.raises(errors.InvalidRequest) as caught:
@@ -97,6 +108,11 @@ def test_a_taken_port_is_a_clear_error() -> None:
         ):
             pass
         assert "GATEWAY_HTTP_LISTEN" in caught.value.remedy
+
+
+def test_answers_do_not_wait_for_the_clients_acknowledgement() -> None:
+    with bound("127.0.0.1:0") as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # asyncio turns Nagle's algorithm off only where it sees this
 
 
 STATUSES = [

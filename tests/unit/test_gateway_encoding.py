@@ -6,8 +6,9 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gateway.decoding import decode, loads
+from gateway.decoding import decode
 from gateway.encoding import dumps, encode
+from gateway.json_text import loads
 from protos.hugginggpt.v1.types_pb2 import (
     DETERMINISM_NO,
     INFERENCE_MODE_LOCAL,
@@ -248,6 +249,15 @@ def test_a_printed_plan_is_taken_back() -> None:
         assert task.arguments["image"].input.name == "file1"
 
 
+def test_a_list_for_a_port_that_takes_one_value_is_json() -> None:
+    tables = {"table": [["a", "b"], [1, 2]], "question": ["which", "one"]}
+    task = decode(Task, {"id": 1, "task": "table-question-answering", "args": tables})
+    assert task.arguments["table"].value.json == '[["a","b"],[1,2]]'
+    assert task.arguments["question"].value.json == '["which","one"]'
+    with_references = decode(Task, {"task": "table-question-answering", "args": {"table": [{"input": "file1"}]}})
+    assert with_references.arguments["table"].HasField("list")
+
+
 def test_numbers_as_large_as_the_protos_allow_stay_exact() -> None:
     assert json.loads(dumps(encode(TaskResult(seed=2**53 - 1))))["seed"] == 2**53 - 1
 
@@ -302,11 +312,24 @@ def test_what_is_no_json_is_refused(content: bytes) -> None:
     assert caught.value.remedy
 
 
-def test_deep_structures_inside_a_spec_are_refused_not_crashed_on() -> None:
-    deep = json.loads('{"a":' * 900 + "1" + "}" * 900)
+@pytest.mark.parametrize(("levels", "taken"), [(100, True), (101, False), (900, False)])
+def test_json_nested_deeper_than_later_readers_can_follow_is_refused(levels: int, taken: bool) -> None:
+    deep = json.loads('{"a":' * levels + '"[[[{{{\\\\\\""' + "}" * levels)
+    spec = {"plan": [{"args": {"x": {"json": deep}}}]}
+    if taken:
+        assert encode(decode(RunSpec, spec))["plan"][0]["arguments"]["x"] == deep
+        return
+    with pytest.raises(InvalidRequest):
+        decode(RunSpec, spec)
+
+
+def test_many_brackets_side_by_side_are_not_deep() -> None:
+    assert decode(Value, [[]] * 1000).json == "[" + ",".join(["[]"] * 1000) + "]"
+
+
+def test_lists_of_lists_of_arguments_are_refused_however_deep() -> None:
     lists: Any = []
     for _ in range(900):
         lists = [lists]
-    for content in ({"plan": [{"args": {"x": lists}}]}, {"inputs": [{"json": 1, "name": deep}]}):
-        with pytest.raises(InvalidRequest):
-            decode(RunSpec, content)
+    with pytest.raises(InvalidRequest):
+        decode(RunSpec, {"plan": [{"args": {"x": lists}}]})

@@ -5,7 +5,7 @@ from typing import Any
 from gateway.feed import Feed
 from gateway.sse import EventStream, framed
 from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
-from services.runtime.errors import CorruptData
+from services.runtime.errors import CorruptData, Unavailable
 from tests.fakes import ANSWERED
 
 
@@ -100,6 +100,15 @@ async def test_a_stream_that_cannot_go_on_ends_with_the_problem() -> None:
     name, data, *_ = (await client.body()).decode().split("\n")
     assert name == "event: problem"
     assert json.loads(data.removeprefix("data: "))["remedy"] == "restore it"
+    await serving
+
+
+async def test_a_stream_that_may_be_taken_up_again_just_ends() -> None:
+    call, client = QueuedCall(), Client()
+    serving = started(call, client)
+    await client.body()
+    await call.events.put(Unavailable("the run goes on elsewhere"))
+    assert await client.body() == b": the run goes on elsewhere\n\n"
     await serving
 
 

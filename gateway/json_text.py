@@ -1,0 +1,66 @@
+"""JSON as text: read strictly, written canonically."""
+
+import json
+import re
+from itertools import accumulate
+from typing import Any, NoReturn
+
+from services.runtime.errors import InvalidRequest
+
+MAX_DEPTH = 100
+"""Deepest nesting of JSON taken: whoever reads it later has less of the stack left."""
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def loads(content: bytes, what: str = "the body") -> Any:
+    """JSON as it was sent.
+
+    Raises:
+        InvalidRequest: not UTF-8, not JSON, nested too deeply, or with numbers that are not finite.
+    """
+    try:
+        return json.loads(content.decode(), parse_constant=_not_finite)
+    except UnicodeDecodeError as error:
+        refuse(what, f"is not UTF-8 (byte {error.start})", reason="NOT_UTF8", remedy="send text as UTF-8")
+    except json.JSONDecodeError as error:
+        refuse(what, f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", remedy="send valid JSON")
+    except ValueError:
+        refuse(what, "holds a number too long to read", remedy="send shorter numbers")
+    except RecursionError:
+        refuse(what, "is nested too deeply", remedy="send flatter JSON")
+
+
+def canonical(content: Any, where: str) -> str:
+    """JSON as values carry it: sorted keys, no spaces."""
+    try:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        refuse(where, "is not plain JSON", remedy="send finite numbers and flat structures")
+    if _depth(text) > MAX_DEPTH:
+        refuse(where, f"is nested more than {MAX_DEPTH} deep", remedy="send flatter JSON")
+    return checked_text(text, where)
+
+
+def _depth(text: str) -> int:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return 0
+    steps = ({"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0) for found in _BRACKETS.finditer(text))
+    return max(accumulate(steps))
+
+
+def checked_text(content: Any, where: str) -> str:
+    if not isinstance(content, str):
+        refuse(where, "is not a string", remedy="send a string")
+    if _SURROGATE.search(content):
+        refuse(where, "has half of a surrogate pair", reason="NOT_UTF8", remedy="send whole characters")
+    return content
+
+
+def refuse(where: str, what: str, *, reason: str | None = None, remedy: str = "") -> NoReturn:
+    raise InvalidRequest(f"{where or 'the body'} {what}", reason=reason, remedy=remedy, port=where)
+
+
+def _not_finite(name: str) -> NoReturn:
+    refuse("the body", f"holds {name}, which is not JSON", remedy="send finite numbers")

@@ -1,0 +1,118 @@
+"""The gateway as a process of its own."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+LIGHT_MB = 150
+
+PEAK = """
+import asyncio, resource, sys
+from gateway.__main__ import gateway
+from gateway.settings import Settings
+
+async def main():
+    async with gateway(Settings()):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(peak // (1024 * 1024 if sys.platform == "darwin" else 1024))
+
+asyncio.run(main())
+"""
+
+
+def environment(folder: Path, **settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    own = {
+        "GATEWAY_LISTEN": "127.0.0.1:0",
+        "GATEWAY_HTTP_LISTEN": "127.0.0.1:0",
+        "GATEWAY_ORCHESTRATOR": "127.0.0.1:1",
+        "GATEWAY_SELECTOR": "127.0.0.1:1",
+        "ARTIFACTS_URL": folder.as_uri(),
+        "LOG_FORMAT": "json",
+    }
+    return {**kept, **own, **settings}
+
+
+@asynccontextmanager
+async def started(env: Mapping[str, str], *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(30):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+    return port
+
+
+async def refused(folder: Path, **settings: str) -> list[dict[str, str]]:
+    """What it logs as errors when it cannot start."""
+    async with started(environment(folder, **settings), "-m", "gateway") as process:
+        out, err = await process.communicate()
+    assert process.returncode == 1
+    assert out == b""
+    assert b"Traceback" not in err
+    lines = [json.loads(line) for line in err.splitlines() if line.startswith(b"{")]
+    return [line for line in lines if line["level"] == "error"]
+
+
+async def test_it_starts_answers_and_stops_when_told(tmp_path: Path) -> None:
+    port = free_port()
+    settings = environment(tmp_path, GATEWAY_HTTP_LISTEN=f"127.0.0.1:{port}")
+    async with started(settings, "-m", "gateway") as process:
+        assert process.stderr
+        async for line in process.stderr:
+            if b"GatewayService" in line:
+                break
+        async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
+            secret = "?note=a-secret"
+            answer = await client.get(f"http://127.0.0.1:{port}/healthz{secret}")
+        assert answer.json()["service"] == "hugginggpt"
+        process.send_signal(signal.SIGTERM)
+        log = await process.stderr.read()
+        assert await process.wait() == 0
+    assert b"/healthz" in log
+    assert b"a-secret" not in log
+
+
+async def test_a_taken_port_is_one_clear_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for setting in ("GATEWAY_HTTP_LISTEN", "GATEWAY_LISTEN"):
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            (error,) = await refused(tmp_path, **{setting: address})
+            assert address in error["error"]
+            assert error["remedy"]
+
+
+@pytest.mark.parametrize("setting", ["GATEWAY_HTTP_LISTEN", "GATEWAY_LISTEN"])
+async def test_an_address_others_can_reach_is_refused_without_authentication(tmp_path: Path, setting: str) -> None:
+    (error,) = await refused(tmp_path, **{setting: "0.0.0.0:0"})
+    assert "without authentication" in error["error"]
+    assert error["remedy"]
+
+
+async def test_it_is_light(tmp_path: Path) -> None:
+    async with started(environment(tmp_path), "-c", PEAK) as process:
+        out, _ = await process.communicate()
+    assert int(out.split()[-1]) <= LIGHT_MB
