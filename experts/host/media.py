@@ -22,6 +22,7 @@ MAX_PIXELS = 100_000_000
 MAX_FRAMES = pdf.MAX_PAGES
 
 _FORMATS = ("PNG", "JPEG", "MPO", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "HEIF", "PPM", "JPEG2000", "ICO")
+"""No others: some decoders start programs, and most are hardly ever tried."""
 _PICTURES_REMEDY = "Send a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC picture, or a PDF."
 
 
@@ -109,6 +110,7 @@ def _pillow() -> Any:
     """Pillow, told once what it may read and how much."""
     from PIL import Image
 
+    Image.init()
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS
     warnings.simplefilter("error", Image.DecompressionBombWarning)
     try:
@@ -125,7 +127,9 @@ def _decoding(media: Media, port: str) -> "Iterator[Image]":
     pillow = _pillow()
     bombs = (pillow.DecompressionBombError, pillow.DecompressionBombWarning)
     try:
-        with pillow.open(io.BytesIO(media.content), formats=_FORMATS) as image:
+        with pillow.open(
+            io.BytesIO(media.content), formats=[name for name in _FORMATS if name in pillow.OPEN]
+        ) as image:
             _check_size(image, media, port)
             yield image
     except (InvalidRequest, MemoryError):

@@ -20,7 +20,7 @@ DPI = 150
 MAX_PAGES = 100
 MAX_PAGE_PIXELS = 20_000_000
 
-_SCALE = DPI / 72
+_POINTS_PER_INCH = 72
 _SCAN_SHARE = 0.5
 _STAMP_CHARACTERS = 100
 _CELL_GAP = 1.5
@@ -64,11 +64,12 @@ def read(content: bytes, *, name: str, port: str) -> list[PdfPage]:
 
 def render(content: bytes, number: int, *, name: str, port: str) -> "Image":
     """A page as a picture in RGB, pages counted from 1."""
-    with _opened(content, name, port) as document, _closing(document[number - 1]) as page:
-        width, height = page.get_size()
-        scale = min(_SCALE, (MAX_PAGE_PIXELS / max(width * height, 1)) ** 0.5)
-        with _closing(page.render(scale=scale)) as bitmap:
-            return bitmap.to_pil().convert("RGB")  # type: ignore[no-any-return]  # pypdfium2 is untyped
+    with (
+        _opened(content, name, port) as document,
+        _closing(document[number - 1]) as page,
+        _closing(page.render(scale=_scale(page))) as bitmap,
+    ):
+        return bitmap.to_pil().convert("RGB")  # type: ignore[no-any-return]  # pypdfium2 is untyped
 
 
 @contextmanager
@@ -79,7 +80,7 @@ def _opened(content: bytes, name: str, port: str) -> Iterator[Any]:
         try:
             document = pypdfium2.PdfDocument(content)
         except pypdfium2.PdfiumError as error:
-            locked = "password" in str(error).lower()
+            locked = b"/Encrypt" in content and "password" in str(error).lower()  # which may be an earlier error's
             cause = "is locked with a password" if locked else "is not a PDF that can be read"
             remedy = "Save a copy without the password and send that." if locked else "Open it and save it again."
             raise InvalidRequest(f"{name} {cause}.", remedy=remedy, port=port) from error
@@ -98,11 +99,18 @@ def _closing(thing: Any) -> Iterator[Any]:
 def _page(document: Any, index: int) -> PdfPage:
     with _closing(document[index]) as page, _closing(page.get_textpage()) as textpage:
         width, height = page.get_size()
-        lines = tuple(_lines(textpage, height))
+        scale = _scale(page)
+        lines = tuple(_lines(textpage, height, scale))
         text = "".join(line.text for line in lines)
         if not _readable(text) or (len(text) < _STAMP_CHARACTERS and _is_scan(page, width * height)):
             lines = ()
-        return PdfPage(index + 1, width * _SCALE, height * _SCALE, lines)
+        return PdfPage(index + 1, width * scale, height * scale, lines)
+
+
+def _scale(page: Any) -> float:
+    """Dots per point; fewer on a poster."""
+    width, height = page.get_size()
+    return float(min(DPI / _POINTS_PER_INCH, (MAX_PAGE_PIXELS / max(width * height, 1)) ** 0.5))
 
 
 def _readable(text: str) -> bool:
@@ -122,11 +130,11 @@ def _is_scan(page: Any, area: float) -> bool:
     return False
 
 
-def _lines(textpage: Any, height: float) -> Iterator[Line]:
+def _lines(textpage: Any, height: float, scale: float) -> Iterator[Line]:
     """Cuts at line ends and at wide gaps, so that the cells of a table stay apart."""
     letters: list[str] = []
     box: list[float] = []
-    for letter, corners in _letters(textpage, height):
+    for letter, corners in _letters(textpage, height, scale):
         ends = letter in "\r\n" or (box and corners and _is_gap(box, corners))
         if ends and letters:
             yield from _line(letters, box)
@@ -139,7 +147,9 @@ def _lines(textpage: Any, height: float) -> Iterator[Line]:
     yield from _line(letters, box)
 
 
-def _letters(textpage: Any, height: float) -> Iterator[tuple[str, tuple[float, float, float, float] | None]]:
+def _letters(
+    textpage: Any, height: float, scale: float
+) -> Iterator[tuple[str, tuple[float, float, float, float] | None]]:
     """Every character with its corners; spaces and line ends have none."""
     from pypdfium2 import raw
 
@@ -150,7 +160,7 @@ def _letters(textpage: Any, height: float) -> Iterator[tuple[str, tuple[float, f
             yield letter or " ", None
             continue
         left, bottom, right, top = textpage.get_charbox(index)
-        yield letter, (left * _SCALE, (height - top) * _SCALE, right * _SCALE, (height - bottom) * _SCALE)
+        yield letter, (left * scale, (height - top) * scale, right * scale, (height - bottom) * scale)
 
 
 def _is_gap(box: list[float], corners: tuple[float, float, float, float]) -> bool:

@@ -6,7 +6,7 @@ python -m tests.data.make --face        the photograph too, from scikit-image, w
 
 import argparse
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -133,27 +133,35 @@ def _row(draw: ImageDraw.ImageDraw, columns: Sequence[int], height: int, cells: 
 
 def letter() -> bytes:
     """A PDF of two pages whose text is text."""
+    return pdf(
+        "BT /F1 11 Tf 16 TL 72 760 Td\n" + "".join(f"({_escaped(line)}) Tj T*\n" for line in lines) + "ET"
+        for lines in LETTER
+    )
+
+
+def pdf(drawings: Iterable[str], size: tuple[int, int] = (595, 842), encryption: bytes = b"") -> bytes:
+    """A PDF with a page for each of the drawings, which are in PDF's own language; /F1 is Helvetica."""
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
-    pages = []
-    for lines in LETTER:
-        text = "".join(f"({_escaped(line)}) Tj T*\n" for line in lines)
-        stream = f"BT /F1 11 Tf 16 TL 72 760 Td\n{text}ET".encode("latin-1")
+    kids = []
+    for drawing in drawings:
+        stream = drawing.encode("latin-1")
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
         objects.append(
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R "
-            b"/Resources << /Font << /F1 3 0 R >> >> >>" % len(objects)
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 %d %d] /Contents %d 0 R "
+            b"/Resources << /Font << /F1 3 0 R >> >> >>" % (*size, len(objects))
         )
-        pages.append(len(objects))
-    kids = " ".join(f"{page} 0 R" for page in pages)
-    objects[1] = f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode()
-    return _pdf(objects)
+        kids.append(f"{len(objects)} 0 R")
+    objects[1] = f"<< /Type /Pages /Count {len(kids)} /Kids [{' '.join(kids)}] >>".encode()
+    if encryption:
+        objects.append(encryption)
+    return _written(objects, b"/Encrypt %d 0 R /ID [<00> <00>] " % len(objects) if encryption else b"")
 
 
 def _escaped(line: str) -> str:
     return line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
 
 
-def _pdf(objects: Sequence[bytes]) -> bytes:
+def _written(objects: Sequence[bytes], trailer: bytes) -> bytes:
     file, places = io.BytesIO(), []
     file.write(b"%PDF-1.4\n")
     for number, content in enumerate(objects, 1):
@@ -162,7 +170,8 @@ def _pdf(objects: Sequence[bytes]) -> bytes:
     start = file.tell()
     file.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
     file.write(b"".join(b"%010d 00000 n \n" % place for place in places))
-    file.write(b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start))
+    file.write(b"trailer\n<< /Size %d /Root 1 0 R %s>>\n" % (len(objects) + 1, trailer))
+    file.write(b"startxref\n%d\n%%%%EOF\n" % start)
     return file.getvalue()
 
 

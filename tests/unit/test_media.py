@@ -1,0 +1,294 @@
+"""Pictures, pages and recordings: what is read, and what is refused before it can do harm."""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+from PIL import Image
+
+from experts.host.audio import read_audio, resampled, wav
+from experts.host.handler import Media
+from experts.host.media import MAX_PIXELS, open_image, pages, png, renamed
+from experts.host.pdf import MAX_PAGE_PIXELS
+from services.runtime.errors import InvalidRequest
+from tests.data.make import pdf
+from tests.samples import sample
+
+RED, BLUE = (200, 30, 30), (30, 60, 200)
+
+
+def halves(mode: str = "RGB") -> Image.Image:
+    """Red on the left, blue on the right."""
+    image = Image.new("RGB", (40, 20), RED)
+    image.paste(BLUE, (20, 0, 40, 20))
+    return image.convert(mode)
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> Media:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return Media(buffer.getvalue(), f"image/{kind.lower()}", f"halves.{kind.lower()}")
+
+
+def bomb(width: int, height: int) -> Media:
+    """A PNG that is small and says it is large."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    body = chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    return Media(b"\x89PNG\r\n\x1a\n" + header + body, "image/png", "bomb.png")
+
+
+def pixel(image: Image.Image, x: int, y: int) -> tuple[int, ...]:
+    value = image.getpixel((x, y))
+    assert isinstance(value, tuple)
+    return value
+
+
+def close(one: tuple[int, ...], other: tuple[int, ...], far: int = 16) -> bool:
+    return all(abs(a - b) <= far for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF"])
+def test_pictures_of_every_common_format_keep_their_colours(kind: str) -> None:
+    image = open_image(encoded(halves(), kind))
+    assert image.mode == "RGB"
+    assert image.size == (40, 20)
+    assert close(pixel(image, 5, 10), RED, 24)
+    assert close(pixel(image, 35, 10), BLUE, 24)
+
+
+def test_an_heic_picture_is_decoded() -> None:
+    pytest.importorskip("pi_heif")
+    image = open_image(sample("halves.heic"))
+    assert close(pixel(image, 5, 30), (198, 40, 40))
+    assert close(pixel(image, 90, 30), (21, 101, 192))
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "YCbCr"])
+def test_other_colour_modes_become_rgb(mode: str) -> None:
+    image = open_image(encoded(halves(mode), "JPEG" if mode in {"CMYK", "YCbCr"} else "PNG"))
+    assert image.mode == "RGB"
+    left, right = pixel(image, 5, 10), pixel(image, 35, 10)
+    if mode == "L":
+        assert left[0] == left[1] == left[2] != right[0]
+    else:
+        assert close(left, RED, 40)
+        assert close(right, BLUE, 40)
+
+
+def test_sixteen_bits_are_scaled_and_not_cut_off() -> None:
+    grey = np.array([[0, 16384, 32768, 65535]], dtype=np.uint16)
+    image = open_image(encoded(Image.fromarray(grey), "PNG"))
+    assert [pixel(image, x, 0)[0] for x in range(4)] == [0, 64, 128, 255]
+
+
+def test_a_photo_taken_sideways_stands_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn clockwise to see it upright
+    image = open_image(encoded(halves(), "JPEG", exif=exif))
+    assert image.size == (20, 40)
+    assert close(pixel(image, 10, 5), RED, 24)
+
+
+def test_transparency_lies_on_white_unless_it_is_asked_for() -> None:
+    clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
+    media = encoded(clear, "PNG")
+    assert pixel(open_image(media), 1, 1) == (255, 255, 255)
+    assert pixel(open_image(media, alpha=True), 1, 1)[3] == 0
+
+
+def test_of_an_animation_the_first_frame_is_the_picture() -> None:
+    media = encoded(halves(), "GIF", save_all=True, append_images=[Image.new("RGB", (40, 20), "white")])
+    assert close(pixel(open_image(media), 5, 10), RED, 24)
+    assert len(pages(media)) == 1
+
+
+def test_the_frames_of_a_tiff_are_pages() -> None:
+    media = encoded(halves(), "TIFF", save_all=True, append_images=[Image.new("RGB", (10, 30), "white")])
+    first, second = pages(media)
+    assert (first.number, first.width, first.height) == (1, 40, 20)
+    assert pixel(first.picture(), 5, 10) == RED
+    assert pixel(second.picture(), 5, 10) == (255, 255, 255)
+
+
+def test_a_png_comes_back_as_it_was() -> None:
+    assert open_image(png(halves(), "x.png")).tobytes() == halves().tobytes()
+
+
+def test_what_is_made_of_a_file_is_named_after_it() -> None:
+    assert renamed(Media(b"", "image/jpeg", "a/holiday photo.jpg"), "faces", "png") == "holiday photo-faces.png"
+    assert renamed(Media(b"", "image/jpeg", ""), "faces", "png") == "file-faces.png"
+
+
+# ---------------------------------------------------------------- PDF
+
+
+def test_a_pdf_with_text_gives_its_lines_with_places_and_page_numbers() -> None:
+    first, second = pages(sample("letter.pdf"))
+    assert (first.number, second.number) == (1, 2)
+    assert first.lines[0].text == "Harbour Museum"
+    assert second.lines[-1].text == "Director"
+    left, top, right, bottom = first.lines[0].box
+    assert 0 < left < right < first.width
+    assert 0 < top < bottom < first.height / 4
+
+
+def test_the_boxes_of_a_pdf_fit_its_rendered_page() -> None:
+    page = pages(sample("letter.pdf"))[0]
+    picture = page.picture()
+    assert picture.size == pytest.approx((page.width, page.height), abs=1)
+    ink = np.asarray(picture.crop(page.lines[0].box).convert("L"))
+    assert (ink < 128).mean() > 0.1
+
+
+def test_cells_that_stand_apart_in_a_row_are_lines_of_their_own() -> None:
+    text = "BT /F1 12 Tf 72 700 Td (Total) Tj 200 0 Td ($5.00) Tj ET"
+    (page,) = pages(Media(pdf([text]), "application/pdf", "x.pdf"))
+    assert [line.text for line in page.lines] == ["Total", "$5.00"]
+
+
+def test_a_page_without_text_is_left_to_be_read_from_its_picture() -> None:
+    (page,) = pages(Media(pdf(["0 0 m 100 100 l S"]), "application/pdf", "drawing.pdf"))
+    assert page.lines == ()
+    assert page.picture().size == pytest.approx((page.width, page.height), abs=1)
+
+
+def test_a_pdf_of_one_page_is_a_picture() -> None:
+    image = open_image(Media(pdf(["1 0 0 rg 0 0 595 842 re f"]), "application/pdf", "red.pdf"))
+    assert pixel(image, 600, 600) == (255, 0, 0)
+
+
+def test_a_poster_is_rendered_no_larger_than_the_limit() -> None:
+    (page,) = pages(Media(pdf(["0 0 m 9 9 l S"], size=(100_000, 100_000)), "application/pdf", "poster.pdf"))
+    width, height = page.picture().size
+    assert width * height <= 1.01 * MAX_PAGE_PIXELS
+    assert (width, height) == pytest.approx((page.width, page.height), abs=1)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def locked_pdf() -> bytes:
+    zeros = b"<" + b"00" * 32 + b">"
+    encryption = b"<< /Filter /Standard /V 1 /R 2 /O %s /U %s /P -4 >>" % (zeros, zeros)
+    return pdf(["0 0 m 9 9 l S"], encryption=encryption)
+
+
+@pytest.mark.parametrize(
+    ("media", "message"),
+    [
+        (Media(b"", "image/png", "empty.png"), "empty.png is not a picture"),
+        (Media(b"just some words", "text/plain", "notes.png"), "notes.png is not a picture"),
+        (Media(encoded(halves(), "PNG").content[:60], "image/png", "cut.png"), "cut.png is damaged"),
+        (Media(encoded(halves(), "JPEG").content[:300], "image/jpeg", "cut.jpg"), "cut.jpg is"),
+        (Media(b"\x89PNG\r\n\x1a\n" + bytes(100), "image/png", "broken.png"), "broken.png is"),
+        (Media(b"GIF89a" + b"\xff" * 40, "image/gif", "broken.gif"), "broken.gif is"),
+        (Media(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "image/x-eps", "x.eps"), "x.eps is not a picture"),
+        (bomb(50_000, 50_000), "bomb.png has"),
+        (bomb(12_000, 10_000), "bomb.png has"),
+        (Media(b"%PDF-1.4 nothing more", "application/pdf", "broken.pdf"), "broken.pdf is not a PDF"),
+        (Media(locked_pdf(), "application/pdf", "locked.pdf"), "locked.pdf is locked with a password"),
+        (Media(pdf([" "] * 101), "application/pdf", "book.pdf"), "book.pdf has 101 pages; at most 100"),
+        (sample("letter.pdf"), "letter.pdf has 2 pages where one picture is wanted"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_picture_is_refused_by_name_and_with_a_remedy(media: Media, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        open_image(media, port="image")
+    assert caught.value.message.startswith(message)
+    assert caught.value.port == "image"
+    assert caught.value.remedy
+
+
+def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _self: pytest.fail("it was decoded"))
+    with pytest.raises(InvalidRequest, match=str(MAX_PIXELS // 1_000_000)):
+        open_image(bomb(20_000, 20_000))
+
+
+def test_a_locked_pdf_does_not_lend_its_error_to_the_next() -> None:
+    for content, message in ((locked_pdf(), "password"), (pdf([]), "is not a PDF")):
+        with pytest.raises(InvalidRequest, match=message):
+            pages(Media(content, "application/pdf", "x.pdf"))
+
+
+# ---------------------------------------------------------------- recordings
+
+
+def tone(rate: int, seconds: float, hertz: float) -> NDArray[np.float32]:
+    return np.sin(2 * np.pi * hertz * np.arange(int(rate * seconds)) / rate).astype(np.float32)
+
+
+def recorded(samples: NDArray[np.float32], rate: int, kind: str = "WAV") -> Media:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, rate, format=kind)
+    return Media(buffer.getvalue(), f"audio/{kind.lower()}", f"tone.{kind.lower()}")
+
+
+@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
+def test_recordings_of_every_common_format_are_read(kind: str) -> None:
+    samples, rate = read_audio(recorded(0.5 * tone(44_100, 1.0, 440), 44_100, kind), rate=16_000)
+    assert rate == 16_000
+    assert len(samples) / rate == pytest.approx(1.0, abs=0.1)
+    spectrum = abs(np.fft.rfft(samples))
+    assert np.fft.rfftfreq(len(samples), 1 / rate)[spectrum.argmax()] == pytest.approx(440, abs=3)
+
+
+def test_channels_become_one() -> None:
+    left = tone(8000, 0.5, 200)
+    samples, rate = read_audio(recorded(np.stack([left, -left], axis=1), 8000))
+    assert rate == 8000
+    assert abs(samples).max() < 1e-3
+
+
+@pytest.mark.parametrize(("rate", "wanted"), [(44_100, 16_000), (8000, 16_000), (16_000, 22_050), (44_101, 16_000)])
+def test_a_tone_stays_the_same_tone_at_another_rate(rate: int, wanted: int) -> None:
+    heard = resampled(tone(rate, 0.5, 440), rate, wanted)
+    assert len(heard) == pytest.approx(wanted / 2, abs=1)
+    assert abs(heard - tone(wanted, 1, 440)[: len(heard)])[200:-200].max() < 1e-3
+
+
+def test_what_the_new_rate_cannot_hold_is_gone_and_not_folded_back() -> None:
+    assert abs(resampled(tone(44_100, 0.5, 12_000), 44_100, 16_000))[200:-200].max() < 0.01
+
+
+def test_a_wav_comes_back_as_it_was_and_is_cut_off_at_full_scale() -> None:
+    samples, rate = read_audio(wav(np.array([0.5, -0.5, 3.0, -3.0], dtype=np.float32), 8000, "x.wav"))
+    assert rate == 8000
+    assert samples == pytest.approx([0.5, -0.5, 1.0, -1.0], abs=1e-3)
+
+
+def test_numbers_that_are_none_become_silence() -> None:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, np.array([0.5, np.nan, np.inf], dtype=np.float32), 8000, format="WAV", subtype="FLOAT")
+    samples, _ = read_audio(Media(buffer.getvalue(), "audio/wav", "odd.wav"))
+    assert np.isfinite(samples).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Media(b"", "audio/wav", "none.wav"), "none.wav is not a recording"),
+        (lambda: Media(b"RIFF" + bytes(60), "audio/wav", "broken.wav"), "broken.wav is not a recording"),
+        (lambda: Media(b"just some words", "text/plain", "notes.wav"), "notes.wav is not a recording"),
+        (lambda: sample("sign.png"), "sign.png is not a recording"),
+        (lambda: recorded(np.zeros(0, np.float32), 16_000), "tone.wav is a recording of zero length"),
+        (lambda: recorded(np.zeros(16_000 * 3, np.float32), 16_000), "tone.wav is longer than"),
+        (lambda: recorded(np.zeros(10, np.float32), 100), "tone.wav claims 100 samples a second"),
+    ],
+)
+def test_what_is_no_recording_is_refused_by_name_and_with_a_remedy(make: Callable[[], Media], message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        read_audio(make(), longest=2.0)
+    assert caught.value.message.startswith(message)
+    assert caught.value.port == "audio"
+    assert caught.value.remedy
