@@ -15,15 +15,19 @@ import pytest
 
 LIGHT_MB = 150
 
-PEAK = """
-import asyncio, resource, sys
+RESIDENT = """
+import asyncio, resource
+from pathlib import Path
 from gateway.__main__ import gateway
 from gateway.settings import Settings
 
 async def main():
     async with gateway(Settings()):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(peak // (1024 * 1024 if sys.platform == "darwin" else 1024))
+        pages = Path("/proc/self/statm")  # where there is none, the peak has to do: on Linux it counts the parent's
+        if pages.exists():
+            print(int(pages.read_text().split()[1]) * resource.getpagesize())
+        else:
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 asyncio.run(main())
 """
@@ -113,6 +117,6 @@ async def test_an_address_others_can_reach_is_refused_without_authentication(tmp
 
 
 async def test_it_is_light(tmp_path: Path) -> None:
-    async with started(environment(tmp_path), "-c", PEAK) as process:
+    async with started(environment(tmp_path), "-c", RESIDENT) as process:
         out, _ = await process.communicate()
-    assert int(out.split()[-1]) <= LIGHT_MB
+    assert 10 <= int(out.split()[-1]) / 2**20 <= LIGHT_MB
