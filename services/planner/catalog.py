@@ -1,0 +1,142 @@
+"""The kinds of task that can be planned now: learned from the selector, kept, and told of every change."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import grpc
+import structlog
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.planner.plan import Catalogue, Modality, Parameter, Port, Spec
+from services.runtime.errors import Unavailable
+
+log = structlog.get_logger(__name__)
+
+FIRST_SECONDS = 5.0
+"""How long the first plan waits for a catalogue."""
+
+FRESH_SECONDS = 1.0
+"""How old the catalogue may be while nobody tells of changes."""
+
+REFRESH_SECONDS = 1.0
+"""How long a plan waits for a newer catalogue when there is an old one."""
+
+WATCH_SECONDS = 300.0
+"""How long one stream of changes is kept open."""
+
+RETRY_SECONDS = 0.5
+"""How long until a broken stream of changes is opened again."""
+
+
+class Catalog:
+    """The selector's catalogue. While its stream of changes is open, asking costs nothing."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._selector = rpc.SelectorServiceStub(channel)
+        self._revision = ""
+        self._tasks: Catalogue | None = None
+        self._told = False
+        self._confirmed = float("-inf")
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    @asynccontextmanager
+    async def following(cls, channel: grpc.aio.Channel) -> AsyncIterator["Catalog"]:
+        """A catalogue that follows the selector within the block."""
+        catalog = cls(channel)
+        following = asyncio.create_task(catalog._follow(), name="catalogue")
+        try:
+            yield catalog
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+
+    async def tasks(self) -> Catalogue:
+        """What is offered now, at most about a second old while the selector answers.
+
+        Raises:
+            Unavailable: the selector has not answered yet.
+        """
+        if self._tasks is None or not self._fresh():
+            await self._refresh()
+        if self._tasks is None:
+            raise Unavailable(
+                "the planner does not know yet what can be planned: the selector does not answer",
+                remedy="try again; if it lasts, look at the selector and at PLANNER_SELECTOR",
+            )
+        return self._tasks
+
+    def _fresh(self) -> bool:
+        return self._told or asyncio.get_running_loop().time() - self._confirmed < FRESH_SECONDS
+
+    async def _refresh(self) -> None:
+        timeout = FIRST_SECONDS if self._tasks is None else REFRESH_SECONDS
+        async with self._turn:
+            if self._tasks is not None and self._fresh():
+                return
+            try:
+                await self._load(timeout)
+            except grpc.aio.AioRpcError as error:
+                log.warning("catalogue not refreshed", code=error.code().name, known=self._tasks is not None)
+
+    async def _load(self, timeout: float) -> None:  # noqa: ASYNC109  # it becomes the call's deadline
+        reply = await self._selector.ListTasks(pb.ListTasksRequest(known_revision=self._revision), timeout=timeout)
+        if self._tasks is None or not (reply.unchanged or reply.revision == self._revision):
+            self._tasks = {task.spec.name: spec_from_pb(task.spec) for task in reply.tasks}
+            log.info("catalogue", revision=reply.revision, tasks=len(self._tasks))
+        self._revision = reply.revision
+        self._confirmed = asyncio.get_running_loop().time()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._watch()
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                    log.info("catalogue not followed", code=error.code().name)
+                    await asyncio.sleep(RETRY_SECONDS)
+            finally:
+                self._told = False
+
+    async def _watch(self) -> None:
+        changes = self._selector.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=WATCH_SECONDS)
+        async for change in changes:
+            if change.revision != self._revision or self._tasks is None:
+                self._told = False
+                async with self._turn:
+                    await self._load(FIRST_SECONDS)
+            self._told = True
+
+
+def standard_specs() -> Catalogue:
+    """The standard kinds of task, offered or not."""
+    return {name: spec_from_pb(spec) for name, spec in standard_tasks().items()}
+
+
+def spec_from_pb(spec: types.TaskSpec) -> Spec:
+    return Spec(
+        name=spec.name,
+        description=spec.description,
+        inputs=tuple(map(_port, spec.inputs)),
+        outputs=tuple(map(_port, spec.outputs)),
+        parameters=tuple(
+            Parameter(parameter.name, parameter.json_schema, parameter.description) for parameter in spec.parameters
+        ),
+        examples=tuple(spec.examples),
+    )
+
+
+_MODALITIES: Mapping[int, Modality] = {
+    types.Modality.Value(f"MODALITY_{modality.name}"): modality for modality in Modality
+}
+
+
+def _port(port: types.Port) -> Port:
+    modality = _MODALITIES.get(port.modality, Modality.UNSPECIFIED)
+    return Port(port.name, modality, required=port.required, many=port.many, description=port.description)

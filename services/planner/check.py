@@ -1,0 +1,246 @@
+"""What is wrong with a plan: every complaint at once, each with what to do about it."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from services.planner.plan import (
+    HARD_LIMIT,
+    Argument,
+    Catalogue,
+    Input,
+    Json,
+    Many,
+    Parameter,
+    Port,
+    Reference,
+    Single,
+    Spec,
+    Task,
+    Unset,
+    Value,
+    modalities,
+)
+
+MOST_NAMED = 8
+"""Most names a remedy lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is wrong with one task; task_id 0 is the plan itself."""
+
+    task_id: int
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = f"task {self.task_id}: " if self.task_id else ""
+        return f"{where}{self.message} ({self.remedy})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What a task may refer to."""
+
+    catalogue: Catalogue
+    inputs: Mapping[str, Value]
+    tasks: Mapping[int, Task]
+    before: Collection[int]
+    circular: Collection[int]
+
+
+def complaints(tasks: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Complaint]:
+    """Everything that keeps a plan from being run as it stands; empty for a valid plan."""
+    if not tasks:
+        return [Complaint(0, "the plan has no task", "give it at least one")]
+    if len(tasks) > HARD_LIMIT:
+        return [Complaint(0, f"the plan has {len(tasks)} tasks", f"keep to {HARD_LIMIT}")]
+    by_id = {task.id: task for task in reversed(tasks)}
+    circular, before, found = _circular(by_id), set[int](), list[Complaint]()
+    for task in tasks:
+        found += _numbering(task, before)
+        found += _task(task, _Surroundings(catalogue, inputs, by_id, frozenset(before), circular))
+        before.add(task.id)
+    return found
+
+
+def references(task: Task) -> Iterator[Reference]:
+    """The references among a task's arguments."""
+    for argument in task.arguments.values():
+        items = argument.items if isinstance(argument, Many) else (argument,)
+        yield from (item for item in items if isinstance(item, Reference))
+
+
+def _circular(tasks: Mapping[int, Task]) -> Collection[int]:
+    graph = {task.id: {reference.task_id for reference in references(task)} & tasks.keys() for task in tasks.values()}
+    found: set[int] = set()
+    while cycle := _cycle(graph):
+        found |= cycle
+        graph = {task_id: needs - cycle for task_id, needs in graph.items() if task_id not in cycle}
+    return found
+
+
+def _cycle(graph: Mapping[int, Collection[int]]) -> set[int]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return set(error.args[1])
+    return set()
+
+
+def _numbering(task: Task, before: Collection[int]) -> Iterator[Complaint]:
+    if task.id < 1:
+        yield Complaint(task.id, f"{task.id} is no task id", "number the tasks from 1")
+    elif task.id in before:
+        yield Complaint(task.id, "its id is given twice", "give every task its own id")
+    elif before and task.id < max(before):
+        yield Complaint(task.id, "its id is smaller than that of a task before it", "list the tasks by growing id")
+    if task.pinned_revision and not task.pinned_model:
+        yield Complaint(task.id, "a revision is pinned without a model", "name the model it belongs to")
+
+
+def _task(task: Task, around: _Surroundings) -> Iterator[Complaint]:
+    spec = around.catalogue.get(task.task)
+    if spec is None:
+        remedy = f"use one that is: {_listed(around.catalogue)}" if around.catalogue else "add an expert that offers it"
+        yield Complaint(task.id, f"nobody offers the task {task.task or '(unnamed)'}", remedy)
+        return
+    ports = {port.name: port for port in spec.inputs}
+    for name, argument in task.arguments.items():
+        if name in ports:
+            yield from _argument(task, ports[name], argument, around)
+        else:
+            yield Complaint(task.id, f"{spec.name} has no input port {name}", f"it has {_listed(ports)}")
+    for port in spec.inputs:
+        if port.required and port.name not in task.arguments:
+            remedy = f"give it a {port.modality}: a value, an input or an earlier task's output"
+            yield Complaint(task.id, f"the required port {port.name} of {spec.name} is missing", remedy)
+    yield from _parameters(task, spec)
+
+
+def _argument(task: Task, port: Port, argument: Argument, around: _Surroundings) -> Iterator[Complaint]:
+    if not isinstance(argument, Many):
+        yield from _single(task, port, argument, around)
+        return
+    if not port.many:
+        yield Complaint(task.id, f"port {port.name} takes one {port.modality}, not a list", "split the task")
+    elif not argument.items:
+        yield Complaint(task.id, f"the list for port {port.name} is empty", f"give it at least one {port.modality}")
+    for item in argument.items:
+        yield from _single(task, port, item, around)
+
+
+def _single(task: Task, port: Port, argument: Single, around: _Surroundings) -> Iterator[Complaint]:
+    if isinstance(argument, Reference):
+        yield from _reference(task, port, argument, around)
+    elif isinstance(argument, Input):
+        if argument.name not in around.inputs:
+            remedy = f"the run has {_listed(around.inputs)}" if around.inputs else "send it with the request"
+            yield Complaint(task.id, f"there is no input {argument.name or '(unnamed)'}", remedy)
+        else:
+            yield from _value(task, port, around.inputs[argument.name], f"input {argument.name}")
+    elif isinstance(argument, Unset):
+        yield Complaint(task.id, f"port {port.name} is given nothing", f"give it a {port.modality}")
+    else:
+        yield from _value(task, port, argument, "what it is given")
+
+
+def _reference(task: Task, port: Port, reference: Reference, around: _Surroundings) -> Iterator[Complaint]:
+    wanted = reference.task_id
+    if wanted not in around.tasks:
+        yield Complaint(
+            task.id, f"port {port.name} refers to task {wanted}, which is not there", "refer to one that is"
+        )
+        return
+    if task.id in around.circular and wanted in around.circular:
+        yield Complaint(task.id, f"it waits for task {wanted}, which waits for it in turn", "break the circle")
+        return
+    if wanted not in around.before:
+        yield Complaint(task.id, f"it refers to task {wanted}, which comes after it", "list the needed task first")
+        return
+    source = around.catalogue.get(around.tasks[wanted].task)
+    if source is None:  # complained about where it stands
+        return
+    output = source.output(reference.output)
+    if output is None:
+        names = _listed([port.name for port in source.outputs])
+        message = f"task {wanted} ({source.name}) has no output {reference.output or '(unnamed)'}"
+        yield Complaint(task.id, message, f"it has {names}")
+    elif output.modality is not port.modality:
+        message = (
+            f"port {port.name} takes a {port.modality}, but {reference.output} of task {wanted} is {output.modality}"
+        )
+        yield Complaint(task.id, message, f"refer to a {port.modality}, or put a task between that makes one")
+    elif output.many and not port.many:
+        yield Complaint(task.id, f"port {port.name} takes one {port.modality}, not a list", "split the task")
+
+
+def _value(task: Task, port: Port, value: Value, what: str) -> Iterator[Complaint]:
+    if isinstance(value, Json):
+        try:
+            json.loads(value.json)
+        except (ValueError, RecursionError):
+            yield Complaint(task.id, f"{what} for port {port.name} is not valid JSON", "correct it")
+            return
+    fitting = modalities(value)
+    if port.modality not in fitting:
+        is_a = " or ".join(fitting) or "of no known kind"
+        message = f"port {port.name} takes a {port.modality}, but {what} is {is_a}"
+        yield Complaint(task.id, message, f"give it a {port.modality}")
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def _parameters(task: Task, spec: Spec) -> Iterator[Complaint]:
+    try:
+        given = json.loads(task.parameters_json or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        yield Complaint(task.id, "its parameters are not a JSON object", 'write them as {"name": value}')
+        return
+    known = {parameter.name: parameter for parameter in spec.parameters}
+    for name, value in given.items():
+        if name not in known:
+            remedy = f"it has {_listed(known)}" if known else "it has none"
+            yield Complaint(task.id, f"{spec.name} has no parameter {name}", remedy)
+        elif wrong := objection(known[name], value):
+            yield Complaint(task.id, f"parameter {name}: {wrong}", f"it must match {known[name].json_schema}")
+
+
+def objection(parameter: Parameter, value: object) -> str:
+    """Why a value is not one of the parameter's; empty if it is."""
+    validator = _validator(parameter.json_schema)
+    if validator is None:
+        return "its expert describes it by a schema that cannot be read"
+    try:
+        error = best_match(validator.iter_errors(value))
+    except Unresolvable:
+        return "its expert describes it by a schema that refers elsewhere"
+    return error.message[:200] if error else ""
+
+
+@lru_cache(maxsize=4_096)
+def _validator(json_schema: str) -> Draft202012Validator | None:
+    try:
+        schema = json.loads(json_schema or "{}")
+        Draft202012Validator.check_schema(schema)
+    except (ValueError, RecursionError, SchemaError):
+        return None
+    # An empty registry: a schema comes from an expert and must not make this process fetch what it refers to.
+    return Draft202012Validator(schema, registry=Registry())
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = sorted(names)
+    more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+    return ", ".join(shown[:MOST_NAMED]) + more

@@ -1,0 +1,225 @@
+"""From a request's words to clauses: stretches that ask for something, each with the words that call for its tasks."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from services.planner.embedded.cues import LIKELY, Lexicon, Match, resolved
+from services.planner.embedded.wording import MARKED, Mention, Payload, Wording
+from services.planner.plan import Modality
+
+LONGEST = 4_000
+"""Characters of one sentence that are looked at; what is longer is no instruction."""
+
+MOST_SENTENCES = 200
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*(?:\s+|(?=" + MARKED + r"))|\s*\n+\s*|;\s+")
+_NO_END = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|mr|mrs|ms|dr|prof|no|st|approx|fig)\.|^\s*\d+[.)])\s*$")
+_SEQUENCE = (
+    r"then|next|finally|lastly|afterwards|after\s+(?:that|this|which|doing\s+(?:so|that))|subsequently|thereafter"
+    r"|followed\s+by|once\s+(?:that\s+is\s+)?done"
+)
+_JOINT = re.compile(
+    rf"(?:\s*(?:[,:–—&]|\s-\s|\(\d{{1,2}}\)|(?<!\w)\d{{1,2}}\))\s*|\s+(?={MARKED}*and\b)|\s*\b(?:and|but|plus|also|as\s+well\s+as|along\s+with"
+    rf"|together\s+with|additionally|in\s+addition|{_SEQUENCE})\b\s*)+"
+)
+_SEQUEL = re.compile(rf"\b(?:{_SEQUENCE}|based\s+on\s+(?:that|this|it|the\s+\w+)|using\s+(?:that|the\s+\w+))\b")
+_ENUMERATED = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
+_NEGATED = re.compile(
+    r"\b(?:don't|do not|does not|without|no need (?:to|for)|instead of|rather than|never) (?:\w+ ){0,2}$"
+)
+_WANTED = re.compile(r"\b(?:needs?|wants?|like|please|to be|can you|could you)\b")
+_QUESTION = re.compile(
+    r"(?:what|who|whom|whose|where|when|why|which|how|is|are|was|were|does|did|do(?!\s+(?:the|this|that|it|not))|has|have|can"
+    r"|could|would|should|will)\b"
+)
+_RELATIVE = re.compile(r"(?:which|where|who|whom|whose|when)\b")
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_FEWEST_QUESTION_WORDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A stretch of the request that asks for something."""
+
+    start: int
+    end: int
+    words: str
+    """As they were written, without what leads in and out."""
+    masked: str
+    sequel: bool
+    """It says that it comes after what stands before it."""
+    matches: tuple[Match, ...]
+    mentions: tuple[Mention, ...]
+    payloads: tuple[Payload, ...]
+    named: frozenset[Modality]
+    """The modalities whose nouns or files stand in it."""
+    asks: bool
+    """A question."""
+
+    def says(self, pattern: re.Pattern[str]) -> bool:
+        return bool(pattern.search(self.masked))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A piece of the words between two joints."""
+
+    start: int
+    end: int
+    sequel: bool
+    leads: bool
+    """It begins the sentence, or goes on with "and"."""
+
+
+Find = Callable[[int, int, Collection[Modality] | None], list[Match]]
+
+
+class Reader:
+    """Finds the clauses of one wording, with what calls for tasks found by `find`."""
+
+    def __init__(self, wording: Wording, lexicon: Lexicon, find: Find) -> None:
+        self._wording = wording
+        self._lexicon = lexicon
+        self._find = find
+
+    def clauses(self, start: int, end: int, at_hand: Collection[Modality]) -> list[Clause]:
+        """The clauses of one sentence; those without a match ask for something nothing is known for."""
+        matches = self._matches(start, end, at_hand)
+        groups: list[tuple[list[Stretch], list[Match]]] = []
+        leading: list[Stretch] = []
+        for stretch in self._stretches(start, end, matches):
+            within = [match for match in matches if stretch.start <= match.start < stretch.end]
+            within = _telling(within) or self._overlooked(stretch)
+            if within or self.requests(stretch):
+                groups.append(([*leading, stretch], within))
+                leading = []
+            elif groups:
+                groups[-1][0].append(stretch)
+            else:
+                leading.append(stretch)
+        return [self._clause(stretches, within) for stretches, within in groups]
+
+    def requests(self, stretch: Stretch) -> bool:
+        """Whether it asks for something, by its form."""
+        words = self._core(stretch)
+        if self._lexicon.verb.match(words):
+            return len(_WORD.findall(words)) > 1 or bool(re.search(MARKED, words))
+        return self._questions(stretch)
+
+    def _questions(self, stretch: Stretch) -> bool:
+        words = self._core(stretch)
+        if not _QUESTION.match(words) or len(_WORD.findall(words)) < _FEWEST_QUESTION_WORDS:
+            return False
+        return stretch.leads or not _RELATIVE.match(words)
+
+    def _core(self, stretch: Stretch) -> str:
+        words = _ENUMERATED.sub("", self._wording.masked[stretch.start : stretch.end])
+        return words[self._lexicon.polite.match(words).end() :] if words else ""  # type: ignore[union-attr]  # it matches nothing, too
+
+    def _matches(self, start: int, end: int, at_hand: Collection[Modality]) -> list[Match]:
+        found = [match for match in self._find(start, end, at_hand) if self._meant(match, start)]
+        return resolved(found)
+
+    def _overlooked(self, stretch: Stretch) -> list[Match]:
+        """What it would call for if what it needs were at hand."""
+        if not self.requests(stretch) or self._questions(stretch):
+            return []
+        found = self._find(stretch.start, stretch.end, None)
+        return resolved([match for match in found if match.weight >= LIKELY and self._meant(match, stretch.start)])
+
+    def _meant(self, match: Match, start: int) -> bool:
+        before = self._wording.masked[start : match.start]
+        if _NEGATED.search(before):
+            return False
+        joints = [joint.end() for joint in _JOINT.finditer(before)]
+        piece = before[joints[-1] if joints else 0 :]
+        given = self._lexicon.context.match(piece) and not _WANTED.search(piece)
+        return not given or bool(self._lexicon.verb.match(self._wording.masked, match.start))
+
+    def _stretches(self, start: int, end: int, matches: Sequence[Match]) -> Iterator[Stretch]:
+        masked, at, sequel, leads = self._wording.masked, start, False, True
+        for joint in _JOINT.finditer(masked, start, end):
+            inside = any(match.start < joint.end() and joint.start() < match.end for match in matches)
+            between_marks = (
+                joint.start() > start
+                and re.match(MARKED, masked[joint.start() - 1 : joint.start()])
+                and re.match(rf"\s*{MARKED}", masked[joint.end() : end])
+            )
+            if inside or between_marks:
+                continue
+            if masked[at : joint.start()].strip():
+                yield Stretch(at, joint.start(), sequel or self._sequel(at, joint.start()), leads)
+                sequel, leads = False, False
+            at = joint.end()
+            sequel = sequel or bool(_SEQUEL.search(joint.group()))
+            leads = leads or "and" in joint.group()
+        if masked[at:end].strip():
+            yield Stretch(at, end, sequel or self._sequel(at, end), leads)
+
+    def _sequel(self, start: int, end: int) -> bool:
+        return bool(_SEQUEL.search(self._wording.masked, start, min(end, start + 40)))
+
+    def _clause(self, stretches: Sequence[Stretch], matches: Sequence[Match]) -> Clause:
+        start, end = stretches[0].start, stretches[-1].end
+        masked = self._wording.masked[start:end]
+        main = next(
+            (stretch for stretch in stretches if matches and stretch.start <= matches[0].start < stretch.end), None
+        )
+        return Clause(
+            start=start,
+            end=end,
+            words=self._tidy(start, end),
+            masked=masked,
+            sequel=any(stretch.sequel for stretch in stretches),
+            matches=tuple(matches),
+            mentions=tuple(mention for mention in self._wording.mentions if start <= mention.start < end),
+            payloads=tuple(payload for payload in self._wording.payloads if start <= payload.start < end),
+            named=self._lexicon.named(masked),
+            asks=self._questions(main or stretches[0]),
+        )
+
+    def states(self, start: int, end: int) -> bool:
+        """Whether a sentence says something that a question could be about, rather than what there is or is wanted."""
+        words = self._core(Stretch(start, end, sequel=False, leads=True))
+        return not self._lexicon.context.match(words) and not re.search(MARKED, words)
+
+    def _tidy(self, start: int, end: int) -> str:
+        words = self._wording.text[start:end]
+        lead = _ENUMERATED.match(words)
+        words = words[lead.end() :] if lead else words
+        polite = self._lexicon.polite.match(words.lower()) if len(words.lower()) == len(words) else None
+        words = words[polite.end() :] if polite else words
+        return words.strip(" \t\n,;:–—-").rstrip(".").strip()
+
+
+def _telling(matches: Sequence[Match]) -> list[Match]:
+    """Weak cues count only where there is nothing better."""
+    return [match for match in matches if match.weight >= LIKELY] or list(matches)
+
+
+def pieces(masked: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The stretches between all joints of a sentence, and the whole of it."""
+    at = start
+    for joint in _JOINT.finditer(masked, start, end):
+        if masked[at : joint.start()].strip():
+            yield at, joint.start()
+        at = joint.end()
+    if at > start and masked[at:end].strip():
+        yield at, end
+    yield start, end
+
+
+def sentences(masked: str) -> Iterator[tuple[int, int]]:
+    """Where the sentences stand; content is masked, so none is cut in two by its own full stops."""
+    at = 0
+    for count, stop in enumerate(_SENTENCE_END.finditer(masked)):
+        if count >= MOST_SENTENCES:
+            break
+        if _NO_END.search(masked[at : stop.end()][-12:]) and "\n" not in stop.group():
+            continue
+        if masked[at : stop.start()].strip():
+            yield at, min(stop.start(), at + LONGEST)
+        at = stop.end()
+    if masked[at:].strip():
+        yield at, min(len(masked), at + LONGEST)

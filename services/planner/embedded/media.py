@@ -1,0 +1,151 @@
+"""Which pictures, recordings, videos and tables a clause means: those it names, those sent, those made before."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from services.planner.embedded.clauses import Clause
+from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.remarks import lost, needed, not_sent
+from services.planner.embedded.resources import Resource
+from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
+from services.planner.plan import Modality, Spec
+
+PRONOUN = re.compile(
+    r"\b(?:it|its|them|they)\b"
+    r"|\b(?:that|this|those|these)\b"
+    r"(?=\s*(?:$|[.,?!]|(?:to|into|in|and|aloud|out|back|by|for|with|as|is|sounds?|up)\b))"
+)
+ORIGINAL = re.compile(r"\b(?:original|source|initial|unedited|unmodified)\b")
+
+_RESULTING = re.compile(
+    r"\b(?:edited|generated|resulting|new|blurred|annotated|processed|modified|enhanced|upscaled|transformed|output"
+    r"|segmented|cleaned|denoised|synthesi[sz]ed|created|produced|final|marked|rotated|cropped|sharpened|improved"
+    r"|changed|the (?:results?|outputs?|outcome))\b"
+)
+_EARLIER = re.compile(r"\b(?:before|earlier|previous(?:ly)?|last time|already sent|sent you|just sent|from above)\b")
+_ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last": -1}
+_THINGS = (
+    r"(?:one|images?|pictures?|photos?|pics?|files?|recordings?|audios?|clips?|videos?|pages?|documents?|pdfs?|texts?)"
+)
+_ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?{_THINGS}\b|\b{_THINGS}\s+(\d)\b")
+_PLURAL = re.compile(r"\b(?:each|every|all|both|them|these|those|\w+s)\b")
+_WORD = re.compile(r"[a-z]{3,}")
+
+
+class Media:
+    """Finds the files a clause means among what there is."""
+
+    def __init__(self, resources: Sequence[Resource], lexicon: Lexicon, flow: Flow) -> None:
+        self._resources = resources
+        self._lexicon = lexicon
+        self._flow = flow
+        self.ambiguous = False
+        """A choice had to be made that the words do not settle."""
+
+    def kinds(self) -> set[Modality]:
+        """What was sent now (else earlier), and what has been made."""
+        return self.sent_kinds() | self._flow.kinds()
+
+    def sent_kinds(self) -> set[Modality]:
+        now = {modality for resource in self._resources if not resource.age for modality in resource.modalities}
+        return now or {modality for resource in self._resources for modality in resource.modalities}
+
+    def find(self, clause: Clause, modality: Modality, spec: Spec | None = None) -> Stream:
+        """The pictures (or recordings, …) a clause means, for a task if one is given.
+
+        Raises:
+            Wanting: there are none, or the one it names was not sent.
+        """
+        if named := self.named(clause, modality):
+            return named
+        self.refuse_missing(clause, modality)
+        within = self._flow.latest(modality, lambda stream: stream.clause == clause.start)
+        if earlier := within or self._earlier(clause, modality, spec):
+            return flowing(earlier, clause)
+        if sent := self.sent(clause, modality):
+            return Stream(modality, tuple(resource.argument for resource in sent))
+        if latest := self._flow.latest(modality):
+            return flowing(latest, clause)
+        raise Wanting(needed(clause, modality))
+
+    def _earlier(self, clause: Clause, modality: Modality, spec: Spec | None) -> Stream | None:
+        """What an earlier step made, if the clause means that rather than what was sent."""
+        if clause.says(ORIGINAL) or clause.says(_ORDINAL):
+            return None
+        if clause.says(_RESULTING) and (latest := self._flow.latest(modality)):
+            return latest
+        made = self._flow.latest(modality, lambda stream: bool(stream.producer) and not stream.finding)
+        looks_into = spec is not None and findings(spec)
+        if made is None or (looks_into and modality is Modality.IMAGE and modality in self.sent_kinds()):
+            return None  # what is found out is about the picture that was sent
+        points = clause.says(PRONOUN) or spec is None or modifies(spec)
+        if modality not in clause.named and points:
+            return made
+        improved = modality is Modality.AUDIO and made.producer == "audio-to-audio"
+        return made if improved or (clause.sequel and not looks_into) else None
+
+    def named(self, clause: Clause, modality: Modality) -> Stream | None:
+        """The files the clause calls by name."""
+        found = [
+            mention.resource.argument
+            for mention in clause.mentions
+            if mention.resource and modality in mention.resource.modalities
+        ]
+        return Stream(modality, tuple(dict.fromkeys(found))) if found else None
+
+    def refuse_missing(self, clause: Clause, *modalities: Modality) -> None:
+        """Raises Wanting if the clause names a file of these modalities that was not sent."""
+        for mention in clause.mentions:
+            expected = mention.modality in {*modalities, Modality.UNSPECIFIED}
+            if mention.resource is None and not mention.target and expected:
+                raise Wanting(not_sent(mention.name, self._resources))
+
+    def called(self, clause: Clause, modality: Modality) -> list[Resource]:
+        """The sent resources whose names share a word with the clause."""
+        words = set(_WORD.findall(clause.masked))
+        return [
+            resource
+            for resource in self._resources
+            if resource.modalities[:1] == (modality,) and resource.stem_words & words
+        ]
+
+    def sent(self, clause: Clause, modality: Modality) -> list[Resource]:
+        """The sent resources of a modality that a clause may mean, narrowed by what it says of them."""
+        fitting = [resource for resource in self._resources if modality in resource.modalities]
+        proper = [resource for resource in fitting if resource.modalities[0] is modality] or fitting
+        older = [resource for resource in proper if resource.age]
+        candidates = [resource for resource in proper if not resource.age]
+        if older and (not candidates or clause.says(_EARLIER)):
+            newest = min(resource.age for resource in older)
+            candidates = [resource for resource in older if resource.age == newest]
+        for narrowed in self._narrowings(clause, modality, candidates):
+            if narrowed:
+                return narrowed
+        return candidates
+
+    def _narrowings(self, clause: Clause, modality: Modality, sent: Sequence[Resource]) -> Iterator[list[Resource]]:
+        if len(sent) <= 1:
+            return
+        if ordinal := _ORDINAL.search(clause.masked):
+            index = _ORDINALS[ordinal[1]] if ordinal[1] else int(ordinal[2]) - 1
+            if -1 <= index < len(sent):
+                yield [sent[index]]
+        called = [resource for resource in self.called(clause, modality) if resource in sent]
+        if len(called) < len(sent):
+            yield called
+        if modality is Modality.IMAGE:
+            is_page = clause.says(self._lexicon.page) and modality not in clause.named
+            is_picture = modality in clause.named and not clause.says(self._lexicon.page)
+            yield [resource for resource in sent if (is_page and resource.pdf) or (is_picture and not resource.pdf)]
+        self.ambiguous = self.ambiguous or not clause.says(_PLURAL)
+
+
+def flowing(stream: Stream, clause: Clause) -> Stream:
+    """The stream, if it has come about.
+
+    Raises:
+        Wanting: the step that would have made it could not be planned.
+    """
+    if stream.lost:
+        raise Wanting(None if stream.clause == clause.start else lost(clause, stream.lost))
+    return stream

@@ -1,0 +1,173 @@
+"""The knobs a clause turns: languages, lengths, counts, sizes, and any parameter it calls by name."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from services.planner.check import objection
+from services.planner.embedded.languages import PATTERN as LANGUAGE
+from services.planner.embedded.languages import TAGS
+from services.planner.plan import Parameter, Spec
+
+_NUMBER_WORDS = {
+    word: number
+    for number, word in enumerate(
+        ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+    )
+}
+_NUMBER = rf"(?:\d+(?:\.\d+)?|{'|'.join(_NUMBER_WORDS)})"
+
+TARGET = re.compile(
+    rf"\b(?:in)?to\s+(?:the\s+)?({LANGUAGE})\b|\bin\s+({LANGUAGE})\b|\b({LANGUAGE})\s+(?:translation|version)"
+)
+SOURCE = re.compile(
+    rf"\bfrom\s+(?:the\s+)?({LANGUAGE})\b|\b(?:this|the|my|an?)\s+({LANGUAGE})\s+(?!translation|version)\w+"
+)
+SPOKEN = re.compile(rf"\b(?:in|into|to|an?|the|this|my|with)\s+(?:an?\s+)?({LANGUAGE})\b")
+
+Reading = Callable[[str], Any]
+
+
+def _language(pattern: re.Pattern[str]) -> Reading:
+    def read(words: str) -> str | None:
+        found = pattern.search(words)
+        return TAGS[next(group for group in found.groups() if group)] if found else None
+
+    return read
+
+
+def _whole(pattern: str) -> Reading:
+    compiled = re.compile(pattern)
+
+    def read(words: str) -> int | None:
+        found = compiled.search(words)
+        return int(_number(next(group for group in found.groups() if group))) if found else None
+
+    return read
+
+
+def _number(word: str) -> float:
+    return float(_NUMBER_WORDS[word]) if word in _NUMBER_WORDS else float(word)
+
+
+def _threshold(words: str) -> float | None:
+    found = re.search(r"(?:confidence|score|threshold|certainty|probability)\D{0,20}?(\d+(?:\.\d+)?)\s?(%)?", words)
+    return float(found[1]) / (100 if found[2] else 1) if found else None
+
+
+def _scale(words: str) -> float | None:
+    found = re.search(r"\b(\d+(?:\.\d+)?)\s?(?:x|×|times)(?!\s?\d)|\bby\s+(?:a factor of\s+)?(\d+(?:\.\d+)?)\b", words)
+    if found:
+        return float(found[1] or found[2])
+    return 2.0 if re.search(r"\b(?:double|twice)\b", words) else None
+
+
+def _seconds(words: str) -> float | None:
+    found = re.search(rf"\b({_NUMBER})[\s-]?(s|secs?|seconds?|mins?|minutes?)\b", words)
+    return _number(found[1]) * (60 if found[2].startswith("m") else 1) if found else None
+
+
+def _speed(words: str) -> float | None:
+    if found := re.search(r"(\d(?:\.\d+)?)\s?x\b|\b(?:at )?(double|half) speed", words):
+        return float(found[1]) if found[1] else {"double": 2.0, "half": 0.5}[found[2]]
+    if re.search(r"\b(?:slow|slowly|slower)\b", words):
+        return 0.75
+    return 1.5 if re.search(r"\b(?:fast|quickly|faster|rapidly)\b", words) else None
+
+
+def _voice(words: str) -> str | None:
+    found = re.search(
+        r"\b(female|male|woman|man)(?:'s)?(?:\s+\w+)?\s+voice|voice of an? (female|male|woman|man)", words
+    )
+    return {"woman": "female", "man": "male"}.get(word := found[1] or found[2], word) if found else None
+
+
+def _size(group: int) -> Reading:
+    def read(words: str) -> int | None:
+        found = re.search(r"\b(\d{2,4})\s?(?:x|×|by)\s?(\d{2,4})\b", words)
+        return int(found[group]) if found else None
+
+    return read
+
+
+READINGS: Mapping[str, Reading] = {
+    "target_language": _language(TARGET),
+    "source_language": _language(SOURCE),
+    "language": _language(SPOKEN),
+    "max_length": _whole(
+        rf"(?:in|to|most|under|than|within|maximum(?: of)?|max|about|around|below)\s+({_NUMBER})[\s-]words?"
+        rf"|({_NUMBER})[\s-]word\b"
+    ),
+    "min_length": _whole(rf"(?:at least|minimum(?: of)?|no fewer than|no less than)\s+({_NUMBER})\s+words?"),
+    "top_k": _whole(rf"\b(?:top|best|first)[\s-]({_NUMBER})\b|\b({_NUMBER}) (?:best|likeliest|most likely)\b"),
+    "num_frames": _whole(rf"\b({_NUMBER})[\s-]frames?\b"),
+    "num_inference_steps": _whole(rf"\b({_NUMBER})\s+(?:inference\s+|denoising\s+)?steps\b"),
+    "seed": _whole(r"\bseed\s*(?:of|=|:|is)?\s*(\d+)\b"),
+    "threshold": _threshold,
+    "scale": _scale,
+    "duration": _seconds,
+    "speed": _speed,
+    "voice": _voice,
+    "width": _size(1),
+    "height": _size(2),
+}
+
+
+def parameters(spec: Spec, masked: str) -> dict[str, Any]:
+    """What lower-case words say about the parameters of a task; only what their schemas allow."""
+    found: dict[str, Any] = {}
+    for parameter in spec.parameters:
+        reading = READINGS.get(parameter.name)
+        value = reading(masked) if reading else _by_name(parameter, masked)
+        if value is not None and not objection(parameter, value):
+            found[parameter.name] = value
+    return found
+
+
+def _by_name(parameter: Parameter, masked: str) -> Any:
+    """Any parameter that is called by its name, or whose value is one of a few that are named."""
+    try:
+        schema = json.loads(parameter.json_schema or "{}")
+    except ValueError:
+        schema = {}
+    if not isinstance(schema, dict):
+        return None
+    name = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", parameter.name.lower())))
+    reading = _BY_TYPE.get(str(schema.get("type")))
+    chosen = _chosen(schema.get("enum"), masked)
+    return chosen if chosen is not None or reading is None else reading(name, masked)
+
+
+def _chosen(choices: object, masked: str) -> str | None:
+    words = [choice for choice in choices if isinstance(choice, str)] if isinstance(choices, list) else []
+    return next((word for word in words if re.search(rf"(?<![\w-]){re.escape(word.lower())}(?![\w-])", masked)), None)
+
+
+def _numeric(name: str, masked: str) -> float | None:
+    found = re.search(rf"\b({_NUMBER})\s+{name}\b|\b{name}\s*(?:of|to|=|:|is)?\s*({_NUMBER})\b", masked)
+    return _number(found[1] or found[2]) if found else None
+
+
+def _integral(name: str, masked: str) -> int | None:
+    number = _numeric(name, masked)
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def _said(name: str, masked: str) -> bool | None:
+    if re.search(rf"\b(?:no|without)\s+{name}\b", masked):
+        return False
+    return True if re.search(rf"\b{name}\b", masked) else None
+
+
+def _word(name: str, masked: str) -> str | None:
+    found = re.search(rf"\b{name}\s*(?:=|:|is|of|to)\s*([\w.-]+)", masked)
+    return found[1] if found else None
+
+
+_BY_TYPE: Mapping[str, Callable[[str, str], Any]] = {
+    "number": _numeric,
+    "integer": _integral,
+    "boolean": _said,
+    "string": _word,
+}

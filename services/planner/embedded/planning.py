@@ -1,0 +1,157 @@
+"""The planner without an LLM: clauses, what they call for, and what they work on, by rules and in milliseconds."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from services.planner.embedded import remarks
+from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
+from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, lexicon
+from services.planner.embedded.payloads import with_pasted
+from services.planner.embedded.resources import Resource, resources
+from services.planner.embedded.vocabulary import Vocabulary, common_words
+from services.planner.embedded.wants import Wants
+from services.planner.embedded.weaver import Weaver
+from services.planner.embedded.wording import Wording, read
+from services.planner.plan import Catalogue, Decision, Draft, Modality, Note, Spec
+from services.planner.request import Request
+
+CONTROLLER = "embedded"
+
+_CONFIDENCE = {CERTAIN: 0.9, LIKELY: 0.7}
+_LEAST_CONFIDENCE = 0.5
+_AMBIGUOUS = 0.7
+"""What is left of the confidence where the words left a choice."""
+
+
+class Embedded:
+    """Plans a request by the words it is made of."""
+
+    def __init__(self, standard: Catalogue) -> None:
+        self._standard = standard
+        self._lexicon = lexicon()
+        self._known: tuple[Catalogue, Vocabulary] | None = None
+
+    def plan(self, request: Request, catalogue: Catalogue) -> Draft:
+        """A plan for the last turn; what cannot be planned is in its notes."""
+        there = resources(request)
+        wording = with_pasted(read(request.text, there), self._lexicon)
+        weaver = Weaver(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
+        wants = Wants(catalogue, self._standard, self._lexicon, resources=there, wording=wording, weaver=weaver)
+        vocabulary = self._vocabulary(catalogue)
+        return _Planning(
+            vocabulary, self._lexicon, resources=there, wording=wording, weaver=weaver, wants=wants
+        ).draft()
+
+    def _vocabulary(self, catalogue: Catalogue) -> Vocabulary:
+        if self._known is None or self._known[0] is not catalogue:
+            self._known = catalogue, Vocabulary(catalogue, self._standard)
+        return self._known[1]
+
+
+class _Planning:
+    """One request on its way to a plan."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        words: Lexicon,
+        *,
+        resources: Sequence[Resource],
+        wording: Wording,
+        weaver: Weaver,
+        wants: Wants,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._lexicon = words
+        self._resources = resources
+        self._wording = wording
+        self._weaver = weaver
+        self._wants = wants
+        self._reader = Reader(wording, words, self._find)
+        self._clauses: list[Clause] = []
+        self._confidence = [1.0]
+
+    def draft(self) -> Draft:
+        stated: list[str] = []
+        for start, end in sentences(self._wording.masked):
+            clauses = self._read(start, end)
+            self._clauses += clauses
+            if not clauses and self._states(start, end):
+                stated.append(self._wording.text[start:end].strip())
+                self._weaver.texts.aside = " ".join(stated)
+            for clause in clauses:
+                self._weaver.texts.pass_by(clause, self._clauses)
+                self._plan(clause)
+        tasks, notes = self._weaver.tasks, self._weaver.notes
+        if not tasks and not notes:
+            notes = [self._without_tasks()]
+        return Draft(tuple(tasks), tuple(dict.fromkeys(notes)), self._decision())
+
+    # ------------------------------------------------------------ reading
+
+    def _read(self, start: int, end: int) -> list[Clause]:
+        at_hand = self._at_hand(start, end)
+        clauses = self._reader.clauses(start, end, at_hand)
+        made = {port.modality for clause in clauses for spec in self._specs(clause.matches) for port in spec.outputs}
+        return clauses if made <= at_hand else self._reader.clauses(start, end, at_hand | made)
+
+    def _at_hand(self, start: int, end: int) -> set[Modality]:
+        """What a sentence may be about: what it names, else all there is."""
+        words = self._wording.masked[start:end]
+        named = set(self._lexicon.named(words))
+        there = self._weaver.media.kinds()
+        if self._lexicon.page.search(words):
+            named |= {Modality.IMAGE, Modality.TEXT} & there or {Modality.IMAGE, Modality.TEXT}
+        settled = (named - {Modality.TEXT}) & (there or named)
+        return named if settled else named | there
+
+    def _find(self, start: int, end: int, at_hand: Collection[Modality] | None) -> list[Match]:
+        masked = self._wording.masked
+        found = self._lexicon.find(masked, start, end, at_hand)
+        found += self._vocabulary.by_name(masked, start, end)
+        for first, last in pieces(masked, start, end):
+            found += self._vocabulary.by_words(masked, first, last)
+        return found
+
+    def _specs(self, matches: Collection[Match]) -> Iterator[Spec]:
+        for match in matches:
+            yield from (spec for name in match.tasks[:1] if (spec := self._wants.spec(name)))
+
+    def _states(self, start: int, end: int) -> bool:
+        conversation = self._lexicon.chat.fullmatch(self._wording.masked[start:end])
+        return self._reader.states(start, end) and not conversation
+
+    # ------------------------------------------------------------ planning
+
+    def _plan(self, clause: Clause) -> None:
+        steps = self._wants.steps(clause)
+        if not steps:
+            self._weaver.notes += self._not_planned(clause)
+        for step in steps:
+            self._weaver.weave(step)
+            self._confidence.append(self._certainty(clause))
+
+    def _not_planned(self, clause: Clause) -> list[Note]:
+        if clause.asks and not self._resources:
+            return [remarks.chat(clause.words, "This is a question for a conversation, not for one of the tasks here.")]
+        aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
+        return [] if aside or clause.matches or not clause.words else [remarks.unknown(clause.words)]
+
+    def _without_tasks(self) -> Note:
+        masked, words = self._wording.masked.strip(), self._wording.text.strip()
+        if self._lexicon.chat.fullmatch(masked):
+            return remarks.chat(words)
+        if not common_words(masked):
+            return remarks.not_understood(words)
+        return remarks.without_a_wish(words, self._resources)
+
+    # ------------------------------------------------------------ how sure
+
+    def _certainty(self, clause: Clause) -> float:
+        weights = [match.weight for match in clause.matches] or [LIKELY]
+        certainty = _CONFIDENCE.get(min(max(weights), CERTAIN), _LEAST_CONFIDENCE)
+        return certainty * (_AMBIGUOUS if self._weaver.media.ambiguous else 1)
+
+    def _decision(self) -> Decision:
+        tasks, clauses, notes = len(self._weaver.tasks), len(self._clauses), len(self._weaver.notes)
+        reason = f"Planned by rules, without an LLM: tasks {tasks}, clauses {clauses}, left open {notes}."
+        return Decision(CONTROLLER, reason, round(min(self._confidence), 2) if tasks else 0.0)

@@ -1,0 +1,104 @@
+"""What each input port of a step is given."""
+
+import re
+
+from services.planner.embedded import arguments
+from services.planner.embedded.clauses import Clause
+from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.media import Media
+from services.planner.embedded.remarks import two_needed
+from services.planner.embedded.steps import Step
+from services.planner.embedded.streams import Stream, Wanting
+from services.planner.embedded.texts import Texts
+from services.planner.plan import Catalogue, Modality, Port, Single, Spec, Text
+
+LITERAL = frozenset(("translation", "text-to-speech"))
+"""Standard tasks that take words as they stand in the clause; so do all that are not standard."""
+
+_FEWEST_PROMPT_WORDS = 2
+_FEWEST_COMPARED = 2
+_POINTS = re.compile(
+    r"\b(?:based on|from|using|with|of|for|illustrat\w+|visuali[sz]\w+|about)\s+(?:it|that|them|this)\b(?!\s+[a-z]{3,})"
+    r"|\b(?:based on|from|using|with|of|for|to|illustrat\w+|visuali[sz]\w+)\s+(?:the|this|that|its|my)\s+(?:[\w-]+\s+)?"
+    r"(?:summary|translation|description|caption|text|result|answer|story|poem|transcript\w*|output|response|label"
+    r"|sentence|paragraph|article|conversation|entities|classification|question)\b"
+)
+"""Words by which a clause says that what is to be made follows from something else."""
+
+
+class Ports:
+    """Finds what flows into a step."""
+
+    def __init__(self, standard: Catalogue, media: Media, texts: Texts, lexicon: Lexicon) -> None:
+        self._standard = standard
+        self._media = media
+        self._texts = texts
+        self._lexicon = lexicon
+
+    def fill(self, step: Step) -> dict[str, Stream]:
+        """The stream for every port the step uses, but for masks.
+
+        Raises:
+            Wanting: something is missing.
+        """
+        return {
+            port.name: self._text(step, port) if port.modality is Modality.TEXT else self._other(step, port)
+            for port in step.spec.inputs
+            if (port.required or port.modality is Modality.TEXT) and port.name != "mask"
+        }
+
+    def _other(self, step: Step, port: Port) -> Stream:
+        return self._media.find(step.clause, port.modality, step.spec)
+
+    def _text(self, step: Step, port: Port) -> Stream:
+        name = step.spec.name
+        if port.name == "question":
+            return _words(self._question(step.clause))
+        if not port.required:  # an instruction
+            return _words(step.clause.words)
+        if _compares(step.spec):
+            return self._compared(step, port)
+        if name in self._lexicon.prompted or name in self._lexicon.instructed:
+            return self._described(step)
+        literally = name in LITERAL or name not in self._standard
+        return self._texts.find(step.clause, step.spec, labels=step.labels, literally=literally)
+
+    def _question(self, clause: Clause) -> str:
+        if question := self._texts.question(clause):
+            return question
+        raise Wanting(None)  # it speaks of a question that is answered where it is asked
+
+    def _described(self, step: Step) -> Stream:
+        """What is to be made or written: as the clause says, or after something it points at."""
+        clause = step.clause
+        instructed = step.spec.name in self._lexicon.instructed
+        words = clause.words if instructed else arguments.prompt(clause)
+        too_short = not instructed and len(words.split()) < _FEWEST_PROMPT_WORDS
+        if not clause.payloads and (clause.says(_POINTS) or too_short):
+            try:
+                return self._texts.find(clause, step.spec)
+            except Wanting:
+                if not words:
+                    raise
+        return _words(words)
+
+    def _compared(self, step: Step, port: Port) -> Stream:
+        """One text for the port that takes one, the others for the port that takes many."""
+        clause = step.clause
+        texts: list[Single] = [Text(payload.text) for payload in clause.payloads]
+        named = self._media.named(clause, Modality.TEXT)
+        texts += named.arguments if named else ()
+        if len(texts) < _FEWEST_COMPARED:
+            texts += [single for single in self._texts.all(clause) if single not in texts]
+        if len(texts) < _FEWEST_COMPARED:
+            raise Wanting(two_needed(clause))
+        return Stream(Modality.TEXT, tuple(texts[1:] if port.many else texts[:1]))
+
+
+def _words(words: str) -> Stream:
+    return Stream(Modality.TEXT, (Text(words),))
+
+
+def _compares(spec: Spec) -> bool:
+    texts = [port for port in spec.inputs if port.required and port.modality is Modality.TEXT]
+    return any(port.many for port in texts) and not all(port.many for port in texts)

@@ -1,0 +1,94 @@
+"""What to tell the user of what could not be planned: what is missing, and what to do about it."""
+
+from collections.abc import Sequence
+
+from services.planner.embedded.clauses import Clause
+from services.planner.embedded.resources import Resource
+from services.planner.plan import Modality, Note, NoteKind
+
+MOST_NAMED = 8
+"""Most files a remark lists."""
+
+LONGEST_SPAN = 300
+
+_REMEDIES = {
+    Modality.TEXT: "paste the text into the request in quotation marks, or send it as a file",
+    Modality.TABLE: "send it as a CSV file",
+}
+
+
+def unoffered(name: str, words: str) -> Note:
+    """A kind of task is known but nobody here does it."""
+    remedy = "add one that does with `hugginggpt experts add ADDRESS`"
+    return _unmapped(f"“{words}” calls for {name}, which no expert here offers: {remedy}.", words)
+
+
+def unknown(words: str) -> Note:
+    """Something is asked for that is no kind of task."""
+    return _unmapped(f"“{words}” matches no kind of task offered here: see what is with `hugginggpt tasks`.", words)
+
+
+def not_understood(words: str) -> Note:
+    """Nothing in the words is understood."""
+    return _unmapped("These words were not understood: say in English what is to be done.", words)
+
+
+def lost(clause: Clause, before: str) -> Note:
+    """A step would go on with the result of another that could not be planned."""
+    return _unmapped(f"“{clause.words}” needs what “{before}” would have given.", clause.words)
+
+
+def cut(clause: Clause, done: int, wanted: int) -> Note:
+    """More resources were given than one task is split over."""
+    text = f"“{clause.words}” is done for the first {done} of {wanted}: ask for the others in another request."
+    return _unmapped(text, clause.words)
+
+
+def needed(clause: Clause, modality: Modality) -> Note:
+    """A step needs something that nobody sent."""
+    remedy = _REMEDIES.get(modality, f"send the {modality} with the request")
+    return _clarify(f"“{clause.words}” needs a {modality}, and there is none: {remedy}.", clause.words)
+
+
+def two_needed(clause: Clause) -> Note:
+    """A comparison needs two texts."""
+    text = f"“{clause.words}” compares texts, and there are not two: quote them both, or send them as files."
+    return _clarify(text, clause.words)
+
+
+def unpaired(clause: Clause, counts: Sequence[int]) -> Note:
+    """A step is given different numbers of things that belong together."""
+    many = " and ".join(map(str, counts))
+    return _clarify(f"“{clause.words}” is given {many} things: say which belong together.", clause.words)
+
+
+def not_sent(name: str, resources: Sequence[Resource]) -> Note:
+    """A file is named that was not sent."""
+    sent = _sent(resources)
+    here = f"what was sent is {', '.join(sent)}" if sent else "no file was sent"
+    text = f"{name} is named but was not sent ({here}): send it with the request, or correct its name."
+    return _clarify(text, name)
+
+
+def without_a_wish(words: str, resources: Sequence[Resource]) -> Note:
+    """Words that ask for nothing, with files or without."""
+    if sent := _sent(resources):
+        return _clarify(f"Say what to do with {', '.join(sent)}.", words)
+    return chat(words, "This states something and asks for no task.")
+
+
+def chat(words: str, text: str = "This is conversation and calls for no task.") -> Note:
+    """Words that want an answer but no task."""
+    return Note(NoteKind.CHAT, text, words[:LONGEST_SPAN])
+
+
+def _sent(resources: Sequence[Resource]) -> list[str]:
+    return [resource.names[0] for resource in resources if resource.names and not resource.age][:MOST_NAMED]
+
+
+def _unmapped(text: str, words: str) -> Note:
+    return Note(NoteKind.UNMAPPED, text, words[:LONGEST_SPAN])
+
+
+def _clarify(text: str, words: str) -> Note:
+    return Note(NoteKind.CLARIFY, text, words[:LONGEST_SPAN])

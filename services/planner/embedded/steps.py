@@ -1,0 +1,18 @@
+"""What is to be planned, one thing at a time."""
+
+from dataclasses import dataclass
+
+from services.planner.embedded.clauses import Clause
+from services.planner.plan import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing a clause asks for."""
+
+    spec: Spec
+    clause: Clause
+    labels: tuple[str, ...] = ()
+    """The classes to choose from, where the clause names some."""
+    aspect: str = ""
+    """Tells apart two uses of one task on the same input, such as sentiment and language."""

@@ -1,0 +1,81 @@
+"""What flows between tasks while a plan is made, and what is missing when it does not."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from services.planner.plan import Modality, Note, Single, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Values of one kind: an input, pasted text, or an output of a task, once for every copy of the task."""
+
+    modality: Modality
+    arguments: tuple[Single, ...]
+    producer: str = ""
+    """Name of the task that makes it; empty for what was sent."""
+    port: str = ""
+    finding: bool = False
+    """It says something about its input (a label, a count, boxes), rather than carrying it on."""
+    clause: int = -1
+    """Where the clause stands that made it."""
+    languages: tuple[str, ...] = ()
+    """Of each value, where a translation made it."""
+    lost: str = ""
+    """The words of a step that could not be planned, so that nothing flows."""
+
+    def gone(self, words: str) -> "Stream":
+        """The same stream, if the step of these words could not be planned."""
+        return replace(self, lost=words)
+
+
+class Wanting(Exception):
+    """A step cannot be planned; the note says what is missing, unless that has been said of the same clause."""
+
+    def __init__(self, note: Note | None) -> None:
+        super().__init__(note.text if note else "")
+        self.note = note
+
+
+class Flow:
+    """All streams, the one used or made last at the end."""
+
+    def __init__(self) -> None:
+        self._streams: list[Stream] = []
+
+    def add(self, stream: Stream) -> None:
+        """Notes what has been used or made just now."""
+        self._streams = [other for other in self._streams if other != stream]
+        self._streams.append(stream)
+
+    def of(self, modality: Modality) -> Iterator[Stream]:
+        """The streams of a modality, the latest last."""
+        return (stream for stream in self._streams if stream.modality is modality)
+
+    def latest(self, modality: Modality, fits: Callable[[Stream], bool] | None = None) -> Stream | None:
+        fitting = [stream for stream in self.of(modality) if fits is None or fits(stream)]
+        return fitting[-1] if fitting else None
+
+    def kinds(self) -> set[Modality]:
+        return {stream.modality for stream in self._streams}
+
+
+def findings(spec: Spec) -> bool:
+    """Whether a task finds something out about its input: it then reports it as JSON, too."""
+    return any(port.modality is Modality.JSON and port.required for port in spec.outputs)
+
+
+def modifies(spec: Spec) -> bool:
+    """Whether a task gives a new version of what it takes."""
+    taken = {port.modality for port in spec.inputs if port.required}
+    return not findings(spec) and any(port.modality in taken for port in spec.outputs)
+
+
+def feeds(first: Spec, second: Spec) -> bool:
+    """Whether what one task gives is what another naturally goes on with."""
+    needed = {port.modality for port in second.inputs if port.required}
+    if findings(first):  # a label is said or translated, not looked into again
+        about_media = any(port.required and port.modality is not Modality.TEXT for port in first.inputs)
+        return needed == {Modality.TEXT} and not findings(second) and (about_media or not modifies(second))
+    given = {port.modality for port in first.outputs}
+    return bool(given & (needed - {Modality.TEXT} or needed))

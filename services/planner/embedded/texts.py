@@ -1,0 +1,170 @@
+"""Which text a clause means: quoted, sent, carried on by an earlier step, or still to be read out of a file."""
+
+from collections.abc import Callable, Sequence
+
+from services.planner.embedded.arguments import contents, literal, question
+from services.planner.embedded.clauses import Clause
+from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.media import ORIGINAL, PRONOUN, Media, flowing
+from services.planner.embedded.remarks import needed
+from services.planner.embedded.resources import Resource
+from services.planner.embedded.streams import Flow, Stream, Wanting, findings
+from services.planner.embedded.wording import Wording
+from services.planner.plan import Modality, Single, Spec, Text
+
+Bridge = Callable[[Stream, Clause], Stream]
+"""Turns a stream of pictures, recordings or videos into one of their text."""
+
+BRIDGED = (Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
+"""What can be read out of, the likeliest first."""
+
+
+class Texts:
+    """Finds the text for a port of a step."""
+
+    def __init__(self, media: Media, flow: Flow, wording: Wording, lexicon: Lexicon, bridge: Bridge) -> None:
+        self._media = media
+        self._flow = flow
+        self._wording = wording
+        self._lexicon = lexicon
+        self._bridge = bridge
+        self._asked: set[str] = set()
+        self.aside = ""
+        """Plain statements of the request, which are what a question is about if nothing else is."""
+
+    def pass_by(self, clause: Clause, clauses: Sequence[Clause]) -> None:
+        """Notes the content that stands before a clause outside of any other."""
+        for payload in self._wording.payloads:
+            inside = any(other.start <= payload.start < other.end for other in clauses)
+            stream = _stream(payload.text)
+            known = stream in self._flow.of(Modality.TEXT)
+            if payload.start < clause.start and not (inside or payload.asks or known):
+                self._flow.add(stream)
+
+    def carried(self, clause: Clause) -> bool:
+        """Whether there is a text that a clause may be about."""
+        flowed = any(not stream.finding for stream in self._flow.of(Modality.TEXT))
+        quoted = any(not payload.asks and payload.start < clause.end for payload in self._wording.payloads)
+        return flowed or quoted or any(not resource.age for resource in self._media.sent(clause, Modality.TEXT))
+
+    def all(self, clause: Clause) -> list[Single]:
+        """Every text there is: what has flowed, what is quoted, what was sent."""
+        flowed = [argument for stream in self._flow.of(Modality.TEXT) for argument in stream.arguments]
+        quoted = [Text(payload.text) for payload in self._wording.payloads if not payload.asks]
+        return list(dict.fromkeys([*flowed, *quoted, *_arguments(self._media.sent(clause, Modality.TEXT))]))
+
+    def question(self, clause: Clause) -> str:
+        """The question a clause asks, or the one asked elsewhere that it speaks of; empty if it has been dealt with."""
+        if own := question(clause):
+            self._asked.add(own)
+            return own
+        asked = [payload.text for payload in self._wording.payloads if payload.asks]
+        waiting = [words for words in asked if words not in self._asked]
+        self._asked.update(waiting[:1])
+        return waiting[0] if waiting else ""
+
+    def find(self, clause: Clause, spec: Spec, *, labels: Sequence[str] = (), literally: bool = False) -> Stream:
+        """The text a clause means.
+
+        Args:
+            clause: the clause.
+            spec: the task it is for.
+            labels: quoted names of classes, which are no content.
+            literally: the plain words of the clause may be the text.
+
+        Raises:
+            Wanting: there is none, or the file it names was not sent.
+        """
+        if within := self._flow.latest(Modality.TEXT, lambda stream: stream.clause == clause.start):
+            return flowing(within, clause)
+        takes_question = any(port.name == "question" for port in spec.inputs)
+        if own := contents(clause, labels, asking=not takes_question):
+            return Stream(Modality.TEXT, tuple(Text(payload.text) for payload in own))
+        words = self._literal(clause) if literally else ""
+        stream = self._pointed_at(clause, spec) or (_stream(words) if words else self._left(clause))
+        if stream is None:
+            raise Wanting(needed(clause, Modality.TEXT))
+        return flowing(stream, clause)
+
+    def _pointed_at(self, clause: Clause, spec: Spec) -> Stream | None:
+        """What the clause names, what has flowed, or what was sent."""
+        return (
+            self._named(clause)
+            or self._result(clause, spec)
+            or self._of_media(clause)
+            or self._called(clause)
+            or self._flowed(clause, spec)
+            or self._sent(clause, old=False)
+        )
+
+    def _left(self, clause: Clause) -> Stream | None:
+        """What remains when the clause points at nothing."""
+        return self._elsewhere() or self._read_out(clause) or self._sent(clause, old=True)
+
+    def _named(self, clause: Clause) -> Stream | None:
+        if named := self._media.named(clause, Modality.TEXT):
+            return named
+        for modality in BRIDGED:
+            if named := self._media.named(clause, modality):
+                return self._bridge(named, clause)
+        self._media.refuse_missing(clause, Modality.TEXT, *BRIDGED)
+        return None
+
+    def _result(self, clause: Clause, spec: Spec) -> Stream | None:
+        """The output of the task whose result the clause speaks of."""
+        if clause.says(ORIGINAL):
+            return next((stream for stream in self._flow.of(Modality.TEXT) if not stream.finding), None)
+        for noun, producers in self._lexicon.results:
+            if clause.says(noun):
+                others = frozenset(producers) - {spec.name}
+                made = [stream for stream in self._flow.of(Modality.TEXT) if stream.producer in others]
+                if made:
+                    return made[-1]
+        return None
+
+    def _of_media(self, clause: Clause) -> Stream | None:
+        for modality in BRIDGED:
+            if modality in clause.named & self._media.sent_kinds():
+                return self._bridge(self._media.find(clause, modality), clause)
+        return None
+
+    def _called(self, clause: Clause) -> Stream | None:
+        called = self._media.called(clause, Modality.TEXT)
+        return Stream(Modality.TEXT, _arguments(called)) if called else None
+
+    def _flowed(self, clause: Clause, spec: Spec) -> Stream | None:
+        """The text that flowed last: by preference what carries the content on, not what was found out about it."""
+        texts = list(self._flow.of(Modality.TEXT))
+        carried = [stream for stream in texts if not stream.finding]
+        if findings(spec) and not clause.sequel and not clause.says(PRONOUN):  # look into the whole, not its summary
+            carried = [stream for stream in carried if stream.producer != "summarization"] or carried
+        chosen = carried or texts
+        return chosen[-1] if chosen else None
+
+    def _sent(self, clause: Clause, *, old: bool) -> Stream | None:
+        sent = [resource for resource in self._media.sent(clause, Modality.TEXT) if bool(resource.age) is old]
+        return Stream(Modality.TEXT, _arguments(sent)) if sent else None
+
+    def _literal(self, clause: Clause) -> str:
+        points = clause.named or clause.says(PRONOUN) or clause.says(self._lexicon.page)
+        return "" if points else literal(clause, self._lexicon, self._wording)
+
+    def _elsewhere(self) -> Stream | None:
+        rest = [payload.text for payload in self._wording.payloads if not payload.asks]
+        words = rest[-1] if rest else self.aside
+        return _stream(words) if words else None
+
+    def _read_out(self, clause: Clause) -> Stream | None:
+        there = [modality for modality in BRIDGED if modality in self._media.kinds()]
+        if not there:
+            return None
+        self._media.ambiguous = self._media.ambiguous or len(there) > 1
+        return self._bridge(self._media.find(clause, there[0]), clause)
+
+
+def _stream(words: str) -> Stream:
+    return Stream(Modality.TEXT, (Text(words),))
+
+
+def _arguments(resources: Sequence[Resource]) -> tuple[Single, ...]:
+    return tuple(resource.argument for resource in resources)

@@ -1,0 +1,177 @@
+"""Which tasks a clause calls for."""
+
+import re
+from collections.abc import Sequence
+
+from services.planner.embedded import arguments
+from services.planner.embedded.clauses import Clause
+from services.planner.embedded.cues import Lexicon, Match
+from services.planner.embedded.parameters import TARGET
+from services.planner.embedded.resources import Resource
+from services.planner.embedded.steps import Step
+from services.planner.embedded.streams import feeds
+from services.planner.embedded.weaver import Weaver
+from services.planner.embedded.wording import Wording
+from services.planner.plan import Catalogue, Modality, Spec
+
+Want = tuple[tuple[str, ...], str]
+"""Tasks by preference, and an aspect."""
+
+_ZERO_SHOT = {
+    Modality.IMAGE: ("zero-shot-image-classification",),
+    Modality.AUDIO: ("zero-shot-audio-classification",),
+    Modality.TEXT: ("zero-shot-classification",),
+}
+"""What sorts into classes that are named; other classifiers have classes of their own."""
+
+_CLASSIFYING = frozenset(
+    ("image-classification", "audio-classification", "text-classification", "visual-question-answering")
+)
+_QUESTION = ("question",)
+"""A cue for whatever can answer a question."""
+
+_CONVERSING = ("conversational", "text-generation")
+_SUMMARIZING, _TRANSLATING = "summarization", "translation"
+_MEDIA = (Modality.TABLE, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
+_ADDRESSED = re.compile(r"\b(?:you|your|yourself)\b")
+_OF_RESULT = re.compile(r"\b(?:the|this|that|these|those|its|their|each|previous|resulting)\s+(?:[\w-]+\s+)?$")
+
+
+class Wants:
+    """Reads the wants of clauses, given what is offered and what has been planned."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        standard: Catalogue,
+        lexicon: Lexicon,
+        *,
+        resources: Sequence[Resource],
+        wording: Wording,
+        weaver: Weaver,
+    ) -> None:
+        self._catalogue = catalogue
+        self._standard = standard
+        self._lexicon = lexicon
+        self._resources = resources
+        self._wording = wording
+        self._weaver = weaver
+
+    def steps(self, clause: Clause) -> list[Step]:
+        """The steps a clause asks for, as data flows through them, else as they are named."""
+        labels = arguments.labels(clause, self._wording)
+        ordered: list[Step] = []
+        for names, aspect in self._wanted(clause, labels):
+            step = self._step(names, aspect, clause, labels)
+            later = (index for index, other in enumerate(ordered) if self._precedes(step, other))
+            ordered.insert(next(later, len(ordered)), step)
+        return ordered
+
+    def spec(self, name: str) -> Spec | None:
+        """A kind of task that is offered, or standard."""
+        return self._catalogue.get(name) or self._standard.get(name)
+
+    def _step(self, names: Sequence[str], aspect: str, clause: Clause, labels: Sequence[str]) -> Step:
+        offered = next((name for name in names if name in self._catalogue), names[0])
+        spec = self.spec(offered) or Spec(offered)
+        if spec.name == "zero-shot-object-detection" and not labels:
+            labels = arguments.things(clause)
+        return Step(spec, clause, tuple(labels), aspect)
+
+    def _precedes(self, step: Step, other: Step) -> bool:
+        """Whether a step named later comes first: its result is what the other goes on with."""
+        if not feeds(step.spec, other.spec):
+            return False
+        return not feeds(other.spec, step.spec) or self._inner(step, other)
+
+    def _inner(self, later: Step, earlier: Step) -> bool:
+        """Whether a step named later is the object of one named before: "translate the summary"."""
+        words = [
+            self._wording.masked[match.start : match.end]
+            for match in later.clause.matches
+            if later.spec.name in match.tasks
+        ]
+        return earlier.spec.name != later.spec.name and any(arguments.NOUN.search(word) for word in words)
+
+    # ------------------------------------------------------------ what is meant
+
+    def _wanted(self, clause: Clause, labels: Sequence[str]) -> list[Want]:
+        meant = [match for match in clause.matches if not self._speaks_of_result(match)]
+        wanted = list(dict.fromkeys((match.tasks, match.aspect) for match in meant))
+        if len(wanted) > 1:
+            wanted = [(names, aspect) for names, aspect in wanted if aspect != "also"]
+        if labels and not any(aspect == "sentiment" for _, aspect in wanted):
+            return self._with_labels(clause, wanted)
+        asks = clause.asks or any(payload.asks for payload in clause.payloads)
+        if (_QUESTION, "") in wanted or (not wanted and asks):
+            return self._with_question(clause, wanted)
+        return _with_translation(clause, wanted)
+
+    def _speaks_of_result(self, match: Match) -> bool:
+        """Whether the words mean what an earlier task gave, as "the detected objects" does."""
+        masked = self._wording.masked
+        planned = any(task.task in match.tasks for task in self._weaver.tasks)
+        return planned and bool(
+            _OF_RESULT.search(masked[: match.start]) and arguments.RESULT.match(masked[match.start : match.end])
+        )
+
+    def _with_labels(self, clause: Clause, wanted: Sequence[Want]) -> list[Want]:
+        """Classes that are named turn a classification into one that takes them."""
+        others = [(names, aspect) for names, aspect in wanted if not _CLASSIFYING.intersection(names)]
+        if wanted and len(others) == len(wanted):
+            return others
+        subject = self._subject(clause) or Modality.TEXT
+        return [*others, (_ZERO_SHOT.get(subject, _ZERO_SHOT[Modality.TEXT]), "")]
+
+    def _with_question(self, clause: Clause, wanted: Sequence[Want]) -> list[Want]:
+        others = [(names, aspect) for names, aspect in wanted if names != _QUESTION]
+        if any(name.endswith("question-answering") for names, _ in others for name in names):
+            return others
+        return [*others, *((names, "") for names in self._answering(clause))]
+
+    def _answering(self, clause: Clause) -> list[tuple[str, ...]]:
+        """Who can answer a question nothing else is known for: by what it is about."""
+        subject = self._subject(clause)
+        if subject is Modality.IMAGE:
+            return [("document-question-answering" if self._about_page(clause) else "visual-question-answering",)]
+        if subject is Modality.TABLE:
+            return [("table-question-answering",)]
+        if subject is not None:
+            return [("question-answering",)]
+        return [_CONVERSING] if any(name in self._catalogue for name in _CONVERSING) else []
+
+    def _about_page(self, clause: Clause) -> bool:
+        """Whether a question about a picture is about the writing on it."""
+        for words in (clause.words.lower(), self._wording.text.lower()):
+            is_page, is_picture = self._lexicon.page.search(words), self._lexicon.nouns[Modality.IMAGE].search(words)
+            if is_page or is_picture:
+                return bool(is_page)
+        pdfs = [resource.pdf for resource in self._resources if Modality.IMAGE in resource.modalities]
+        return bool(pdfs) and all(pdfs)
+
+    def _subject(self, clause: Clause) -> Modality | None:
+        """What kind of thing a clause is about."""
+        for mention in clause.mentions:
+            if mention.modality is not Modality.UNSPECIFIED:
+                return mention.modality
+        there = self._weaver.media.kinds()
+        question = arguments.question(clause).lower()
+        named = (clause.named | self._lexicon.named(question)) & there
+        if subject := next((modality for modality in _MEDIA if modality in named), None):
+            return subject
+        if self._weaver.texts.carried(clause):
+            return Modality.TEXT
+        if clause.says(self._lexicon.page) or self._lexicon.page.search(question):
+            return Modality.IMAGE if Modality.IMAGE in there else None
+        if subject := next((modality for modality in _MEDIA if modality in there), None):
+            return subject
+        stated = self._weaver.texts.aside and not clause.says(_ADDRESSED)
+        return Modality.TEXT if stated else None
+
+
+def _with_translation(clause: Clause, wanted: list[Want]) -> list[Want]:
+    """A summary that is wanted in a language is translated into it."""
+    tasks = [names[0] for names, _ in wanted]
+    if _SUMMARIZING in tasks and _TRANSLATING not in tasks and clause.says(TARGET):
+        wanted.insert(tasks.index(_SUMMARIZING) + 1, ((_TRANSLATING,), ""))
+    return wanted

@@ -1,0 +1,196 @@
+"""From steps to tasks: what lies between put in, a task split over several resources, nothing done twice."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from services.planner.embedded.clauses import Clause
+from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.languages import tags
+from services.planner.embedded.media import Media
+from services.planner.embedded.parameters import TARGET, parameters
+from services.planner.embedded.ports import Ports
+from services.planner.embedded.remarks import cut, unoffered, unpaired
+from services.planner.embedded.resources import Resource
+from services.planner.embedded.steps import Step
+from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
+from services.planner.embedded.texts import Texts
+from services.planner.embedded.wording import Wording
+from services.planner.plan import SPLIT_LIMIT, Argument, Catalogue, Many, Modality, Note, Reference, Spec, Task
+
+BRIDGES = {
+    Modality.IMAGE: "image-to-text",
+    Modality.AUDIO: "automatic-speech-recognition",
+    Modality.VIDEO: "video-to-text",
+}
+"""What puts other things into words."""
+
+MASKS = "image-segmentation"
+"""What makes a mask where none was sent."""
+
+LONGEST_SOURCE = 300
+"""Characters of a task's source words that are kept."""
+
+_TARGETS = re.compile(
+    rf"(?:{TARGET.pattern})(?:(?:\s*,\s*|\s+and\s+|\s*,\s*and\s+)(?:also\s+)?(?:(?:in)?to\s+|in\s+)?[\w\s]{{2,25}})*"
+)
+
+
+class Weaver:
+    """Makes a plan step by step; what has been made is never changed."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        standard: Catalogue,
+        lexicon: Lexicon,
+        *,
+        resources: Sequence[Resource],
+        wording: Wording,
+    ) -> None:
+        self._catalogue = catalogue
+        self._flow = Flow()
+        self.media = Media(resources, lexicon, self._flow)
+        self.texts = Texts(self.media, self._flow, wording, lexicon, self._bridge)
+        self._ports = Ports(standard, self.media, self.texts, lexicon)
+        self._ids: dict[object, int] = {}
+        self.tasks: list[Task] = []
+        self.notes: list[Note] = []
+
+    def weave(self, step: Step) -> None:
+        """Adds what a step needs, and the step; or a note on what is missing."""
+        try:
+            if step.spec.name not in self._catalogue:
+                raise Wanting(unoffered(step.spec.name, step.clause.words))  # noqa: TRY301  # as when a port is missing
+            self._add(step)
+        except Wanting as wanting:
+            if wanting.note:
+                self.notes.append(wanting.note)
+                self._lose(step)
+
+    def _add(self, step: Step) -> None:
+        filled = self._ports.fill(step)
+        for port in step.spec.inputs:
+            if port.name == "mask":
+                filled[port.name] = self._mask(step.clause)
+        variants = self._variants(step, filled)
+        if not self._speaks_of_itself(step.spec, filled, variants):
+            self._place(step, filled, variants)
+
+    def _lose(self, step: Step) -> None:
+        """Notes that nothing comes of a step, so that what depends on it says so, too."""
+        for port in step.spec.outputs:
+            stream = self._output(step, port.name, port.modality, {})
+            self._flow.add(stream.gone(step.clause.words))
+
+    # ------------------------------------------------------------ what lies between
+
+    def _bridge(self, stream: Stream, clause: Clause) -> Stream:
+        """The text of pictures, recordings or videos."""
+        spec = self._offered(BRIDGES[stream.modality], clause)
+        port = next(port for port in spec.inputs if port.modality is stream.modality)
+        made = self._place(Step(spec, clause), {port.name: stream}, [{}])
+        return next(output for output in made if output.modality is Modality.TEXT)
+
+    def _mask(self, clause: Clause) -> Stream:
+        """A mask that was sent, or that of the picture's foreground."""
+        for mention in clause.mentions:
+            if mention.resource and "mask" in mention.name:
+                return Stream(Modality.IMAGE, (mention.resource.argument,))
+        spec = self._offered(MASKS, clause)
+        picture = self.media.find(clause, Modality.IMAGE)
+        made = self._place(Step(spec, clause), {spec.inputs[0].name: picture}, [{}])
+        return next(output for output in made if output.port == "mask")
+
+    def _offered(self, name: str, clause: Clause) -> Spec:
+        if name not in self._catalogue:
+            raise Wanting(unoffered(name, clause.words))
+        return self._catalogue[name]
+
+    # ------------------------------------------------------------ parameters
+
+    def _variants(self, step: Step, filled: Mapping[str, Stream]) -> list[dict[str, Any]]:
+        """The parameters of each task the step becomes: one for every language that is asked for."""
+        found = parameters(step.spec, step.clause.masked)
+        if step.labels and step.spec.takes("candidate_labels"):
+            found["candidate_labels"] = list(step.labels)
+        if step.spec.takes("target_language"):
+            return [found | {"target_language": target} for target in _targets(step.clause, found)] or [found]
+        if step.spec.takes("language") and "language" not in found:
+            spoken = {language for stream in filled.values() for language in stream.languages}
+            if len(spoken) == 1:
+                found["language"] = spoken.pop()
+        return [found]
+
+    def _speaks_of_itself(
+        self, spec: Spec, filled: Mapping[str, Stream], variants: Sequence[Mapping[str, Any]]
+    ) -> bool:
+        """Whether "the summary" is not another step but what a summary asked for before has given."""
+        if not modifies(spec) or {port.modality for port in spec.inputs} != {Modality.TEXT}:
+            return False
+        known = [json.loads(task.parameters_json or "{}") for task in self.tasks if task.task == spec.name]
+        made_by_itself = all(stream.producer == spec.name for stream in filled.values())
+        return made_by_itself and all(variant in known for variant in variants)
+
+    # ------------------------------------------------------------ tasks
+
+    def _place(self, step: Step, filled: Mapping[str, Stream], variants: Sequence[dict[str, Any]]) -> list[Stream]:
+        """Adds a task for every value and variant, or finds those that do the same already; gives their outputs."""
+        for stream in filled.values():
+            self._flow.add(stream)
+        many = {port.name for port in step.spec.inputs if port.many}
+        placed: dict[int, str] = {}
+        for index in range(self._copies(step, [stream for name, stream in filled.items() if name not in many])):
+            given = {name: _given(stream, index, many=name in many) for name, stream in filled.items()}
+            for variant in variants:
+                placed[self._task(step, given, variant)] = variant.get("target_language", "")
+        made = [self._output(step, port.name, port.modality, placed) for port in step.spec.outputs]
+        for stream in made:
+            self._flow.add(stream)
+        return made
+
+    def _copies(self, step: Step, streams: Sequence[Stream]) -> int:
+        counts = {len(stream.arguments) for stream in streams} - {1}
+        if len(counts) > 1:
+            raise Wanting(unpaired(step.clause, sorted(counts)))
+        copies = max(counts, default=1)
+        if copies > SPLIT_LIMIT:
+            self.notes.append(cut(step.clause, SPLIT_LIMIT, copies))
+        return min(copies, SPLIT_LIMIT)
+
+    def _task(self, step: Step, given: Mapping[str, Argument], variant: Mapping[str, Any]) -> int:
+        parameters_json = (
+            json.dumps(variant, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if variant else ""
+        )
+        same = step.spec.name, tuple(sorted(given.items(), key=str)), parameters_json, step.aspect
+        if same not in self._ids:
+            words = step.clause.words[:LONGEST_SOURCE]
+            task = Task(len(self.tasks) + 1, step.spec.name, given, parameters_json, source=words)
+            self.tasks.append(task)
+            self._ids[same] = task.id
+        return self._ids[same]
+
+    def _output(self, step: Step, port: str, modality: Modality, placed: Mapping[int, str]) -> Stream:
+        return Stream(
+            modality,
+            tuple(Reference(task_id, port) for task_id in placed),
+            producer=step.spec.name,
+            port=port,
+            finding=findings(step.spec),
+            clause=step.clause.start,
+            languages=tuple(placed.values()) if any(placed.values()) else (),
+        )
+
+
+def _given(stream: Stream, index: int, *, many: bool) -> Argument:
+    if many:
+        return Many(stream.arguments)
+    return stream.arguments[index if len(stream.arguments) > 1 else 0]
+
+
+def _targets(clause: Clause, found: Mapping[str, Any]) -> list[str]:
+    """The languages to translate into."""
+    named = _TARGETS.search(clause.masked)
+    targets = list(dict.fromkeys(tags(named.group()))) if named else []
+    return [target for target in targets if target != found.get("source_language")]

@@ -1,0 +1,162 @@
+"""Protobuf in, protobuf out."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from protos.hugginggpt.v1 import planner_pb2 as pb
+from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.planner.plan import (
+    Argument,
+    Decision,
+    File,
+    Input,
+    Json,
+    Many,
+    Note,
+    Reference,
+    Single,
+    Task,
+    Text,
+    Unset,
+    Value,
+)
+from services.planner.planner import Planner, Step
+from services.planner.request import Check, Continue, Goal, Named, New, Replan, Request, Turn
+
+
+class PlannerServicer(rpc.PlannerServiceServicer):
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+
+    async def Plan(self, request: pb.PlanRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        turn = asyncio.Lock()
+
+        async def emit(step: Step) -> None:
+            async with turn:
+                await context.write(event_to_pb(step))
+
+        await self._planner.plan(request_from_pb(request), emit)
+
+
+def request_from_pb(request: pb.PlanRequest) -> Request:
+    return Request(
+        conversation=tuple(
+            Turn(turn.role != types.ROLE_ASSISTANT, turn.text, _named(turn.attachments))
+            for turn in request.conversation
+        ),
+        inputs=_named(request.inputs),
+        prior=tuple(task_from_pb(prior.task) for prior in request.prior),
+        goal=_goal(request.goal),
+        limit=request.budget.tasks,
+    )
+
+
+def _goal(goal: pb.PlanGoal) -> Goal:
+    match goal.WhichOneof("kind"):
+        case "check":
+            return Check(tuple(task_from_pb(task) for task in goal.check.draft.tasks))
+        case "replan":
+            return Replan(tuple(goal.replan.failed))
+        case "continuation":
+            return Continue()
+        case _:
+            return New()
+
+
+def _named(values: Iterable[types.NamedValue]) -> tuple[Named, ...]:
+    converted = ((named.name, _value(named.value)) for named in values)
+    return tuple(Named(name, value) for name, value in converted if not isinstance(value, Unset))
+
+
+def task_from_pb(task: types.Task) -> Task:
+    return Task(
+        id=task.id,
+        task=task.task,
+        arguments={name: _argument(argument) for name, argument in task.arguments.items()},
+        parameters_json=task.parameters_json,
+        pinned_model=task.pinned_model,
+        pinned_revision=task.pinned_revision,
+        source=task.source,
+    )
+
+
+def _argument(argument: types.Argument) -> Argument:
+    if argument.WhichOneof("kind") == "list":
+        return Many(tuple(_single(item) for item in argument.list.items))
+    return _single(argument)
+
+
+def _single(argument: types.Argument) -> Single:
+    match argument.WhichOneof("kind"):
+        case "value":
+            return _value(argument.value)
+        case "reference":
+            return Reference(argument.reference.task_id, argument.reference.output)
+        case "input":
+            return Input(argument.input.name)
+        case _:
+            return Unset()
+
+
+def _value(value: types.Value) -> Value | Unset:
+    match value.WhichOneof("kind"):
+        case "text":
+            return Text(value.text)
+        case "json":
+            return Json(value.json)
+        case "artifact":
+            artifact = value.artifact
+            return File(artifact.sha256, artifact.media_type, artifact.size_bytes, artifact.name)
+        case _:
+            return Unset()
+
+
+def event_to_pb(step: Step) -> pb.PlanEvent:
+    match step:
+        case Task():
+            return pb.PlanEvent(task=task_to_pb(step))
+        case Note():
+            kind = types.NoteKind.Value(f"NOTE_KIND_{step.kind.name}")
+            return pb.PlanEvent(note=types.Note(kind=kind, text=step.text, span=step.span))
+        case Decision():
+            decision = types.Decision(controller=step.controller, reason=step.reason, confidence=step.confidence)
+            return pb.PlanEvent(end=pb.PlanEnd(decision=decision))
+
+
+def task_to_pb(task: Task) -> types.Task:
+    return types.Task(
+        id=task.id,
+        task=task.task,
+        arguments={name: _argument_to_pb(argument) for name, argument in task.arguments.items()},
+        parameters_json=task.parameters_json,
+        pinned_model=task.pinned_model,
+        pinned_revision=task.pinned_revision,
+        source=task.source,
+    )
+
+
+def _argument_to_pb(argument: Argument) -> types.Argument:
+    match argument:
+        case Many(items):
+            return types.Argument(list=types.ArgumentList(items=[_argument_to_pb(item) for item in items]))
+        case Reference(task_id, output):
+            return types.Argument(reference=types.Reference(task_id=task_id, output=output))
+        case Input(name):
+            return types.Argument(input=types.Input(name=name))
+        case Unset():
+            return types.Argument()
+        case _:
+            return types.Argument(value=_value_to_pb(argument))
+
+
+def _value_to_pb(value: Value) -> types.Value:
+    match value:
+        case Text(text):
+            return types.Value(text=text)
+        case Json(content):
+            return types.Value(json=content)
+        case File(sha256, media_type, size_bytes, name):
+            artifact = types.Artifact(sha256=sha256, media_type=media_type, size_bytes=size_bytes, name=name)
+            return types.Value(artifact=artifact)
