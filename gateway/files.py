@@ -17,6 +17,14 @@ _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories that have no place in a name: control, direction, halves, line ends."""
 
 
+def files_too_large(limit: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"the files are larger than the limit of {limit / 1e6:g} MB",
+        reason="TOO_LARGE",
+        remedy="send less at once, or ask the operator to raise the limit",
+    )
+
+
 class Allowance:
     """Bytes that may come with one request."""
 
@@ -28,11 +36,7 @@ class Allowance:
         """Raises InvalidRequest TOO_LARGE once more has come than is allowed."""
         self._left -= size
         if self._left < 0:
-            raise InvalidRequest(
-                f"the files are larger than the limit of {self.limit / 1e6:g} MB",
-                reason="TOO_LARGE",
-                remedy="send less at once, or ask the operator to raise the limit",
-            )
+            raise files_too_large(self.limit)
 
 
 async def keep(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from gateway.decoding import decode
-from gateway.files import Allowance, keep
+from gateway.files import Allowance, files_too_large, keep
 from gateway.json_text import loads
 from gateway.multipart import Part, is_form, parts
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest
@@ -50,10 +50,12 @@ class Intake:
         """
         kind = request.headers.get("content-type", "")
         if is_form(kind):
-            self._refuse_early(request, JSON_BYTES + self._files_bytes)
+            if _stated(request) > JSON_BYTES + self._files_bytes:
+                raise files_too_large(self._files_bytes)
             return await self._form(kind, request.stream())
         if kind.partition(";")[0].strip().lower() == _JSON:
-            self._refuse_early(request, JSON_BYTES)
+            if _stated(request) > JSON_BYTES:
+                raise _too_large("the body", JSON_BYTES)
             return _from_json(await limited(request.stream(), JSON_BYTES, "the body"))
         raise InvalidRequest(
             f"the body is {kind[:100] or 'of no stated type'}",
@@ -90,11 +92,11 @@ class Intake:
             return []
         return [await keep(self._store, caller.current().tenant, part.filename, part.content, allowance)]
 
-    @staticmethod
-    def _refuse_early(request: Request, limit: int) -> None:
-        stated = request.headers.get("content-length", "")
-        if stated.isdecimal() and int(stated) > limit:
-            raise _too_large("the body", limit)
+
+def _stated(request: Request) -> int:
+    """How long the body will be; 0 if it is not said."""
+    stated = request.headers.get("content-length", "")
+    return int(stated) if stated.isascii() and stated.isdecimal() else 0
 
 
 def _from_json(content: bytes) -> Asked:

@@ -372,7 +372,8 @@ async def test_a_large_upload_is_refused_before_it_is_read(doors: Doors) -> None
     writer.close()
     await writer.wait_closed()
     assert b" 413 " in status
-    assert json.loads(answer[answer.index(b"\r\n\r\n") :])["code"] == "TOO_LARGE"
+    problem = json.loads(answer[answer.index(b"\r\n\r\n") :])
+    assert (problem["code"], problem["detail"]) == ("TOO_LARGE", "the files are larger than the limit of 0.2 MB")
 
 
 async def test_an_upload_of_unstated_size_is_cut_off_at_the_limit(doors: Doors) -> None:
