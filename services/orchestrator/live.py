@@ -44,8 +44,8 @@ class Feed:
             for event in self._events[sequence:]:
                 yield event
                 sequence = event.sequence
-                if event.HasField("run_ended"):
-                    return
+            if self._events[-1].HasField("run_ended") and sequence >= len(self._events):
+                return
             if self._closed:
                 raise Unavailable("this orchestrator no longer owns the run", remedy="watch it again")
             await changed.wait()

@@ -108,16 +108,16 @@ class Runs:
                 async for event in events:
                     yield event
             return
-        await self._journal.row(run_id, caller.current().tenant)
-        ended = False
-        while not ended:
+        ended = (await self._journal.row(run_id, caller.current().tenant)).ended
+        while True:
             changed = self._changed
             while page := await self._journal.events(run_id, after):
                 for event in page:
                     yield event
                 after, ended = page[-1].sequence, page[-1].HasField("run_ended")
-            if not ended:
-                await changed.wait()
+            if ended:
+                return
+            await changed.wait()
 
     async def get(self, run_id: str) -> Run:
         """A run as it stands.

@@ -553,6 +553,14 @@ async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
     assert run.tasks[0].result.outputs["text"].text == "hello!"
 
 
+@pytest.mark.parametrize("after", [0, 3, 8, 1000])
+async def test_watching_an_ended_run_ends(house: House, after: int) -> None:
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    watch = house.stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=events[0].run_id, after_sequence=after), timeout=5)
+    assert [event.sequence async for event in watch] == list(range(after + 1, len(events) + 1))
+
+
 async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
     house.cast.plan(END)
     ids = [(await house.run(request=f"run {number}"))[0].run_id for number in range(5)]

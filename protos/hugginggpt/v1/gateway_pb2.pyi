@@ -59,7 +59,9 @@ class AskRequest(_message.Message):
     def spec(self) -> _types_pb2.RunSpec: ...
     @_builtins.property
     def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___File]:
-        """At most 100 MB together; they become the inputs file1, file2, … after those of the spec."""
+        """They become the inputs file1, file2, … after those of the spec. A message holds 64 MiB in all: send what is larger
+        by Upload, and name the artifact in spec.inputs.
+        """
 
     def __init__(
         self,
