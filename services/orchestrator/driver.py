@@ -59,7 +59,7 @@ class Driver:
         except* LeaseLost:
             log.warning("run lost to another orchestrator", run_id=run.id)
         finally:
-            run.feed.close()
+            await run.let_go()
 
     async def _through(self, run: LiveRun, parent_id: str) -> None:
         turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal)

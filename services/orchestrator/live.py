@@ -1,6 +1,7 @@
 """A run this process owns: its events are numbered here, kept, and only then shown."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
 
@@ -41,10 +42,10 @@ class Feed:
         """
         while True:
             changed = self._changed
-            for event in self._events[sequence:]:
-                yield event
-                sequence = event.sequence
-            if self._events[-1].HasField("run_ended") and sequence >= len(self._events):
+            while sequence < len(self._events):
+                yield self._events[sequence]
+                sequence += 1
+            if self._events[-1].HasField("run_ended"):
                 return
             if self._closed:
                 raise Unavailable("this orchestrator no longer owns the run", remedy="watch it again")
@@ -104,12 +105,20 @@ class LiveRun:
         """
         ended = False
         while not ended:
-            batch = [await self._outbox.get()]
-            while not self._outbox.empty():
-                batch.append(self._outbox.get_nowait())
+            batch = [await self._outbox.get(), *self._waiting()]
             await self._append(batch)
             self.feed.publish(batch)
             ended = batch[-1].HasField("run_ended")
+
+    async def let_go(self) -> None:
+        """Keeps what has happened so far, for the next owner to start from."""
+        if batch := self._waiting():
+            with contextlib.suppress(Unavailable):
+                await self._journal.append(self.id, self._fence, batch, self.view.run.state)
+        self.feed.close()
+
+    def _waiting(self) -> list[RunEvent]:
+        return [self._outbox.get_nowait() for _ in range(self._outbox.qsize())]
 
     async def _append(self, batch: Sequence[RunEvent]) -> None:
         state = self.view.run.state
