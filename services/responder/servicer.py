@@ -1,0 +1,128 @@
+"""Protobuf in, protobuf out."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from protos.hugginggpt.v1 import responder_pb2 as pb
+from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.responder.account import Account, Artifact, Json, Output, Remark, RemarkKind, State, Task, Trouble
+from services.responder.responder import Decision, Piece, Responder
+
+_KINDS: Mapping[int, RemarkKind] = {
+    types.NOTE_KIND_UNMAPPED: RemarkKind.MISSING,
+    types.NOTE_KIND_CLARIFY: RemarkKind.MISSING,
+    types.NOTE_KIND_CHAT: RemarkKind.CHAT,
+}
+_STATES: Mapping[int, State] = {
+    types.TASK_STATE_SUCCEEDED: State.SUCCEEDED,
+    types.TASK_STATE_REUSED: State.REUSED,
+    types.TASK_STATE_FAILED: State.FAILED,
+    types.TASK_STATE_SKIPPED: State.SKIPPED,
+    types.TASK_STATE_CANCELLED: State.CANCELLED,
+}
+
+
+class ResponderServicer(rpc.ResponderServiceServicer):
+    def __init__(self, responder: Responder) -> None:
+        self._responder = responder
+
+    async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        turn = asyncio.Lock()
+
+        async def emit(piece: Piece) -> None:
+            async with turn:
+                await context.write(event_to_pb(piece))
+
+        await self._responder.respond(account_from_pb(request), emit)
+
+
+def account_from_pb(request: pb.RespondRequest) -> Account:
+    files = {
+        named.name: named.value.artifact.name or named.name
+        for named in request.inputs
+        if named.value.HasField("artifact")
+    }
+    return Account(
+        request=request.conversation[-1].text if request.conversation else "",
+        tasks=tuple(_task(status, files) for status in request.tasks),
+        remarks=tuple(Remark(_KINDS.get(note.kind, RemarkKind.OTHER), note.text) for note in request.notes),
+        trouble=_trouble(request.failure) if request.HasField("failure") else None,
+        sent=request.sent,
+    )
+
+
+def event_to_pb(piece: Piece) -> pb.RespondEvent:
+    if isinstance(piece, Decision):
+        return pb.RespondEvent(decision=types.Decision(controller=piece.controller, reason=piece.reason))
+    return pb.RespondEvent(text=piece)
+
+
+def _task(status: types.TaskStatus, files: Mapping[str, str]) -> Task:
+    task, result = status.task, status.result
+    arguments = [single for argument in task.arguments.values() for single in _singles(argument)]
+    by = result.by if result.by.model_id else status.candidate
+    return Task(
+        id=task.id,
+        name=task.task,
+        state=_STATES.get(status.state, State.OPEN),
+        source=task.source,
+        outputs={port: _output(value) for port, value in result.outputs.items()},
+        parameters=_object(task.parameters_json),
+        question=task.arguments["question"].value.text if "question" in task.arguments else "",
+        given=tuple(dict.fromkeys(name for single in arguments if (name := _file(single, files)))),
+        needs=frozenset(single.reference.task_id for single in arguments if single.HasField("reference")),
+        model=by.model_id,
+        expert=by.expert,
+        seconds=_seconds(result.usage),
+        trouble=_trouble(result.failure) if result.HasField("failure") else None,
+    )
+
+
+def _singles(argument: types.Argument) -> Iterator[types.Argument]:
+    if argument.HasField("list"):
+        yield from argument.list.items
+    else:
+        yield argument
+
+
+def _file(argument: types.Argument, files: Mapping[str, str]) -> str:
+    """The name of the file an argument is, if it is one."""
+    if argument.HasField("input"):
+        return files.get(argument.input.name, "")
+    return argument.value.artifact.name if argument.HasField("value") else ""
+
+
+def _output(value: types.Value) -> Output:
+    match value.WhichOneof("kind"):
+        case "artifact":
+            return Artifact(value.artifact.name, value.artifact.media_type, value.artifact.size_bytes)
+        case "json":
+            return Json(_parsed(value.json))
+        case _:
+            return value.text
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    parsed = _parsed(text or "{}")
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _seconds(usage: types.Usage) -> float | None:
+    for field in ("elapsed", "busy"):
+        if usage.HasField(field):
+            return float(getattr(usage, field).ToTimedelta().total_seconds())
+    return None
+
+
+def _trouble(failure: types.Failure) -> Trouble:
+    return Trouble(failure.message, failure.remedy)
