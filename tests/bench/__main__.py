@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from services.runtime import telemetry
 from tests.bench import runs
 from tests.bench.house import alone, resident_mb, standing
 from tests.bench.rows import Row, show, write
@@ -30,6 +31,7 @@ async def memory() -> list[Row]:
 
 
 async def main() -> None:
+    telemetry.setup("bench", level="WARNING")
     async with standing(experts="lite") as house:
         rows = [
             Row("cluster.house_ready_s", round(house.ready_seconds, 2), "s", 5, note="python -m services, lite warm")
