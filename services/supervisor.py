@@ -213,9 +213,12 @@ class Keeper:
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child: ours and its own, and the modules that we run on, wherever we were started."""
+    """The environment of a child: ours and its own, and the modules that we run on, wherever we were started.
+
+    gRPC's core stays silent unless asked: it tells of every connection that closes, in lines of its own form.
+    """
     path = os.pathsep.join(filter(None, (str(_ROOT), settings.get("PYTHONPATH", os.environ.get("PYTHONPATH")))))
-    return {**os.environ, **settings, "PYTHONPATH": path}
+    return {"GRPC_VERBOSITY": "ERROR", **os.environ, **settings, "PYTHONPATH": path}
 
 
 async def until_serving(address: str) -> None:

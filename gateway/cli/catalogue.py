@@ -1,69 +1,68 @@
 """hugginggpt tasks, models and experts list."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from gateway.cli import terminal
 from gateway.cli.door import gateway
 from gateway.cli.view import printable
 
-Draw = Callable[[Any], Table]
+Draw = Callable[[Mapping[str, Any]], Iterator[RenderableType]]
 
 
 def show(path: str, draw: Draw, url: str | None, *, as_json: bool) -> None:
     """Prints what the gateway says at a path."""
-    console = terminal.err()
     with (
-        console.status("asking the gateway") as status,
-        gateway(url, lambda what: status.update(what or "asking")) as api,
+        terminal.err().status("asking the gateway") as status,
+        gateway(url, lambda what: status.update(what or "asking the gateway")) as api,
     ):
         content = api.get(path)
     if as_json:
         terminal.tell_json(content)
     else:
-        Console(highlight=False).print(draw(content))
+        console = Console(highlight=False)
+        for entry in draw(content):
+            console.print(entry)
 
 
-def tasks_table(content: Mapping[str, Any]) -> Table:
-    table = _table("task", "takes", "gives", "experts", "what it does")
+def tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     for task in content["data"]:
-        experts = ", ".join(task.get("experts", ())) + (" (asleep)" if task.get("dormant") else "")
-        _add(table, task["name"], _ports(task["inputs"]), _ports(task["outputs"]), experts, task["description"])
-    return table
+        asleep = "asleep" if task.get("dormant") else ""
+        flow = f"{_ports(task['inputs'])} → {_ports(task['outputs'])}"
+        yield _line(task["name"], flow, ", ".join(task.get("experts", ())), asleep)
+        yield _below(task.get("description", ""))
 
 
-def models_table(content: Mapping[str, Any]) -> Table:
-    table = _table("task", "model", "expert", "state", "licence", "what it does")
-    for card in content["models"]:
-        state = ": ".join(filter(None, (card.get("state", ""), card.get("failure", ""))))
-        told = (card.get(key, "") for key in ("task", "id", "expert"))
-        _add(table, *told, state, card.get("license", ""), card.get("description", ""))
-    return table
+def models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
+    for task, cards in groupby(content["models"], key=lambda card: card.get("task", "")):
+        yield Text(printable(task), style="cyan")
+        for card in cards:
+            state = ": ".join(filter(None, (card.get("state", ""), card.get("failure", ""))))
+            yield Padding(_line(card["id"], card.get("expert", ""), state, card.get("license", "")), (0, 0, 0, 2))
+            yield _below(card.get("description", ""), 4)
 
 
-def experts_table(content: Mapping[str, Any]) -> Table:
-    table = _table("expert", "state", "addresses", "tasks", "problems")
+def experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     for expert in content["data"]:
         state = "asleep" if expert.get("dormant") else "awake" if expert.get("addresses") else "gone"
-        lists = (", ".join(expert.get(key, ())) for key in ("addresses", "tasks"))
-        _add(table, expert.get("name", ""), state, *lists, "; ".join(expert.get("problems", ())))
-    return table
+        yield _line(expert.get("name", ""), state, ", ".join(expert.get("addresses", ())))
+        yield _below(", ".join(expert.get("tasks", ())))
+        for problem in expert.get("problems", ()):
+            yield Padding(Text(printable(problem), style="red"), (0, 0, 0, 2))
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def _line(name: str, *facts: str) -> Text:
+    told = "  ".join(printable(fact) for fact in facts if fact)
+    return Text.assemble((printable(name), "bold"), "  ", told)
 
 
-def _add(table: Table, *cells: str) -> None:
-    first, *rest = (printable(cell) for cell in cells)
-    table.add_row(Text(first, style="bold"), *(Text(cell) for cell in rest))
+def _below(text: str, indent: int = 2) -> RenderableType:
+    return Padding(Text(printable(text), style="dim"), (0, 0, 0, indent))
 
 
 def _ports(ports: list[Mapping[str, Any]]) -> str:

@@ -148,7 +148,7 @@ def tasks(url: Url = None, as_json: Json = False) -> None:
     from gateway.cli import catalogue, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/tasks", catalogue.tasks_table, url, as_json=as_json)
+        catalogue.show("/v1/tasks", catalogue.tasks, url, as_json=as_json)
 
 
 @app.command()
@@ -157,7 +157,7 @@ def models(url: Url = None, as_json: Json = False) -> None:
     from gateway.cli import catalogue, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/models", catalogue.models_table, url, as_json=as_json)
+        catalogue.show("/v1/models", catalogue.models, url, as_json=as_json)
 
 
 @app.command()
@@ -177,7 +177,7 @@ def list_experts(url: Url = None, as_json: Json = False) -> None:
     from gateway.cli import catalogue, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/experts", catalogue.experts_table, url, as_json=as_json)
+        catalogue.show("/v1/experts", catalogue.experts, url, as_json=as_json)
 
 
 @experts.command("add")

@@ -67,14 +67,16 @@ def lines(result: Result) -> list[str]:
 @pytest.mark.parametrize(
     ("command", "path", "row"),
     [
-        (["tasks"], "/v1/tasks", "image-to-text image, hint? text lite Reads what is written."),
-        (["tasks"], "/v1/tasks", "text-shouting a (asleep)"),
-        (["models"], "/v1/models", "image-to-text rapidocr lite failed: no file"),
-        (["experts", "list"], "/v1/experts", "lite awake 127.0.0.1:5 image-to-text"),
-        (["experts", "list"], "/v1/experts", "text asleep a does not answer"),
+        (["tasks"], "/v1/tasks", "image-to-text image, hint? → text lite"),
+        (["tasks"], "/v1/tasks", "Reads what is written."),
+        (["tasks"], "/v1/tasks", "text-shouting → a asleep"),
+        (["models"], "/v1/models", "rapidocr lite failed: no file"),
+        (["experts", "list"], "/v1/experts", "lite awake 127.0.0.1:5"),
+        (["experts", "list"], "/v1/experts", "text asleep"),
+        (["experts", "list"], "/v1/experts", "does not answer"),
     ],
 )
-def test_a_list_is_a_table_or_what_the_gateway_said(
+def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
     gateway: ScriptedGateway, command: list[str], path: str, row: str
 ) -> None:
     assert row in lines(run(*command))
