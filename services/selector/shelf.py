@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.selector.ranking import Merits, Presence, Ranking
 from services.selector.replica import Attention, Description, Replica
-from services.selector.words import stems
+from services.selector.words import affirmed, stems
 
 _NEAREST = (Attention.ANSWERS, Attention.AWAY, Attention.ASLEEP)
 
@@ -62,7 +62,7 @@ class Offer:
     def merits(self) -> Merits:
         card = self.card
         return Merits(
-            stems=stems(f"{card.id} {card.description}"),
+            stems=stems(f"{card.id} {affirmed(card.description)}"),
             presence=self.presence or Presence.AWAY,
             external=self.external,
             median=card.p50.ToNanoseconds() / 1e9 if card.HasField("p50") else None,

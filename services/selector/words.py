@@ -13,6 +13,11 @@ _ENDINGS = (
     *("ions", "ion", "ings", "ing", "ies", "ied", "ors", "or", "ers", "er", "ed", "es", "ly", "s", "e", "y"),
 )
 
+_DENIED = re.compile(
+    r"\b(?:(?:do(?:es)?|is|are) not|cannot|can't|doesn't|not|no|never|without|misses|except)\b[^.;:]*", re.IGNORECASE
+)
+"""What a description says a model does not do, to the end of the clause."""
+
 _COMMON = frozenset(
     _WORD.findall("""
     a about all also an and any are as at be been but by can could do does for from get give had has have he her his
@@ -21,6 +26,11 @@ _COMMON = frozenset(
     we were what when whether which who will with would you your
     """)
 )
+
+
+def affirmed(description: str) -> str:
+    """The description without what it denies: "does not tell topics" is no reason to be asked about topics."""
+    return _DENIED.sub(" ", description)
 
 
 def words(text: str) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 import pytest
 
-from services.selector.words import stems
+from services.selector.words import affirmed, stem, stems
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,15 @@ def test_what_every_request_says_tells_nothing() -> None:
 
 def test_names_of_models_fall_into_words() -> None:
     assert stems("acme/face_detector-v2") == stems("acme face detector v2")
+
+
+@pytest.mark.parametrize(
+    ("description", "said"),
+    [
+        ("Sentiment of English text. Does not tell topics or languages.", {"sentiment", "english", "text"}),
+        ("Which language a text is in; cannot tell sentiment: reliable", {"language", "text", "reliable"}),
+        ("A rough transcript. No punctuation, no other language.", {"rough", "transcript"}),
+    ],
+)
+def test_what_a_description_denies_does_not_speak_for_it(description: str, said: set[str]) -> None:
+    assert stems(affirmed(description)) == {stem(word) for word in said}
