@@ -9,7 +9,7 @@ from typing import Any
 from gateway.cli import attachments, saving
 from gateway.cli.api import Api
 from gateway.cli.door import gateway
-from gateway.cli.problem import INTERRUPTED, Problem
+from gateway.cli.problem import Problem
 from gateway.cli.run import Run
 from gateway.cli.view import View
 
@@ -76,7 +76,7 @@ def _cancelling(api: Api, run: Run) -> Iterator[None]:
         with suppress(Problem):
             if run.run_id and not run.ended:
                 api.cancel(run.run_id)
-        raise Problem("cancelled", status=INTERRUPTED) from None
+        raise
 
 
 def _saved(api: Api, artifact: Mapping[str, Any], folder: Path) -> dict[str, str]:

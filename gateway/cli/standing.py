@@ -19,10 +19,11 @@ _NOT_TOLD = ("event", "level", "timestamp", "logger", "exception")
 def stand(options: Sequence[str], *, verbose: bool) -> int:
     """Runs the house until it ends or a signal ends it; its exit status."""
     console = Console(stderr=True, highlight=False)
-    stopping = False
+    stands = stopping = False
 
     def on_line(entry: Mapping[str, Any]) -> None:
-        if verbose or entry.get("level") in ("error", "warning"):
+        grave = entry.get("level") in ("error", "warning")
+        if verbose or (grave and stands):  # why it does not stand is told once, at the end
             console.print(log_line(entry), soft_wrap=True)
 
     with House(options, on_line) as house:
@@ -42,6 +43,7 @@ def stand(options: Sequence[str], *, verbose: bool) -> int:
             if stopping:
                 return house.wait()
             raise
+        stands = True
         _welcome(console, ready)
         return house.wait()
 

@@ -12,7 +12,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from gateway.cli.asking import Answered
-from gateway.cli.problem import Problem
+from gateway.cli.problem import INTERRUPTED, Problem
 from gateway.cli.run import report
 from gateway.cli.view import Lines, Picture, Silent, View, printable
 
@@ -54,9 +54,12 @@ def tell_problem(message: str, remedy: str) -> None:
 
 @contextmanager
 def problems_told() -> Iterator[None]:
-    """Turns problems into a message and an exit status."""
+    """Turns problems, and Ctrl-C, into a message and an exit status."""
     try:
         yield
+    except KeyboardInterrupt:
+        tell_problem("cancelled", "")
+        raise typer.Exit(INTERRUPTED) from None
     except Problem as problem:
         tell_problem(problem.message, problem.remedy)
         raise typer.Exit(problem.status) from None

@@ -1,0 +1,124 @@
+"""The whole house, as one starts it: a subprocess on free ports, its things in a folder of its own."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 60.0
+ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left."""
+
+    status: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class House:
+    """A house that stands."""
+
+    process: "subprocess.Popen[str]"
+    home: Path
+    url: str
+    grpc: str
+    children: Mapping[str, int]
+    log: Path
+
+    def cli(self, *arguments: str, seconds: float = 60) -> Said:
+        return cli(self.home, *arguments, url=self.url, seconds=seconds)
+
+    def ask(self, request: str, *files: Path) -> Any:
+        """What ask --json prints."""
+        sent = [argument for file in files for argument in ("--file", str(file))]
+        said = self.cli("ask", request, *sent, "--out", str(self.home / "out"), "--json")
+        assert said.out, said.err
+        return json.loads(said.out)
+
+
+def environment(home: Path, **settings: str) -> dict[str, str]:
+    """Nothing of the machine's own set-up but where programs are."""
+    own = ("LLM_", "GATEWAY_", "HUGGINGGPT_", "ARTIFACTS_", "LOG_", "DRAIN_")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+    ours = {"PYTHONPATH": str(ROOT), "HUGGINGGPT_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"}
+    return {**kept, **ours, **settings}
+
+
+def cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> Said:
+    """Runs hugginggpt."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", *arguments],
+        env=environment(home, **({"HUGGINGGPT_URL": url} if url else {})),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def standing(home: Path, *options: str) -> Iterator[House]:
+    """Starts a house; what is left of it is killed when the block exits."""
+    home.mkdir(parents=True, exist_ok=True)
+    log = home / "log"
+    command = [sys.executable, "-m", "services", *ANY_PORTS, *options]
+    with (
+        log.open("wb") as written,
+        subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, stderr=written, text=True) as process,
+    ):
+        try:
+            ready = _ready(process, log)
+            yield House(process, home, ready["url"], ready["grpc"], ready["children"], log)
+        finally:
+            process.kill()
+    gone(*ready["children"].values())
+
+
+def _ready(process: "subprocess.Popen[str]", log: Path) -> Any:
+    assert process.stdout
+    there, _, _ = select.select([process.stdout], [], [], START_SECONDS)
+    line = process.stdout.readline() if there else ""
+    assert line, log.read_text()
+    return json.loads(line)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One for all tests of a module."""
+    with standing(tmp_path_factory.mktemp("home")) as house:
+        yield house
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
+    """Looks again until it holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.1)
+
+
+def gone(*pids: int) -> None:
+    """Waits until processes have ended; one that nobody has buried counts as ended."""
+
+    def ended() -> bool:
+        listed = subprocess.run(
+            ["ps", "-o", "stat=", "-p", ",".join(map(str, pids))], capture_output=True, text=True, check=False
+        )
+        return all(state.startswith("Z") for state in listed.stdout.split())
+
+    eventually(ended)

@@ -1,0 +1,191 @@
+"""The house as its user meets it: it stands, answers, survives its parts, takes in new ones, and goes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from services.ports import Ports
+from tests.system.conftest import ANY_PORTS, ROOT, House, cli, environment, eventually, gone, standing
+
+SIGN = ROOT / "tests" / "data" / "sign.png"
+DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
+
+
+def events(house: House, request: str, *files: Path) -> Iterator[dict[str, Any]]:
+    """A run's events, as they come."""
+    parts = [("file", (file.name, file.read_bytes())) for file in files]
+    form: list[tuple[str, Any]] = [("spec", (None, json.dumps({"request": request}))), *parts]
+    with httpx.stream(
+        "POST", f"{house.url}/v1/runs", files=form, headers={"Accept": "text/event-stream"}, timeout=60
+    ) as reply:
+        for line in reply.iter_lines():
+            if line.startswith("data:"):
+                yield json.loads(line.removeprefix("data:"))
+
+
+def test_a_picture_is_read_aloud_and_judged(house: House) -> None:
+    told = house.ask(DEMO, SIGN)
+    assert (told["status"], {task["task"] for task in told["plan"]}) == (
+        "completed",
+        {"image-to-text", "text-to-speech", "text-classification"},
+    )
+    assert {task["task"]: task["depends_on"] for task in told["plan"]} == {
+        "image-to-text": [],
+        "text-to-speech": [1],
+        "text-classification": [1],
+    }
+    (speech,) = [artifact for artifact in told["artifacts"] if artifact["media_type"].startswith("audio/")]
+    assert Path(speech["path"]).read_bytes().startswith(b"RIFF")
+    assert all(result["error"] is None and result["expert"] == "lite" for result in told["results"])
+    assert told["answer"]
+
+
+def test_the_same_plan_runs_again(house: House, tmp_path: Path) -> None:
+    told = house.ask(DEMO, SIGN)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(told))
+    said = house.cli("ask", "--plan", str(plan), "--file", str(SIGN), "--out", str(tmp_path), "--json")
+    again = json.loads(said.out)
+    assert (said.status, again["plan"]) == (0, told["plan"])
+
+
+def test_an_expert_killed_during_a_run_costs_no_more_than_its_task(house: House) -> None:
+    alive, ends = [house.children["lite"]], []
+    for event in events(house, "Read the text in this image", SIGN):
+        if "task_started" in event and alive:
+            os.kill(alive.pop(), signal.SIGKILL)
+        if "run_ended" in event:
+            ends.append(event["run_ended"]["state"])
+    assert not alive
+    assert ends[0] in ("completed", "incomplete", "failed")
+    assert house.ask("Read the text in this image", SIGN)["status"] == "completed"
+    assert '"child died, restarting"' in house.log.read_text()
+
+
+@contextmanager
+def shouting(home: Path) -> Iterator[str]:
+    """The address of an expert for a task that nobody knew."""
+    with Ports() as ports:
+        address = ports.keep()
+        settings = {"EXPERT_LISTEN": address}
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.shouting"], env=environment(home, **settings), stderr=subprocess.DEVNULL
+        ) as expert:
+            try:
+                yield address
+            finally:
+                expert.terminate()
+
+
+def test_a_new_kind_of_task_is_planned_without_a_restart(house: House) -> None:
+    def offered() -> bool:
+        return "text-shouting" in house.cli("tasks").out
+
+    assert not offered()
+    with shouting(house.home) as address:
+        assert house.cli("experts", "add", address, "--name", "shouting").status == 0
+        eventually(offered)
+        told = house.ask('Shout the sentence "good morning"')
+        assert [(result["task"], result["outputs"]["text"]) for result in told["results"]] == [
+            ("text-shouting", "GOOD MORNING")
+        ]
+    house.cli("experts", "forget", "shouting")
+    eventually(lambda: not offered())
+
+
+def test_what_cannot_be_done_is_said(house: House) -> None:
+    said = house.cli("ask", "Bake me a cake", "--json")
+    told = json.loads(said.out)
+    assert (said.status, told["status"], told["plan"]) == (1, "failed", [])
+    assert said.err
+
+
+def test_the_doctor_finds_nothing_wrong(house: House) -> None:
+    said = house.cli("doctor", "--json")
+    assert (said.status, json.loads(said.out)["ok"]) == (0, True), said.out
+
+
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_stops_all(tmp_path: Path, name: signal.Signals) -> None:
+    with standing(tmp_path, "--experts", "") as house:
+        house.process.send_signal(name)
+        assert house.process.wait(20) == 0
+        gone(*house.children.values())
+
+
+def test_nothing_is_left_of_a_house_that_is_killed(tmp_path: Path) -> None:
+    with standing(tmp_path, "--experts", "", "--orchestrators", "2") as house:
+        assert set(house.children) == {"light", "orchestrator-1", "orchestrator-2"}
+        house.process.kill()
+        gone(*house.children.values())
+
+
+@pytest.mark.parametrize("option", ["--http", "--grpc"])
+def test_a_taken_port_is_a_clear_error(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        said = cli(tmp_path, "up", *ANY_PORTS, option, address)
+    assert (said.status, said.out) == (1, "")
+    assert address in said.err
+    assert option in said.err
+
+
+def test_an_unknown_expert_is_a_clear_error(tmp_path: Path) -> None:
+    said = cli(tmp_path, "up", *ANY_PORTS, "--experts", "lite,vison")
+    assert said.status == 1
+    assert "there is no expert vison" in said.err
+
+
+def test_up_says_where_it_is_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gateway.cli", "up", *ANY_PORTS, "--experts", ""]
+    with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert "HuggingGPT is ready\n" in iter(process.stderr.readline, "")
+        assert "/docs" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def asking(home: Path, *options: str) -> "subprocess.Popen[str]":
+    """Asks on a machine where no gateway runs."""
+    arguments = ["ask", DEMO, "--file", str(SIGN), "--out", str(home / "out"), *options]
+    program = "from gateway.cli import app, door; door.DEFAULT_URL = 'http://127.0.0.1:9'; "
+    command = [sys.executable, "-c", f"{program} app({arguments!r})"]
+    return subprocess.Popen(
+        command,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_asking_starts_a_house_where_none_runs(tmp_path: Path) -> None:
+    with asking(tmp_path, "--json") as process:
+        out, err = process.communicate(timeout=90)
+    assert (process.returncode, err, json.loads(out)["status"]) == (0, "", "completed")
+
+
+def test_ctrl_c_while_the_house_starts_leaves_nothing_behind(tmp_path: Path) -> None:
+    def processes() -> str:
+        return subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True).stdout
+
+    with asking(tmp_path) as process:
+        eventually(lambda: (tmp_path / "journal.sqlite").exists())  # the orchestrator runs, the expert still loads
+        assert str(tmp_path) in processes()
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "starting the house\nerror: cancelled\n")
+    eventually(lambda: str(tmp_path) not in processes())
