@@ -22,7 +22,7 @@ _BODY_WINDOW = (64, 128)
 _AIR = (0.15, 0.05)
 _THRESHOLD = 0.5
 _HALF_VOTES = 6.0
-_HALF_MARGIN = 0.8
+_HALF_MARGIN = 1.0
 _SAME = 0.4
 _HEAD = 0.4
 _HEADS_TALL = 3.0
@@ -108,12 +108,12 @@ def people() -> Detector:
             Found("person", float(margin) / (float(margin) + _HALF_MARGIN), _box(_tight(window), scale, picture))
             for window, margin in zip(windows, margins, strict=True)
         ]
-        return _people(seen, _distinct(bodies))
+        return merged(seen, _distinct(bodies))
 
     return detect
 
 
-def _people(seen: Sequence[Found], bodies: Sequence[Found]) -> list[Found]:
+def merged(seen: Sequence[Found], bodies: Sequence[Found]) -> list[Found]:
     """A body with its own face is one person; beside a large face, a small body is a trick of the clothes."""
     tallest = max((face.height for face in seen), default=0.0)
     plausible = [body for body in bodies if body.height >= _HEADS_TALL * tallest or any(_wears(body, f) for f in seen)]

@@ -113,6 +113,8 @@ def _names(clause: Clause) -> list[str]:
     names = list(dict.fromkeys(_KEYWORDS[word] for word in clause.words if word in _KEYWORDS))
     if not names and clause.has("turn") and clause.has("left", "right", "clockwise", "counterclockwise"):
         return ["rotate"]
+    if not names and clause.number(r"\s*px"):
+        return ["resize"]
     return [name for name in names if not (name == "rotate" and "flip" in names and clause.has("upsidedown"))]
 
 

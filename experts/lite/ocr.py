@@ -1,6 +1,6 @@
 """Text read from pictures and PDF pages (rapidocr with the models inside its wheel; nothing is downloaded)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from threading import Lock
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 NO_TEXT = "No text found."
 
 _LONGEST_SIDE = 2000
+_SHORTEST_SIDE = 64
+_STRIP = 2.0
+_STRIPS = 20
+_SHARED = 0.25
+_SLIMMEST = 4
 
 
 class Reader:
@@ -41,17 +46,23 @@ class Reader:
 
     def lines(self, picture: "Image") -> tuple[Line, ...]:
         """What is written in the picture, in no particular order."""
+        return tuple(
+            line
+            for strip in _strips(*picture.size)
+            for line in self._lines(_padded(picture.crop((0, strip.top, picture.width, strip.bottom))), strip.top)
+            if strip.first <= (line.box[1] + line.box[3]) / 2 < strip.last
+        )
+
+    def _lines(self, picture: "Image", top: int) -> Iterator[Line]:
         import numpy as np
 
         with self._lock:
             found = self._engine(np.asarray(picture)[:, :, ::-1])
-        if not found.txts or found.boxes is None:
-            return ()
-        return tuple(
-            Line(text.strip(), round(float(score), 4), _upright(box))
-            for text, score, box in zip(found.txts, found.scores, found.boxes, strict=True)
-            if text.strip()
-        )
+        for text, score, box in zip(
+            found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True
+        ):
+            if text.strip():
+                yield Line(text.strip(), round(float(score), 4), _upright(box, top))
 
     def _warm(self) -> None:
         """Loads the three models, which come only when they are needed; on a square picture this is quickest."""
@@ -77,9 +88,44 @@ def _bundled(part: str) -> str:
     return str(found[0])
 
 
-def _upright(box: Any) -> tuple[float, float, float, float]:
-    (left, top), (right, bottom) = box.min(axis=0), box.max(axis=0)
-    return round(float(left), 1), round(float(top), 1), round(float(right), 1), round(float(bottom), 1)
+@dataclass(frozen=True)
+class Strip:
+    """A part of a tall picture, with the part of it whose lines are its own: the rest is another's, too."""
+
+    top: int
+    bottom: int
+    first: float
+    last: float
+
+
+def _strips(width: int, height: int) -> Iterator[Strip]:
+    """Long screenshots and receipts are read in parts that overlap: made to fit, they could not be read at all."""
+    size = max(round(_STRIP * max(width, _SHORTEST_SIDE)), -(-height // _STRIPS))
+    shared = round(_SHARED * size)
+    for top in range(0, max(1, height - shared), size - shared):
+        bottom = min(height, top + size)
+        yield Strip(
+            top, bottom, top + shared / 2 if top else -1, bottom - shared / 2 if bottom < height else height + 1
+        )
+
+
+def _padded(picture: "Image") -> "Image":
+    """On a canvas that is neither tiny nor slim: the engine would blow that up beyond all measure."""
+    from PIL import Image
+
+    width = max(picture.width, _SHORTEST_SIDE, picture.height // _SLIMMEST)
+    height = max(picture.height, _SHORTEST_SIDE, picture.width // _SLIMMEST)
+    if (width, height) == picture.size:
+        return picture
+    canvas = Image.new("RGB", (width, height), picture.getpixel((0, 0)))
+    canvas.paste(picture, (0, 0))
+    return canvas
+
+
+def _upright(box: Any, top: int) -> tuple[float, float, float, float]:
+    """The smallest upright box around one that may be turned."""
+    (left, upper), (right, lower) = box.min(axis=0), box.max(axis=0)
+    return round(float(left), 1), round(float(upper) + top, 1), round(float(right), 1), round(float(lower) + top, 1)
 
 
 @dataclass(frozen=True)

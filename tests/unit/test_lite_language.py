@@ -1,0 +1,281 @@
+"""Sentiment, languages, names, summaries and answers: text engines on real text."""
+
+import random
+
+import pytest
+
+from experts.host.handler import Inputs, Outputs
+from experts.lite.answers import NO_ANSWER
+from experts.lite.sentences import MAX_CHARACTERS, sentences, words
+from services.runtime.errors import InvalidRequest
+from tests.samples import ask_lite, infer, lite
+
+ARTICLE = (
+    "The Apollo program was the third United States human spaceflight program carried out by NASA, which succeeded in "
+    "landing the first humans on the Moon from 1968 to 1972. It was first conceived in 1960 during President Dwight "
+    "Eisenhower's administration as a three-person spacecraft to follow Project Mercury. Apollo was later given "
+    "the goal of landing a man on the Moon, which President John Kennedy set in an address to Congress on May 25, 1961. "
+    "The goal was accomplished on the Apollo 11 mission when astronauts Neil Armstrong and Buzz Aldrin landed on July "
+    "20, 1969, and walked on the lunar surface. Michael Collins remained in lunar orbit. Five subsequent Apollo "
+    "missions also landed astronauts on the Moon, the last in December 1972. In these six spaceflights, twelve people "
+    "walked on the Moon. The program encountered a setback in 1967 when a cabin fire killed the crew of Apollo 1. "
+    "After the first Moon landing, budget cuts led to the cancellation of three planned missions."
+)
+
+TEXT_MODELS = [
+    ("text-classification", "vaderSentiment"),
+    ("text-classification", "py3langid"),
+    ("token-classification", "lite/entity-rules"),
+    ("summarization", "lite/textrank"),
+]
+
+# ---------------------------------------------------------------- sentences
+
+
+def test_sentences_end_where_people_end_them() -> None:
+    text = (
+        'Dr. Smith arrived at 3.30 p.m. He met Mr. J. R. Jones of Acme Inc. in the U.S. embassy. "Are you sure?" asked '
+        "the man. Yes! It cost $3.50, i.e. too much.\n\nA heading\n\n- first thing\n- second thing"
+    )
+    assert [sentence.text for sentence in sentences(text)] == [
+        "Dr. Smith arrived at 3.30 p.m.",
+        "He met Mr. J. R. Jones of Acme Inc. in the U.S. embassy.",
+        '"Are you sure?" asked the man.',
+        "Yes!",
+        "It cost $3.50, i.e. too much.",
+        "A heading",
+        "- first thing",
+        "- second thing",
+    ]
+    assert all(text[sentence.start : sentence.end] == sentence.text for sentence in sentences(text))
+
+
+def test_a_line_end_within_a_sentence_does_not_end_it() -> None:
+    assert [sentence.text for sentence in sentences("We are so happy\nto see you! Bye.")] == [
+        "We are so happy\nto see you!",
+        "Bye.",
+    ]
+
+
+# ---------------------------------------------------------------- classification
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("We are so happy\nto see you!\nHave a wonderful day.", "positive"),
+        ("I love it, the best phone I ever had!", "positive"),
+        ("This is terrible, I hate it.", "negative"),
+        ("I am very sad and disappointed.", "negative"),
+        ("The food was not good.", "negative"),
+        ("The table is three metres long.", "neutral"),
+    ],
+)
+def test_sentiment_has_the_right_sign(text: str, label: str) -> None:
+    outputs = ask_lite("text-classification", "vaderSentiment", {"text": text})
+    assert outputs["text"] == label
+    assert outputs["labels"][0]["label"] == label
+
+
+def test_the_scores_of_a_sentiment_add_up_and_the_best_comes_first() -> None:
+    labels = ask_lite("text-classification", "vaderSentiment", {"text": "What a lovely day!"})["labels"]
+    scores = [label["score"] for label in labels]
+    assert {label["label"] for label in labels} == {"positive", "neutral", "negative"}
+    assert sum(scores) == pytest.approx(1, abs=0.001)
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] > 0.5
+
+
+def test_words_that_say_nothing_of_feelings_are_no_ground_to_be_sure() -> None:
+    labels = ask_lite("text-classification", "vaderSentiment", {"text": "Zwei Tische und vier Stühle."})["labels"]
+    assert (labels[0]["label"], labels[0]["score"]) == ("neutral", 0.5)
+
+
+def test_only_as_many_labels_come_as_were_asked_for() -> None:
+    labels = ask_lite("text-classification", "vaderSentiment", {"text": "Great!"}, '{"top_k":1}')["labels"]
+    assert [label["label"] for label in labels] == ["positive"]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("We are so happy to see you! Have a wonderful day.", "English (en)"),
+        ("Bonjour tout le monde, comment allez-vous aujourd'hui ?", "French (fr)"),
+        ("Ich möchte heute Abend gern ins Kino gehen.", "German (de)"),
+        ("El perro come en la cocina todos los días.", "Spanish (es)"),
+        ("今日はとても良い天気ですね。", "Japanese (ja)"),
+        ("Сегодня очень хорошая погода, мы идём гулять.", "Russian (ru)"),
+        ("ok", "undetermined (und)"),
+    ],
+)
+def test_a_language_is_named_with_its_tag(text: str, label: str) -> None:
+    assert ask_lite("text-classification", "py3langid", {"text": text})["text"] == label
+
+
+# ---------------------------------------------------------------- entities
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("We met Dr. Jane Smith in Paris.", [("PER", "Jane Smith"), ("LOC", "Paris")]),
+        ("Neil Armstrong worked for NASA.", [("PER", "Neil Armstrong"), ("ORG", "NASA")]),
+        (
+            "Acme Widgets Inc. and the University of Leipzig",
+            [("ORG", "Acme Widgets Inc."), ("ORG", "University of Leipzig")],
+        ),
+        ("on 12 March 2024 at 3.30 p.m.", [("DATE", "12 March 2024"), ("TIME", "3.30 p.m.")]),
+        (
+            "2024-03-12, 11/04/2024 and May 3rd, 1999",
+            [("DATE", d) for d in ("2024-03-12", "11/04/2024", "May 3rd, 1999")],
+        ),
+        (
+            "$1,250.00 or 1.150 EUR or 5 million euros",
+            [("MONEY", m) for m in ("$1,250.00", "1.150 EUR", "5 million euros")],
+        ),
+        ("45% of it", [("PERCENT", "45%")]),
+        ("mail jane@acme.example.com.", [("EMAIL", "jane@acme.example.com")]),
+        ("see https://acme.example.com/x.", [("URL", "https://acme.example.com/x")]),
+        ("call +1 555 123 4567 now", [("PHONE", "+1 555 123 4567")]),
+        ("221B Baker Street, London", [("ADDRESS", "221B Baker Street, London")]),
+        ("Hauptstraße 12, 10115 Berlin", [("ADDRESS", "Hauptstraße 12, 10115 Berlin")]),
+        ("nothing of the kind", []),
+    ],
+)
+def test_names_dates_and_amounts_are_found_where_they_stand(text: str, expected: list[tuple[str, str]]) -> None:
+    outputs = ask_lite("token-classification", "lite/entity-rules", {"text": text})
+    found = outputs["entities"]
+    assert [(entity["entity"], entity["text"]) for entity in found] == expected
+    assert all(text[entity["start"] : entity["end"]] == entity["text"] for entity in found)
+    assert all(0 < entity["score"] <= 1 for entity in found)
+
+
+def test_entities_are_told_in_a_line_each() -> None:
+    outputs = ask_lite("token-classification", "lite/entity-rules", {"text": "Anna Bell paid $5."})
+    assert outputs["text"] == "PER: Anna Bell\nMONEY: $5"
+
+
+# ---------------------------------------------------------------- summaries
+
+
+def summary(text: str, parameters_json: str = "") -> str:
+    return str(ask_lite("summarization", "lite/textrank", {"text": text}, parameters_json)["text"])
+
+
+def test_a_summary_is_made_of_the_texts_own_sentences_in_their_order() -> None:
+    found = [sentence.text for sentence in sentences(summary(ARTICLE))]
+    own = [sentence.text for sentence in sentences(ARTICLE)]
+    assert 0 < len(found) < len(own) / 2
+    assert found == [sentence for sentence in own if sentence in found]
+    assert own[0] in found
+
+
+def test_a_summary_is_as_long_as_asked_for() -> None:
+    assert len(words(summary(ARTICLE, '{"max_length":25}'))) <= 25
+    assert 60 <= len(words(summary(ARTICLE, '{"min_length":60,"max_length":100}'))) <= 100
+    assert len(words(summary(ARTICLE, '{"max_length":5}'))) <= 5
+
+
+def test_what_is_said_twice_is_told_once() -> None:
+    twice = "The bridge was closed after the storm. " * 6 + "The ferry carries people over the river instead."
+    assert summary(twice).count("bridge") == 1
+
+
+def test_a_short_text_is_its_own_summary() -> None:
+    assert summary("Hello there.") == "Hello there."
+
+
+# ---------------------------------------------------------------- answers
+
+
+def answer(question: str, context: str = ARTICLE) -> tuple[str, dict[str, object]]:
+    outputs = ask_lite("question-answering", "lite/extractive-qa", {"question": question, "context": context})
+    return outputs["text"], outputs["details"]
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "expected"),
+    [
+        ("Who invented the telephone?", "The telephone was invented by Bell in 1876 in Boston.", "Bell"),
+        ("When was the telephone invented?", "The telephone was invented by Bell in 1876 in Boston.", "1876"),
+        ("Where was Bell born?", "Bell was born in Edinburgh, Scotland, on March 3, 1847.", "Edinburgh"),
+        ("How tall is the Eiffel Tower?", "The Eiffel Tower is 330 metres tall.", "330 metres"),
+        ("How much is a ticket?", "The shop opens at 9. A ticket costs $25.", "$25"),
+        ("What is photosynthesis?", "Photosynthesis is the way plants use light.", "the way plants use light"),
+        ("What is the capital of France?", "Paris is the capital of France.", "Paris"),
+        ("Why was it closed?", "It was closed because it rained.", "because it rained"),
+        ("How many people walked on the Moon?", ARTICLE, "twelve people"),
+        ("When did Apollo 11 land?", ARTICLE, "July 20, 1969"),
+    ],
+)
+def test_simple_questions_are_answered(question: str, context: str, expected: str) -> None:
+    text, details = answer(question, context)
+    assert text == expected
+    assert context[int(str(details["start"])) : int(str(details["end"]))] == details["answer"] == expected
+    assert 0.2 < float(str(details["score"])) <= 1
+
+
+def test_what_the_text_does_not_say_is_not_made_up() -> None:
+    text, details = answer("What colour is the queen's bicycle?")
+    assert text == NO_ANSWER
+    assert (details["answer"], details["score"]) == ("", 0.0)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(("task", "model"), TEXT_MODELS)
+@pytest.mark.parametrize(
+    ("text", "message"), [("", "empty"), (" \n\t ", "empty"), ("x" * (MAX_CHARACTERS + 1), "at most")]
+)
+def test_a_text_that_is_empty_or_endless_is_refused(task: str, model: str, text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        infer(lite(task, model), {"text": text})
+    assert caught.value.port == "text"
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(("port", "other"), [("question", "context"), ("context", "question")])
+def test_a_question_needs_both_its_parts(port: str, other: str) -> None:
+    with pytest.raises(InvalidRequest, match="empty") as caught:
+        infer(lite("question-answering", "lite/extractive-qa"), {port: " ", other: "What is it?"})
+    assert caught.value.port == port
+
+
+def strange_texts() -> list[str]:
+    dice = random.Random(3)
+    size = 100_000
+    return [
+        "A" * size,
+        "a@" * (size // 2),
+        "." * size + "x",
+        "Aa " * (size // 3),
+        "12 34 " * (size // 6),
+        "1 May " * (size // 6),
+        "A" + " " * size + "b",
+        "\n" * size + "a",
+        "but good " * (size // 9),
+        "\0\x07\ufffd" * (size // 3),
+        "𝕏👩‍👩‍👧‍👦" * (size // 10),
+        "".join(chr(dice.choice((dice.randrange(32, 127), dice.randrange(160, 0x2FFF)))) for _ in range(size)),
+    ]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("task", "model"), TEXT_MODELS)
+def test_strange_texts_take_no_longer_than_others(task: str, model: str) -> None:
+    for text in strange_texts():
+        outputs = infer(lite(task, model), {"text": text}, {"top_k": 5})
+        assert isinstance(outputs["text"], str)
+
+
+@pytest.mark.timeout(60)
+def test_strange_texts_can_be_questioned() -> None:
+    handler = lite("question-answering", "lite/extractive-qa")
+
+    def asked(inputs: Inputs) -> Outputs:
+        return infer(handler, inputs)
+
+    for text in strange_texts():
+        assert asked({"question": "When is May 12 A?", "context": text})["text"]
+        assert asked({"question": text, "context": ARTICLE})["text"]
