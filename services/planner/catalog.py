@@ -100,9 +100,9 @@ class Catalog:
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     log.info("catalogue not followed", code=error.code().name)
-                    await asyncio.sleep(RETRY_SECONDS)
             finally:
                 self._told = False
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _watch(self) -> None:
         changes = self._selector.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=WATCH_SECONDS)

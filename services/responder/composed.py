@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from services.responder.account import Account, RemarkKind, State, Task
 from services.responder.phrases import told
-from services.responder.telling import named, phrase
+from services.responder.telling import named, phrase, whole
 
 CONTROLLER = "composed"
 
@@ -16,24 +16,26 @@ _WITHOUT_CHAT = (
     " conversational."
 )
 _NOTHING = "Nothing came of this request."
+_NONE = "None of this could be done."
 
 
 def composed(account: Account) -> list[str]:
     """The answer, paragraph by paragraph; the same account gives the same answer."""
-    results, chat = list(_results(account.tasks)), list(_chat(account))
-    missing = list(_missing(account))
-    if not results and not chat:
-        results = [_NOTHING if not account.tasks else "None of this could be done."]
-    elif results and account.missing:
+    results, chat, missing = list(_results(account.tasks)), list(_chat(account)), list(_missing(account))
+    if not account.tasks:
+        return [*chat, *missing] or [_NOTHING]
+    if not results:
+        results = [_NONE]
+    elif missing:
         results.append("Not everything could be done; see the end.")
-    paragraphs = [*results, *chat, *_process(account.tasks)]
-    return [*paragraphs, *(["**What could not be done**", "\n".join(missing)] if missing else [])]
+    undone = ["**What could not be done**", "\n".join(f"- {line}" for line in missing)] if missing else []
+    return [*results, *chat, *_process(account.tasks), *undone]
 
 
 def briefly(account: Account) -> list[str]:
     """What to add to an answer by another hand that was cut off."""
     results, missing = list(_results(account.tasks)), list(_missing(account))
-    closing = ["What could not be done:", "\n".join(missing)] if missing else []
+    closing = ["What could not be done:", "\n".join(f"- {line}" for line in missing)] if missing else []
     return ["The answer above was interrupted; in short:", *results, *closing]
 
 
@@ -92,9 +94,9 @@ def _missing(account: Account) -> Iterator[str]:
             yield _undone(task, account.tasks)
     for remark in account.remarks:
         if remark.kind is RemarkKind.MISSING:
-            yield f"- {phrase(remark.text)}"
+            yield whole(remark.text)
     if account.trouble and not _already_told(account):
-        yield f"- {_sentence(account.trouble.message)} {_sentence(account.trouble.remedy)}".rstrip()
+        yield f"{_sentence(account.trouble.message)} {_sentence(account.trouble.remedy)}".strip()
 
 
 def _already_told(account: Account) -> bool:
@@ -108,7 +110,7 @@ def _already_told(account: Account) -> bool:
 
 def _undone(task: Task, tasks: Sequence[Task]) -> str:
     asked = f" (“{phrase(task.source)}”)" if task.source else ""
-    what = f"- {phrase(task.name)}{asked}"
+    what = f"{phrase(task.name)}{asked}"
     broken = [f"{other.name} (task {other.id})" for other in tasks if other.id in task.needs and not other.state.good]
     if task.state is State.SKIPPED and broken:
         return f"{what} was not started: it needs the result of {' and '.join(broken)}."
@@ -121,5 +123,5 @@ def _undone(task: Task, tasks: Sequence[Task]) -> str:
 
 
 def _sentence(words: str) -> str:
-    words = phrase(words)
+    words = whole(words)
     return words if not words or words.endswith((".", "!", "?", "…")) else f"{words}."

@@ -1,6 +1,7 @@
 """What a task's result is in words: by the kind of task where it is known, else by its outputs."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,8 +19,29 @@ MOST_LISTED = 12
 
 LONGEST_JSON = 600
 
+_DESCRIBING = "The model that looked only reads; the vision expert has some that say what is shown."
 _BETTER_TRANSCRIPT = "A Whisper-class model does far better: start the audio expert, and it is chosen by itself."
-_MOODS = frozenset(("positive", "negative", "neutral", "happy", "sad", "joy", "anger", "fear", "love", "surprise"))
+_LEAD = re.compile(
+    r"^(?:(?:and|also|then|please|can you|could you|tell me|tell us|say|find out|check|determine|know|let me know|i want"
+    r"(?: to know)?|detect|identify|classify)\s+)+",
+    re.IGNORECASE,
+)
+_KINDS = {
+    "per": "people",
+    "person": "people",
+    "org": "organisations",
+    "loc": "places",
+    "gpe": "places",
+    "date": "dates",
+    "time": "times",
+    "money": "amounts of money",
+    "address": "addresses",
+    "email": "e-mail addresses",
+    "phone": "phone numbers",
+    "url": "URLs",
+    "percent": "percentages",
+    "misc": "other names",
+}
 
 
 def told(task: Task) -> str:
@@ -35,9 +57,11 @@ def _reading(task: Task) -> str:
     subject = _subject(task, "The picture")
     details = task.data("details")
     pages = details.get("pages") if isinstance(details, dict) else None
+    if isinstance(pages, list) and pages and not any(isinstance(page, dict) and page.get("lines") for page in pages):
+        return f"No text was found{_in(task)}. {_DESCRIBING}"
     if isinstance(pages, list) and len(pages) > 1:
         subject += f" ({len(pages)} pages)"
-    return f"{subject} says: {_text(task)}"
+    return f"{subject} says:{_text(task)}"
 
 
 def _transcript(task: Task) -> str:
@@ -48,9 +72,9 @@ def _transcript(task: Task) -> str:
     confidence = details.get("confidence")
     unsure = isinstance(confidence, int | float) and confidence < CERTAIN_ENOUGH
     if not unsure and details.get("quality") != "rough":
-        return f"{_subject(task, 'The recording')} says: {_text(task)}"
+        return f"{_subject(task, 'The recording')} says:{_text(task)}"
     sure = f", {percent(confidence)} sure" if percent(confidence) else ""
-    return f"Rough transcript{_of(task)}{sure}: {_text(task)}\n\nMany words of it may be wrong. {_BETTER_TRANSCRIPT}"
+    return f"Rough transcript{_of(task)}{sure}:{_text(task)}\n\nMany words of it may be wrong. {_BETTER_TRANSCRIPT}"
 
 
 def _classes(task: Task) -> str:
@@ -59,12 +83,10 @@ def _classes(task: Task) -> str:
         return ""
     best, others = labels[0], labels[1:3]
     sure = percent(best.get("score"))
-    asked = f"{phrase(task.source).rstrip('?.!')}: " if task.source else ""
-    name = phrase(best["label"])
-    verdict = f"it sounds {name}" if name.lower() in _MOODS and not asked else name
+    asked = f"{_asked(task.source)}: " if task.source else ""
     rest = [f"{phrase(other['label'])} {percent(other.get('score'))}".strip() for other in others]
     after = f"; then {joined(rest)}" if rest else ""
-    return f"{asked}**{verdict}**{f' ({sure}{after})' if sure else ''}."
+    return f"{asked}**{phrase(best['label'])}**{f' ({sure}{after})' if sure else ''}."
 
 
 def _entities(task: Task) -> str:
@@ -76,7 +98,7 @@ def _entities(task: Task) -> str:
         mentioned = kinds.setdefault(phrase(str(entity.get("entity") or "entity")), [])
         if (words := phrase(entity["text"])) not in mentioned:
             mentioned.append(words)
-    lines = [f"- {kind}: {_listed(words)}" for kind, words in kinds.items()]
+    lines = [f"- {_KINDS.get(kind.lower(), kind)}: {_listed(words)}" for kind, words in kinds.items()]
     return f"Found{_in(task)}:\n\n" + "\n".join(lines)
 
 
@@ -85,13 +107,13 @@ def _answer(task: Task) -> str:
         return ""
     details = task.data("details")
     score = details.get("score") if isinstance(details, dict) else None
-    asked = f"{phrase(task.question)} " if task.question else ""
+    asked = f"{phrase(task.question).rstrip('?.! ')}? " if task.question else ""
     page = details.get("page") if isinstance(details, dict) else None
     where = f" (page {page})" if isinstance(page, int) and page > 1 else ""
     doubt = isinstance(score, int | float) and 0 < score < UNSURE
     hint = f" This is a guess: it is only {percent(score)} sure." if doubt else ""
     if "\n" in task.text or len(task.text) > len(phrase(task.text)):
-        return f"{asked}{_text(task)}{where}{hint}"
+        return f"{asked.rstrip()}{_text(task)}{where}{hint}"
     return f"{asked}**{phrase(task.text)}**{where}{hint}"
 
 
@@ -100,18 +122,18 @@ def _found(task: Task) -> str:
     pictures = _made(task)
     if not count:
         return ""
-    where = f" marked in {pictures}" if pictures and _records(task, "objects") else ""
+    where = f", marked in {pictures}" if pictures and _records(task, "objects") else ""
     return f"{_subject(task, 'The picture')} shows {count.rstrip('.')}{where}."
 
 
 def _summary(task: Task) -> str:
-    return f"Summary{_of(task)}: {_text(task)}" if task.text else ""
+    return f"Summary{_of(task)}:{_text(task)}" if task.text else ""
 
 
 def _translation(task: Task) -> str:
     language = task.parameters.get("target_language")
     into = f" ({phrase(language)})" if isinstance(language, str) else ""
-    return f"Translation{into}{_of(task)}: {_text(task)}" if task.text else ""
+    return f"Translation{into}{_of(task)}:{_text(task)}" if task.text else ""
 
 
 def _written(task: Task) -> str:
@@ -126,6 +148,11 @@ def _new(what: str) -> Callable[[Task], str]:
     return tell
 
 
+def _spoken(task: Task) -> str:
+    made = _made(task)
+    return f"Read aloud in {made}." if made else ""
+
+
 def _segments(task: Task) -> str:
     made = _made(task)
     return f"{phrase(task.text).rstrip('.')}: {made}." if task.text and made else ""
@@ -135,18 +162,21 @@ def _anything(task: Task) -> str:
     """Any result, known or not: its text, else its data, and its files."""
     pieces = []
     if task.text:
-        pieces.append(f"{task.name}{_of(task)}: {_text(task)}")
+        pieces.append(f"{task.name}{_of(task)}:{_text(task)}")
     else:
         data = {port: output.data for port, output in task.outputs.items() if isinstance(output, Json)}
-        pieces += [
-            f"{task.name}{_of(task)}, {phrase(port)}: {_data(content)}" for port, content in sorted(data.items())
-        ]
+        pieces += [f"{task.name}{_of(task)}, {phrase(port)}:{_data(content)}" for port, content in sorted(data.items())]
     if made := _made(task):
         pieces.append(f"{task.name}{_of(task)} made {made}.")
     return "\n\n".join(pieces) or f"{task.name}{_of(task)} is done; it gave nothing to show."
 
 
 # ---------------------------------------------------------------- pieces
+
+
+def _asked(source: str) -> str:
+    words = _LEAD.sub("", phrase(source)).rstrip("?.! ") or phrase(source)
+    return words[:1].upper() + words[1:]
 
 
 def _text(task: Task) -> str:
@@ -207,7 +237,7 @@ _TELLERS: Mapping[str, Callable[[Task], str]] = {
     "text-generation": _written,
     "text2text-generation": _written,
     "conversational": _written,
-    "text-to-speech": _new("The text read aloud"),
+    "text-to-speech": _spoken,
     "text-to-audio": _new("The sound"),
     "audio-to-audio": _new("The new recording"),
     "image-to-image": _new("The new picture"),

@@ -17,7 +17,7 @@ _KINDS = {"image": "picture", "audio": "recording", "video": "video", "text": "t
 
 def inert(text: str) -> str:
     """Text in which nothing is a link, a picture, HTML or a terminal's control character."""
-    return _CONTROL.sub("", text).replace("[", "\\[").replace("<", "\\<").replace("`", "\\`")
+    return _CONTROL.sub("", text).replace("[", "\\[").replace("<", "\\<")
 
 
 def phrase(text: str) -> str:
@@ -26,8 +26,13 @@ def phrase(text: str) -> str:
     return inert(line if len(line) <= LONGEST_PHRASE else _cut(line, LONGEST_PHRASE) + " …")
 
 
+def whole(text: str) -> str:
+    """Text on one line, however long: what the house itself has to say."""
+    return inert(" ".join(text.split()))
+
+
 def quoted(text: str, whole: str = "") -> str:
-    """A text of any length: short in quotation marks, long as a quotation, too long cut with a note where the whole is.
+    """A text of any length, to stand after a colon: short in quotation marks, long as a quotation, cut if too long.
 
     Args:
         text: the text.
@@ -35,7 +40,7 @@ def quoted(text: str, whole: str = "") -> str:
     """
     text = text.strip()
     if "\n" not in text and len(text) <= LONGEST_PHRASE:
-        return f"“{inert(text)}”"
+        return f" “{inert(text)}”"
     shown = text if len(text) <= LONGEST_TEXT else _cut(text, LONGEST_TEXT) + " …"
     lines = "\n".join(f"> {inert(line)}".rstrip() for line in shown.splitlines())
     if shown == text:

@@ -32,6 +32,9 @@ _MENTIONED = re.compile(r"\b(?:questions?|answers?)\b")
 _ASKING = re.compile(
     r"\b(?:tell me|find out|i (?:want|need|would like) to know|know|ask|determine|check)\s+(?=\w)", re.IGNORECASE
 )
+_AFTER_MAP = re.compile(
+    r"\s+(?:from|using|with|following|in)\s+(?:this|that|the)\s+(?:\w+\s+){0,3}maps?$", re.IGNORECASE
+)
 _POLITE = r"please|now|then|also|and|can you|could you|i want(?: you)? to|i(?:'d| would) like(?: you)? to|help me|to"
 _MAKE = (
     r"generate|create|draw|make|paint|design|render|produce|illustrate|sketch|imagine|visuali[sz]e|compose|build|show"
@@ -77,7 +80,7 @@ def question(clause: Clause) -> str:
     if asking := _ASKING.search(words):
         words = words[asking.end() :]
     start = _QUESTION_START.search(words)
-    if start and start.start() <= len(words) // 2:
+    if start and (words.endswith("?") or start.start() <= len(words) // 2):
         words = words[start.start() :]
     elif _MENTIONED.search(clause.masked):
         return ""
@@ -96,6 +99,7 @@ def prompt(clause: Clause) -> str:
         return " ".join(described)
     words = _MAKING.sub("", clause.words, count=1)
     words = _THING_MADE.sub("", words, count=1) or words
+    words = _AFTER_MAP.sub("", words) or words
     return words.strip(" .,:;")
 
 

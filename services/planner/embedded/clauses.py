@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from services.planner.embedded.cues import LIKELY, Lexicon, Match, resolved
+from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, resolved
 from services.planner.embedded.wording import MARKED, Mention, Payload, Wording
 from services.planner.plan import Modality
 
@@ -30,7 +30,7 @@ _NEGATED = re.compile(
 )
 _WANTED = re.compile(r"\b(?:needs?|wants?|like|please|to be|can you|could you)\b")
 _QUESTION = re.compile(
-    r"(?:what|who|whom|whose|where|when|why|which|how|is|are|was|were|does|did|do(?!\s+(?:the|this|that|it|not))|has|have|can"
+    r"(?:what|who|whom|whose|where|when|why|which|how|is|are|was|were|does|did|do(?=\s+(?:you|they|we|i|these|those|people)\b)|has|have|can"
     r"|could|would|should|will)\b"
 )
 _RELATIVE = re.compile(r"(?:which|where|who|whom|whose|when)\b")
@@ -56,6 +56,11 @@ class Clause:
     """The modalities whose nouns or files stand in it."""
     asks: bool
     """A question."""
+
+    @property
+    def masks(self) -> tuple[Mention, ...]:
+        """The files it names that are called masks."""
+        return tuple(mention for mention in self.mentions if "mask" in mention.name)
 
     def says(self, pattern: re.Pattern[str]) -> bool:
         return bool(pattern.search(self.masked))
@@ -86,19 +91,21 @@ class Reader:
     def clauses(self, start: int, end: int, at_hand: Collection[Modality]) -> list[Clause]:
         """The clauses of one sentence; those without a match ask for something nothing is known for."""
         matches = self._matches(start, end, at_hand)
-        groups: list[tuple[list[Stretch], list[Match]]] = []
+        groups: list[tuple[Stretch, list[Stretch], list[Match]]] = []
         leading: list[Stretch] = []
         for stretch in self._stretches(start, end, matches):
             within = [match for match in matches if stretch.start <= match.start < stretch.end]
             within = _telling(within) or self._overlooked(stretch)
-            if within or self.requests(stretch):
-                groups.append(([*leading, stretch], within))
+            if within or (self.requests(stretch) and not self._aside(stretch)):
+                groups.append((stretch, [*leading, stretch], within))
                 leading = []
+            elif self._aside(stretch):
+                continue
             elif groups:
-                groups[-1][0].append(stretch)
+                groups[-1][1].append(stretch)
             else:
                 leading.append(stretch)
-        return [self._clause(stretches, within) for stretches, within in groups]
+        return [self._clause(main, stretches, within) for main, stretches, within in groups]
 
     def requests(self, stretch: Stretch) -> bool:
         """Whether it asks for something, by its form."""
@@ -106,6 +113,13 @@ class Reader:
         if self._lexicon.verb.match(words):
             return len(_WORD.findall(words)) > 1 or bool(re.search(MARKED, words))
         return self._questions(stretch)
+
+    def _aside(self, stretch: Stretch) -> bool:
+        words = self._core(stretch).strip(" .,:;!?")
+        means_file = any(
+            mention.resource and stretch.start <= mention.start < stretch.end for mention in self._wording.mentions
+        )
+        return bool(self._lexicon.aside.fullmatch(words)) and not means_file
 
     def _questions(self, stretch: Stretch) -> bool:
         words = self._core(stretch)
@@ -126,7 +140,7 @@ class Reader:
         if not self.requests(stretch) or self._questions(stretch):
             return []
         found = self._find(stretch.start, stretch.end, None)
-        return resolved([match for match in found if match.weight >= LIKELY and self._meant(match, stretch.start)])
+        return resolved([match for match in found if match.weight >= CERTAIN and self._meant(match, stretch.start)])
 
     def _meant(self, match: Match, start: int) -> bool:
         before = self._wording.masked[start : match.start]
@@ -160,12 +174,9 @@ class Reader:
     def _sequel(self, start: int, end: int) -> bool:
         return bool(_SEQUEL.search(self._wording.masked, start, min(end, start + 40)))
 
-    def _clause(self, stretches: Sequence[Stretch], matches: Sequence[Match]) -> Clause:
+    def _clause(self, main: Stretch, stretches: Sequence[Stretch], matches: Sequence[Match]) -> Clause:
         start, end = stretches[0].start, stretches[-1].end
         masked = self._wording.masked[start:end]
-        main = next(
-            (stretch for stretch in stretches if matches and stretch.start <= matches[0].start < stretch.end), None
-        )
         return Clause(
             start=start,
             end=end,
@@ -176,7 +187,7 @@ class Reader:
             mentions=tuple(mention for mention in self._wording.mentions if start <= mention.start < end),
             payloads=tuple(payload for payload in self._wording.payloads if start <= payload.start < end),
             named=self._lexicon.named(masked),
-            asks=self._questions(main or stretches[0]),
+            asks=self._questions(main),
         )
 
     def states(self, start: int, end: int) -> bool:

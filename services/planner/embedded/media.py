@@ -22,7 +22,12 @@ _RESULTING = re.compile(
     r"|segmented|cleaned|denoised|synthesi[sz]ed|created|produced|final|marked|rotated|cropped|sharpened|improved"
     r"|changed|the (?:results?|outputs?|outcome))\b"
 )
-_EARLIER = re.compile(r"\b(?:before|earlier|previous(?:ly)?|last time|already sent|sent you|just sent|from above)\b")
+EARLIER = re.compile(
+    r"\b(?:before|earlier|previous(?:ly)?|last time|already sent|sent you|just sent|from above"
+    r"|(?:your|the|that|this) (?:last |previous )?(?:answer|reply|result|transcript|summary|translation|text)"
+    r"|you (?:said|wrote|answered|read))\b"
+)
+_BY_USER = re.compile(r"\bi (?:have |just |had )?(?:sent|send|uploaded|gave|attached|shared)\b")
 _ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last": -1}
 _THINGS = (
     r"(?:one|images?|pictures?|photos?|pics?|files?|recordings?|audios?|clips?|videos?|pages?|documents?|pdfs?|texts?)"
@@ -58,7 +63,7 @@ class Media:
         """
         if named := self.named(clause, modality):
             return named
-        self.refuse_missing(clause, modality)
+        self.refuse_missing(clause)
         within = self._flow.latest(modality, lambda stream: stream.clause == clause.start)
         if earlier := within or self._earlier(clause, modality, spec):
             return flowing(earlier, clause)
@@ -93,11 +98,12 @@ class Media:
         ]
         return Stream(modality, tuple(dict.fromkeys(found))) if found else None
 
-    def refuse_missing(self, clause: Clause, *modalities: Modality) -> None:
-        """Raises Wanting if the clause names a file of these modalities that was not sent."""
+    def refuse_missing(self, clause: Clause) -> None:
+        """Raises Wanting if the clause names a file that was not sent, and none that was."""
+        if any(mention.resource for mention in clause.mentions):
+            return
         for mention in clause.mentions:
-            expected = mention.modality in {*modalities, Modality.UNSPECIFIED}
-            if mention.resource is None and not mention.target and expected:
+            if not mention.target:
                 raise Wanting(not_sent(mention.name, self._resources))
 
     def called(self, clause: Clause, modality: Modality) -> list[Resource]:
@@ -115,7 +121,9 @@ class Media:
         proper = [resource for resource in fitting if resource.modalities[0] is modality] or fitting
         older = [resource for resource in proper if resource.age]
         candidates = [resource for resource in proper if not resource.age]
-        if older and (not candidates or clause.says(_EARLIER)):
+        if older and (not candidates or clause.says(EARLIER)):
+            by_user = clause.says(ORIGINAL) or clause.says(_BY_USER)
+            older = [resource for resource in older if not (by_user and resource.made)] or older
             newest = min(resource.age for resource in older)
             candidates = [resource for resource in older if resource.age == newest]
         for narrowed in self._narrowings(clause, modality, candidates):

@@ -1,6 +1,7 @@
 """What each input port of a step is given."""
 
 import re
+from dataclasses import replace
 
 from services.planner.embedded import arguments
 from services.planner.embedded.clauses import Clause
@@ -48,7 +49,11 @@ class Ports:
         }
 
     def _other(self, step: Step, port: Port) -> Stream:
-        return self._media.find(step.clause, port.modality, step.spec)
+        found = self._media.find(step.clause, port.modality, step.spec)
+        if not any(other.name == "mask" for other in step.spec.inputs):
+            return found
+        masks = [mention.resource.argument for mention in step.clause.masks if mention.resource]
+        return replace(found, arguments=tuple(one for one in found.arguments if one not in masks) or found.arguments)
 
     def _text(self, step: Step, port: Port) -> Stream:
         name = step.spec.name
@@ -74,7 +79,7 @@ class Ports:
         instructed = step.spec.name in self._lexicon.instructed
         words = clause.words if instructed else arguments.prompt(clause)
         too_short = not instructed and len(words.split()) < _FEWEST_PROMPT_WORDS
-        if not clause.payloads and (clause.says(_POINTS) or too_short):
+        if self._texts.within(clause) or (not clause.payloads and (clause.says(_POINTS) or too_short)):
             try:
                 return self._texts.find(clause, step.spec)
             except Wanting:
@@ -96,7 +101,7 @@ class Ports:
 
 
 def _words(words: str) -> Stream:
-    return Stream(Modality.TEXT, (Text(words),))
+    return Stream(Modality.TEXT, (Text(words),), spoken=True)
 
 
 def _compares(spec: Spec) -> bool:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.planner.plan import File, Input, Modality, Single, Text, Value, modalities
-from services.planner.request import Named, Request
+from services.planner.request import Named, Request, Turn
 
 _EXTENSIONS = {
     Modality.IMAGE: "png jpg jpeg gif bmp webp tif tiff heic heif svg pdf",
@@ -23,6 +23,7 @@ LIKE_A_FILE = re.compile(
 )
 LIKE_A_URL = re.compile(r"\b(?:https?|ftp|s3|gs)://[^\s<>\"'“”]+[^\s<>\"'“”.,;:!?)\]]", re.IGNORECASE)
 
+_QUOTATION = re.compile(r"(?:^>[^\n]*\n?)+|“[^”]+”", re.MULTILINE)
 _NAME_LIKE = re.compile(r"^(?=.*[\d._-])(?=.*\w).{3,}$", re.DOTALL)
 _STEM_WORD = re.compile(r"[a-z]{3,}")
 
@@ -39,6 +40,8 @@ class Resource:
     pdf: bool = False
     age: int = 0
     """0: sent with this request; else how many turns ago."""
+    made: bool = False
+    """It was not sent but answered."""
 
     @property
     def stem_words(self) -> frozenset[str]:
@@ -53,11 +56,20 @@ def resources(request: Request) -> tuple[Resource, ...]:
     known = {_identity(named.value) for named in request.inputs}
     earlier = []
     for age, turn in enumerate(reversed(request.conversation)):
-        for named in turn.attachments:
+        for named in (*turn.attachments, *_said(turn)):
             if _identity(named.value) not in known:
                 known.add(_identity(named.value))
-                earlier.append(_resource(named, named.value, age))
+                earlier.append(replace(_resource(named, named.value, age), made=not turn.by_user))
     return (*now, *earlier)
+
+
+def _said(turn: Turn) -> list[Named]:
+    """The text an answer gave, which it quotes where it says more than that."""
+    if turn.by_user or not turn.text.strip():
+        return []
+    quotations = [quotation.strip("\n“”") for quotation in _QUOTATION.findall(turn.text)]
+    words = quotations[-1] if quotations else turn.text
+    return [Named("", Text(re.sub(r"^> ?", "", words, flags=re.MULTILINE).strip()))]
 
 
 def names_of(resource: Resource) -> Iterator[str]:

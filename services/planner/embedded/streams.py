@@ -21,6 +21,8 @@ class Stream:
     """Where the clause stands that made it."""
     languages: tuple[str, ...] = ()
     """Of each value, where a translation made it."""
+    spoken: bool = False
+    """Words of the clause itself, such as a question: nothing to go on with."""
     lost: str = ""
     """The words of a step that could not be planned, so that nothing flows."""
 
@@ -45,6 +47,8 @@ class Flow:
 
     def add(self, stream: Stream) -> None:
         """Notes what has been used or made just now."""
+        if stream.spoken:
+            return
         self._streams = [other for other in self._streams if other != stream]
         self._streams.append(stream)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from services.planner.embedded.arguments import contents, literal, question
 from services.planner.embedded.clauses import Clause
 from services.planner.embedded.cues import Lexicon
-from services.planner.embedded.media import ORIGINAL, PRONOUN, Media, flowing
+from services.planner.embedded.media import EARLIER, ORIGINAL, PRONOUN, Media, flowing
 from services.planner.embedded.remarks import needed
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.streams import Flow, Stream, Wanting, findings
@@ -63,6 +63,10 @@ class Texts:
         self._asked.update(waiting[:1])
         return waiting[0] if waiting else ""
 
+    def within(self, clause: Clause) -> Stream | None:
+        """The text that another step of the same clause gives."""
+        return self._flow.latest(Modality.TEXT, lambda stream: stream.clause == clause.start)
+
     def find(self, clause: Clause, spec: Spec, *, labels: Sequence[str] = (), literally: bool = False) -> Stream:
         """The text a clause means.
 
@@ -75,7 +79,7 @@ class Texts:
         Raises:
             Wanting: there is none, or the file it names was not sent.
         """
-        if within := self._flow.latest(Modality.TEXT, lambda stream: stream.clause == clause.start):
+        if within := self.within(clause):
             return flowing(within, clause)
         takes_question = any(port.name == "question" for port in spec.inputs)
         if own := contents(clause, labels, asking=not takes_question):
@@ -99,7 +103,8 @@ class Texts:
 
     def _left(self, clause: Clause) -> Stream | None:
         """What remains when the clause points at nothing."""
-        return self._elsewhere() or self._read_out(clause) or self._sent(clause, old=True)
+        points_back = clause.says(PRONOUN) or clause.says(EARLIER)
+        return self._elsewhere() or self._read_out(clause) or (self._sent(clause, old=True) if points_back else None)
 
     def _named(self, clause: Clause) -> Stream | None:
         if named := self._media.named(clause, Modality.TEXT):
@@ -107,7 +112,7 @@ class Texts:
         for modality in BRIDGED:
             if named := self._media.named(clause, modality):
                 return self._bridge(named, clause)
-        self._media.refuse_missing(clause, Modality.TEXT, *BRIDGED)
+        self._media.refuse_missing(clause)
         return None
 
     def _result(self, clause: Clause, spec: Spec) -> Stream | None:
@@ -138,7 +143,7 @@ class Texts:
         carried = [stream for stream in texts if not stream.finding]
         if findings(spec) and not clause.sequel and not clause.says(PRONOUN):  # look into the whole, not its summary
             carried = [stream for stream in carried if stream.producer != "summarization"] or carried
-        chosen = carried or texts
+        chosen = carried or ([] if findings(spec) else texts)
         return chosen[-1] if chosen else None
 
     def _sent(self, clause: Clause, *, old: bool) -> Stream | None:

@@ -34,7 +34,7 @@ _CONVERSING = ("conversational", "text-generation")
 _SUMMARIZING, _TRANSLATING = "summarization", "translation"
 _MEDIA = (Modality.TABLE, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
 _ADDRESSED = re.compile(r"\b(?:you|your|yourself)\b")
-_OF_RESULT = re.compile(r"\b(?:the|this|that|these|those|its|their|each|previous|resulting)\s+(?:[\w-]+\s+)?$")
+_OF_RESULT = re.compile(r"\b(?:the|this|that|these|those|its|their|each|both|all|previous|resulting)\s+(?:[\w-]+\s+)?$")
 
 
 class Wants:
@@ -110,8 +110,8 @@ class Wants:
     def _speaks_of_result(self, match: Match) -> bool:
         """Whether the words mean what an earlier task gave, as "the detected objects" does."""
         masked = self._wording.masked
-        planned = any(task.task in match.tasks for task in self._weaver.tasks)
-        return planned and bool(
+        wanted = self._weaver.wanted.intersection(match.tasks)
+        return bool(wanted) and bool(
             _OF_RESULT.search(masked[: match.start]) and arguments.RESULT.match(masked[match.start : match.end])
         )
 

@@ -57,9 +57,12 @@ class Weaver:
         self._ids: dict[object, int] = {}
         self.tasks: list[Task] = []
         self.notes: list[Note] = []
+        self.wanted: set[str] = set()
+        """Names of the tasks that have been asked for, planned or not."""
 
     def weave(self, step: Step) -> None:
         """Adds what a step needs, and the step; or a note on what is missing."""
+        self.wanted.add(step.spec.name)
         try:
             if step.spec.name not in self._catalogue:
                 raise Wanting(unoffered(step.spec.name, step.clause.words))  # noqa: TRY301  # as when a port is missing
@@ -74,7 +77,7 @@ class Weaver:
         for port in step.spec.inputs:
             if port.name == "mask":
                 filled[port.name] = self._mask(step.clause)
-        variants = self._variants(step, filled)
+        variants = self._variants(step)
         if not self._speaks_of_itself(step.spec, filled, variants):
             self._place(step, filled, variants)
 
@@ -95,8 +98,8 @@ class Weaver:
 
     def _mask(self, clause: Clause) -> Stream:
         """A mask that was sent, or that of the picture's foreground."""
-        for mention in clause.mentions:
-            if mention.resource and "mask" in mention.name:
+        for mention in clause.masks:
+            if mention.resource:
                 return Stream(Modality.IMAGE, (mention.resource.argument,))
         spec = self._offered(MASKS, clause)
         picture = self.media.find(clause, Modality.IMAGE)
@@ -110,17 +113,13 @@ class Weaver:
 
     # ------------------------------------------------------------ parameters
 
-    def _variants(self, step: Step, filled: Mapping[str, Stream]) -> list[dict[str, Any]]:
+    def _variants(self, step: Step) -> list[dict[str, Any]]:
         """The parameters of each task the step becomes: one for every language that is asked for."""
         found = parameters(step.spec, step.clause.masked)
         if step.labels and step.spec.takes("candidate_labels"):
             found["candidate_labels"] = list(step.labels)
         if step.spec.takes("target_language"):
             return [found | {"target_language": target} for target in _targets(step.clause, found)] or [found]
-        if step.spec.takes("language") and "language" not in found:
-            spoken = {language for stream in filled.values() for language in stream.languages}
-            if len(spoken) == 1:
-                found["language"] = spoken.pop()
         return [found]
 
     def _speaks_of_itself(
@@ -144,9 +143,10 @@ class Weaver:
         for index in range(self._copies(step, [stream for name, stream in filled.items() if name not in many])):
             given = {name: _given(stream, index, many=name in many) for name, stream in filled.items()}
             for variant in variants:
-                placed[self._task(step, given, variant)] = variant.get("target_language", "")
+                spoken = _spoken(step.spec, filled, index) | variant
+                placed[self._task(step, given, spoken)] = variant.get("target_language", "")
         made = [self._output(step, port.name, port.modality, placed) for port in step.spec.outputs]
-        for stream in made:
+        for stream in reversed(made):  # the first output of a kind is the main one
             self._flow.add(stream)
         return made
 
@@ -187,6 +187,14 @@ def _given(stream: Stream, index: int, *, many: bool) -> Argument:
     if many:
         return Many(stream.arguments)
     return stream.arguments[index if len(stream.arguments) > 1 else 0]
+
+
+def _spoken(spec: Spec, filled: Mapping[str, Stream], index: int) -> dict[str, Any]:
+    """The language of what a copy of a task is given, where a translation made it."""
+    languages = [stream.languages for stream in filled.values() if stream.languages]
+    if not languages or not spec.takes("language"):
+        return {}
+    return {"language": languages[0][index if len(languages[0]) > 1 else 0]}
 
 
 def _targets(clause: Clause, found: Mapping[str, Any]) -> list[str]:

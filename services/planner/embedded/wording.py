@@ -28,7 +28,7 @@ _QUOTES = re.compile(
     r"|(?<![\w'])'(?!\s)([^\n]+?)(?<!\s)'(?!\w)|‘([^\n]+?)’(?!\w)",
     re.DOTALL,
 )
-_TARGET = re.compile(r"(?:\b(?:save|store|export|download|output)\b[^.!?\n]{0,40}|\b(?:in)?to\s+)$")
+_TARGET = re.compile(r"(?:\b(?:save|store|export|download|output)\b[^.!?\n]{0,40}|\b(?:(?:in)?to|as)\s+)$")
 
 
 @dataclass(frozen=True, slots=True)
