@@ -37,8 +37,10 @@ def tell(answered: Answered, *, as_json: bool) -> None:
         tell_json(report(answered.run, answered.saved))
     else:
         _tell_answer(answered)
-    if failure := answered.run.failure:
-        tell_problem(f"{answered.run.status}: {failure.get('message', '')}", failure.get("remedy", ""))
+    failure = answered.run.failure or {}
+    message = failure.get("message", "")
+    if message and (as_json or message not in answered.run.answer):  # which mostly says it already
+        tell_problem(f"{answered.run.status}: {message}", failure.get("remedy", ""))
 
 
 def tell_json(content: Any) -> None:

@@ -64,7 +64,8 @@ class Lines:
         self._console = console
 
     def busy(self, what: str) -> None:
-        self._say(what)
+        if what:
+            self._say(what)
 
     def show(self, run: Run, kind: str, task_id: int) -> None:
         if kind in _SAID_OF_TASKS:

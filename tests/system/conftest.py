@@ -97,9 +97,9 @@ def _ready(process: "subprocess.Popen[str]", log: Path) -> Any:
     return json.loads(line)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """One for all tests of a module."""
+    """One for all tests that leave it standing."""
     with standing(tmp_path_factory.mktemp("home")) as house:
         yield house
 

@@ -183,7 +183,7 @@ def test_ctrl_c_while_the_house_starts_leaves_nothing_behind(tmp_path: Path) -> 
         return subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True).stdout
 
     with asking(tmp_path) as process:
-        eventually(lambda: (tmp_path / "journal.sqlite").exists())  # the orchestrator runs, the expert still loads
+        eventually((tmp_path / "journal.sqlite").exists)  # the orchestrator runs, the expert still loads
         assert str(tmp_path) in processes()
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)

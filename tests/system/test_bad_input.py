@@ -1,0 +1,83 @@
+"""What people send by mistake, or on purpose: a clear error each time, and a house that is well after it."""
+
+import json
+import struct
+import wave
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.system.conftest import ROOT, House
+
+DATA = ROOT / "tests" / "data"
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files that are not what they should be."""
+    folder = tmp_path_factory.mktemp("bad")
+    (folder / "torn.png").write_bytes((DATA / "sign.png").read_bytes()[:4000])
+    (folder / "torn.pdf").write_bytes((DATA / "letter.pdf").read_bytes()[:300])
+    (folder / "words.png").write_text("these are words, no picture")
+    (folder / "latin.txt").write_bytes("Grüße aus Köln".encode("latin-1"))
+    (folder / "bomb.png").write_bytes(b"".join(bomb()))
+    with wave.open(str(folder / "silent.wav"), "wb") as silent:
+        silent.setparams((1, 2, 16000, 0, "NONE", ""))
+    (folder / "cake.json").write_text(json.dumps([{"id": 1, "task": "cake-baking", "args": {}}]))
+    loose = {"id": 1, "task": "text-to-speech", "args": {"text": {"task_id": 2, "output": "text"}}}
+    (folder / "loose.json").write_text(json.dumps([loose]))
+    (folder / "pinned.json").write_text(
+        json.dumps([{"id": 1, "task": "text-to-speech", "args": {"text": "hello"}, "model": "nobody/has-it"}])
+    )
+    return folder
+
+
+@pytest.fixture
+def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bad)
+
+
+def bomb() -> Iterator[bytes]:
+    """A picture that says it has 3.6 thousand million pixels."""
+    yield b"\x89PNG\r\n\x1a\n"
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
+    for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(1_000_000))), (b"IEND", b"")):
+        yield struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["Read the text in this image", "-f", "torn.png"], 1, "torn.png is damaged"),
+        (["Read the text in this image", "-f", "bomb.png"], 1, "bomb.png has too many pixels"),
+        (["Read the text in this image", "-f", "words.png"], 2, "its content is text/plain"),
+        (["Summarise this letter", "-f", "torn.pdf"], 1, "torn.pdf is not a PDF that can be read"),
+        (["Summarise this", "-f", "latin.txt"], 2, "latin.txt is named as text but is not UTF-8"),
+        (["Transcribe this recording", "-f", "silent.wav"], 1, "silent.wav is a recording of zero length"),
+        (["Read the text in photo.png"], 1, "photo.png is named but was not sent"),
+        (["Make a video of a dancing cat"], 1, "which no expert here offers"),
+        (["--plan", "cake.json"], 2, "nobody offers the task cake-baking"),
+        (["--plan", "loose.json"], 2, "port text refers to task 2, which is not there"),
+        (["--plan", "pinned.json"], 1, "nobody/has-it"),
+    ],
+)
+def test_what_cannot_be_done_says_what_is_wrong(
+    house: House, bad: Path, arguments: list[str], status: int, said: str
+) -> None:
+    told = house.cli("ask", *arguments, "--out", str(bad / "out"), "--json")
+    assert told.status == status, told.err
+    assert said in told.err
+    assert "  " in told.err.splitlines()[1], "there is a remedy"
+    if status == 1:
+        assert json.loads(told.out)["status"] in ("failed", "incomplete")
+    assert httpx.get(f"{house.url}/readyz", timeout=10).is_success
+    assert not list((bad / "out").iterdir())
+
+
+def test_the_house_is_well_after_all_of_it(house: House) -> None:
+    assert house.ask("Read the text in this image", DATA / "sign.png")["status"] == "completed"
+    assert '"unexpected error"' not in house.log.read_text()
