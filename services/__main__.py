@@ -18,7 +18,7 @@ from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from services.ports import Ports, free
 from services.runtime import telemetry
 from services.runtime.channel import connect
-from services.runtime.errors import InvalidRequest, ServiceError
+from services.runtime.errors import InvalidRequest, ServiceError, Unavailable
 from services.runtime.settings import ServiceSettings, home
 from services.supervisor import Child, supervise
 
@@ -87,7 +87,7 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
 
     Raises:
         InvalidRequest: an expert or a number that cannot be.
-        Unavailable: the gateway cannot listen where it should.
+        Unavailable: the gateway cannot listen where it should, or nothing can be kept.
     """
     if asked.orchestrators < 1:
         raise InvalidRequest("there must be at least one orchestrator", remedy="give --orchestrators 1 or more")
@@ -95,8 +95,7 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
     planner, selector, responder = ports.keep(), ports.keep(), ports.keep()
     experts = {name: ports.keep() for name in _experts(asked.experts)}
     orchestrators = [ports.keep() for _ in range(asked.orchestrators)]
-    added = home() / "experts"
-    added.mkdir(parents=True, exist_ok=True)
+    added = _folder(home() / "experts")
     light = Child(
         "light",
         "services.light",
@@ -126,6 +125,15 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
         Child(name, f"experts.{name}", (own,), {"EXPERT_LISTEN": own}, essential=False) for name, own in experts.items()
     ]
     return House(http, own_grpc, selector, list(experts), ([light], numbered, working))
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "set HUGGINGGPT_HOME to a folder that this user may write"
+        raise Unavailable(f"cannot use {path}: {error.strerror}", remedy=remedy) from error
+    return path
 
 
 def _experts(names: str) -> list[str]:

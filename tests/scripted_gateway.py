@@ -4,7 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,6 +75,10 @@ class ScriptedGateway:
 
 class _Handler(BaseHTTPRequestHandler):
     gateway: ScriptedGateway
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # clients leave when they like
+            super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
         pass

@@ -152,6 +152,10 @@ def _answer_chunk(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     run.answer += body.get("text", "")
 
 
+def _taken_over(run: Run, _: Event, __: Mapping[str, Any]) -> None:
+    run.notes.append("another orchestrator continues the run")
+
+
 def _run_ended(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     run.status, run.failure = body["state"], body.get("failure")
 
@@ -168,6 +172,7 @@ _CHANGES = {
     "attempt_failed": _attempt_failed,
     "task_ended": _task_ended,
     "answer_chunk": _answer_chunk,
+    "taken_over": _taken_over,
     "run_ended": _run_ended,
 }
 

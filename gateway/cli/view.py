@@ -71,10 +71,8 @@ class Lines:
         if kind in _SAID_OF_TASKS:
             task = run.tasks[task_id]
             self._say(f"{task.id} {task.task}: {_SAID_OF_TASKS[kind](task)}")
-        elif kind == "plan_note":
+        elif kind in ("plan_note", "taken_over"):
             self._say(f"note: {run.notes[-1]}")
-        elif kind == "taken_over":
-            self._say("another orchestrator continues the run")
 
     def close(self) -> None:
         pass

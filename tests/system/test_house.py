@@ -140,6 +140,19 @@ def test_a_taken_port_is_a_clear_error(tmp_path: Path, option: str) -> None:
     assert option in said.err
 
 
+def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = cli(tmp_path / "file", "up", *ANY_PORTS)
+    assert said.status == 1
+    assert "set HUGGINGGPT_HOME" in said.err
+
+
+def test_an_address_that_others_reach_is_refused(tmp_path: Path) -> None:
+    said = cli(tmp_path, "up", *ANY_PORTS, "--experts", "", "--http", "0.0.0.0:0")
+    assert said.status == 1
+    assert "open only to its own machine" in said.err
+
+
 def test_an_unknown_expert_is_a_clear_error(tmp_path: Path) -> None:
     said = cli(tmp_path, "up", *ANY_PORTS, "--experts", "lite,vison")
     assert said.status == 1
