@@ -78,14 +78,13 @@ def _opened(content: bytes, name: str, port: str) -> Iterator[Any]:
 
     with _pdfium:
         try:
-            document = pypdfium2.PdfDocument(content)
+            with _closing(pypdfium2.PdfDocument(content)) as document:
+                yield document
         except pypdfium2.PdfiumError as error:
             locked = b"/Encrypt" in content and "password" in str(error).lower()  # which may be an earlier error's
             cause = "is locked with a password" if locked else "is not a PDF that can be read"
             remedy = "Save a copy without the password and send that." if locked else "Open it and save it again."
             raise InvalidRequest(f"{name} {cause}.", remedy=remedy, port=port) from error
-        with _closing(document):
-            yield document
 
 
 @contextmanager

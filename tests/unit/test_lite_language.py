@@ -14,7 +14,7 @@ ARTICLE = (
     "The Apollo program was the third United States human spaceflight program carried out by NASA, which succeeded in "
     "landing the first humans on the Moon from 1968 to 1972. It was first conceived in 1960 during President Dwight "
     "Eisenhower's administration as a three-person spacecraft to follow Project Mercury. Apollo was later given "
-    "the goal of landing a man on the Moon, which President John Kennedy set in an address to Congress on May 25, 1961. "
+    "the goal of landing a man on the Moon, which President John Kennedy set before Congress on May 25, 1961. "
     "The goal was accomplished on the Apollo 11 mission when astronauts Neil Armstrong and Buzz Aldrin landed on July "
     "20, 1969, and walked on the lunar surface. Michael Collins remained in lunar orbit. Five subsequent Apollo "
     "missions also landed astronauts on the Moon, the last in December 1972. In these six spaceflights, twelve people "

@@ -195,6 +195,10 @@ def locked_pdf() -> bytes:
         (bomb(50_000, 50_000), "bomb.png has"),
         (bomb(12_000, 10_000), "bomb.png has"),
         (Media(b"%PDF-1.4 nothing more", "application/pdf", "broken.pdf"), "broken.pdf is not a PDF"),
+        (
+            Media(pdf([" "]).replace(b"/Type /Page ", b"/Type /Rage "), "application/pdf", "odd.pdf"),
+            "odd.pdf is not a PDF",
+        ),
         (Media(locked_pdf(), "application/pdf", "locked.pdf"), "locked.pdf is locked with a password"),
         (Media(pdf([" "] * 101), "application/pdf", "book.pdf"), "book.pdf has 101 pages; at most 100"),
         (sample("letter.pdf"), "letter.pdf has 2 pages where one picture is wanted"),
