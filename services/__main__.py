@@ -40,7 +40,7 @@ examples:
   python -m services --experts lite,text --http 127.0.0.1:8090
   python -m services --orchestrators 2 --http 127.0.0.1:0 --grpc 127.0.0.1:0
 
-Each service also reads its settings from the environment, such as HUGGINGGPT_HOME, LLM_BASE_URL, LOG_LEVEL."""
+Each service also reads its settings from the environment, such as HUGGINGGPT_HOME and LOG_LEVEL."""
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,8 @@ def hugginggpt(
 
       hugginggpt tasks        what it can do
 
-    Settings come from the environment: HUGGINGGPT_HOME (where it keeps things, ~/.hugginggpt), HUGGINGGPT_URL,
-    LLM_BASE_URL, LLM_MODEL and LLM_API_KEY (an LLM as controller; without one an embedded controller plans).
+    Settings come from the environment: HUGGINGGPT_HOME (where it keeps things; ~/.hugginggpt) and HUGGINGGPT_URL
+    (the gateway to ask; http://127.0.0.1:8080).
     """
 
 

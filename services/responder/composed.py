@@ -12,8 +12,7 @@ _WITHOUT_CHAT = (
     "This house has no chat model, so it cannot hold a conversation. It does things with texts, pictures, recordings"
     " and documents: send a file or a text and say what to do, such as “read the text in this image aloud”,"
     " “summarize report.pdf” or “how many people are in this photo?”. `hugginggpt tasks` lists all it can do now."
-    " To talk with a model, set LLM_BASE_URL to an OpenAI-compatible endpoint, or add an expert that offers"
-    " conversational."
+    " To talk with a model, add an expert that offers conversational: `hugginggpt experts add ADDRESS`."
 )
 _NOTHING = "Nothing came of this request."
 _NONE = "None of this could be done."
