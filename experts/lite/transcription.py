@@ -17,7 +17,7 @@ _FULL_SCALE = 32767
 _MARKS = ("<", "[", "+")
 _NOTE = (
     "A rough transcript: expect every fourth word or so to be wrong, more with noise or accents. "
-    "A Whisper-class model in the audio expert does much better."
+    "A Whisper-class model does much better."
 )
 
 
