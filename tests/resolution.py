@@ -1,4 +1,4 @@
-"""Whether the laptop install resolves from wheels on every Python and platform it promises: `python -m tests.resolution`.
+"""Whether the laptop install resolves from wheels on every Python and platform promised: `python -m tests.resolution`.
 
 pip evaluates markers for the Python it runs on only; uv can be told another one. What a marker leaves out is printed,
 so that what is absent where is there to read.

@@ -13,7 +13,13 @@ from protos.hugginggpt.tasks import standard_tasks
 
 DATA = Path(__file__).parent / "data"
 
-_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".heic": "image/heic", ".pdf": "application/pdf", ".wav": "audio/wav"}
+_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".heic": "image/heic",
+    ".pdf": "application/pdf",
+    ".wav": "audio/wav",
+}
 
 
 class Waiting:

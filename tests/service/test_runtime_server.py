@@ -101,7 +101,8 @@ async def test_metadata_that_is_no_caller_is_refused(serve: Serve) -> None:
 async def test_health_answers_for_every_probe(serve: Serve, name: str) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     request = health_pb2.HealthCheckRequest(service=name)
-    reply = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    reply = await stub.Check(request, timeout=5)
     assert reply.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -110,7 +111,7 @@ async def test_a_server_that_is_not_ready_is_alive() -> None:
         serving(registered(TellingCaller()), RESPONDER, ready=False) as running,
         dial(f"127.0.0.1:{running.port}") as channel,
     ):
-        stub = health_pb2_grpc.HealthStub(channel)
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         states = [
             (await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=5, wait_for_ready=True)).status
             for name in ("liveness", "readiness")
@@ -120,7 +121,7 @@ async def test_a_server_that_is_not_ready_is_alive() -> None:
 
 async def test_reflection_lists_the_service(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
-    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # typed for blocking channels
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     reply = await anext(aiter(stub.ServerReflectionInfo(iter([request]), timeout=5)))
     assert RESPONDER.full_name in {service.name for service in reply.list_services_response.service}
