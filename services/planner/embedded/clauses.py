@@ -8,10 +8,11 @@ from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, reso
 from services.planner.embedded.wording import MARKED, Mention, Payload, Wording
 from services.planner.plan import Modality
 
-LONGEST = 4_000
+LONGEST = 2_000
 """Characters of one sentence that are looked at; what is longer is no instruction."""
 
-MOST_SENTENCES = 200
+MOST = 20_000
+"""Characters of all sentences that are looked at."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*(?:\s+|(?=" + MARKED + r"))|\s*\n+\s*|;\s+")
 _NO_END = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|mr|mrs|ms|dr|prof|no|st|approx|fig)\.|^\s*\d+[.)])\s*$")
@@ -223,14 +224,21 @@ def pieces(masked: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def sentences(masked: str) -> Iterator[tuple[int, int]]:
     """Where the sentences stand; content is masked, so none is cut in two by its own full stops."""
+    at = looked_at = 0
+    for start, end in _stops(masked):
+        if start > at and looked_at < MOST and masked[at:start].strip():
+            last = min(start, at + LONGEST)
+            looked_at += last - at
+            yield at, last
+        at = end
+
+
+def _stops(masked: str) -> Iterator[tuple[int, int]]:
+    """What stands between sentences, and the end."""
     at = 0
-    for count, stop in enumerate(_SENTENCE_END.finditer(masked)):
-        if count >= MOST_SENTENCES:
-            break
-        if _NO_END.search(masked[at : stop.end()][-12:]) and "\n" not in stop.group():
-            continue
-        if masked[at : stop.start()].strip():
-            yield at, min(stop.start(), at + LONGEST)
-        at = stop.end()
-    if masked[at:].strip():
-        yield at, min(len(masked), at + LONGEST)
+    for stop in _SENTENCE_END.finditer(masked):
+        abbreviated = _NO_END.search(masked[at : stop.end()][-12:]) and "\n" not in stop.group()
+        if not abbreviated:
+            at = stop.end()
+            yield stop.span()
+    yield len(masked), len(masked)

@@ -43,10 +43,11 @@ class Match:
     weight: int
     aspect: str = ""
     """Tells apart different uses of one task, such as sentiment and language."""
+    offered: bool = True
 
     @property
-    def rank(self) -> tuple[int, int]:
-        return self.weight, self.end - self.start
+    def rank(self) -> tuple[int, bool, int]:
+        return self.weight, self.offered, self.end - self.start
 
     def overlaps(self, other: "Match") -> bool:
         return self.start < other.end and other.start < self.end

@@ -33,7 +33,7 @@ _THINGS = (
     r"(?:one|images?|pictures?|photos?|pics?|files?|recordings?|audios?|clips?|videos?|pages?|documents?|pdfs?|texts?)"
 )
 _ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?{_THINGS}\b|\b{_THINGS}\s+(\d)\b")
-_PLURAL = re.compile(r"\b(?:each|every|all|both|them|these|those|\w+s)\b")
+_PLURAL = re.compile(r"\b(?:each|every|all|both|them|these|those|(?!this\b|does\b)\w{2,}[^s\W]s)\b")
 _WORD = re.compile(r"[a-z]{3,}")
 
 
@@ -144,7 +144,9 @@ class Media:
         if modality is Modality.IMAGE:
             is_page = clause.says(self._lexicon.page) and modality not in clause.named
             is_picture = modality in clause.named and not clause.says(self._lexicon.page)
-            yield [resource for resource in sent if (is_page and resource.pdf) or (is_picture and not resource.pdf)]
+            kind = [resource for resource in sent if (is_page and resource.pdf) or (is_picture and not resource.pdf)]
+            if len(kind) < len(sent):
+                yield kind
         self.ambiguous = self.ambiguous or not clause.says(_PLURAL)
 
 

@@ -1,6 +1,7 @@
 """The planner without an LLM: clauses, what they call for, and what they work on, by rules and in milliseconds."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from services.planner.embedded import remarks
 from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
@@ -75,8 +76,9 @@ class _Planning:
         for start, end in sentences(self._wording.masked):
             clauses = self._read(start, end)
             self._clauses += clauses
-            if not clauses and self._states(start, end):
-                stated.append(self._wording.text[start:end].strip())
+            words = self._wording.text[start:end].strip()
+            if words and not clauses and self._states(start, end):
+                stated.append(words)
                 self._weaver.texts.aside = " ".join(stated)
             for clause in clauses:
                 self._weaver.texts.pass_by(clause, self._clauses)
@@ -110,7 +112,7 @@ class _Planning:
         found += self._vocabulary.by_name(masked, start, end)
         for first, last in pieces(masked, start, end):
             found += self._vocabulary.by_words(masked, first, last)
-        return found
+        return [replace(match, offered=self._wants.offered(match.tasks)) for match in found]
 
     def _specs(self, matches: Collection[Match]) -> Iterator[Spec]:
         for match in matches:

@@ -95,8 +95,10 @@ class Vocabulary:
         if not self._entries:
             return
         found = stems(masked[start:end])
+        first_word = next(iter(_WORD.findall(masked[start:end])), "")
         for entry in self._entries:
-            if weight := self._weight(entry, found):
+            commanded = LIKELY if _stem(first_word) in entry.strong - self._generic else 0
+            if weight := self._weight(entry, found) or commanded:
                 first, last = _span(masked, start, end, found & (entry.strong | entry.weak) - self._generic)
                 yield Match(first, last, (entry.name,), weight)
 

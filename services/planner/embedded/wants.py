@@ -67,6 +67,10 @@ class Wants:
             ordered.insert(next(later, len(ordered)), step)
         return ordered
 
+    def offered(self, names: Sequence[str]) -> bool:
+        """Whether somebody offers one of the tasks; a question finds its task later."""
+        return names == _QUESTION or any(name in self._catalogue for name in names)
+
     def spec(self, name: str) -> Spec | None:
         """A kind of task that is offered, or standard."""
         return self._catalogue.get(name) or self._standard.get(name)

@@ -22,6 +22,11 @@ MARKS = {
 }
 QUOTE_MARK, PDF_MARK = "\ue006", "\ue007"
 MARKED = "[\ue001-\ue008]"
+FILLING = "\ue009"
+"""Stands within long white space."""
+
+_ALL_MARKS = (*MARKS.values(), QUOTE_MARK, PDF_MARK, FILLING)
+_BLANK = re.compile(r"\s{8,}")
 
 _QUOTES = re.compile(
     r"```(?:\w*\n)?(.+?)```|\"([^\"]+)\"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|`([^`\n]+)`"
@@ -98,11 +103,15 @@ def read(text: str, resources: Iterable[Resource]) -> Wording:
 
 
 def _lower(text: str) -> str:
-    lowered = (char.lower() if len(char.lower()) == 1 else char for char in text)
-    return "".join(lowered).replace("’", "'").translate({ord(mark): " " for mark in _ALL_MARKS})
+    lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
+    plain = lowered.replace("’", "'").translate({ord(mark): " " for mark in _ALL_MARKS})
+    return _BLANK.sub(_filled, plain)
 
 
-_ALL_MARKS = "".join(MARKS.values()) + QUOTE_MARK + PDF_MARK
+def _filled(blank: re.Match[str]) -> str:
+    """White space of the same length that no pattern can spend its time on."""
+    edge = "\n" if "\n" in blank.group() else " "
+    return edge + FILLING * (len(blank.group()) - 2) + edge
 
 
 def _covered(masked: str, start: int, end: int, mark: str) -> str:

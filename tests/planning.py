@@ -1,0 +1,93 @@
+"""Requests and plans as tests write them down."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from services.planner.catalog import standard_specs
+from services.planner.embedded.planning import Embedded
+from services.planner.plan import Argument, Catalogue, Draft, File, Input, Many, Reference, Task, Text
+from services.planner.request import Named, Request, Turn
+
+STANDARD = standard_specs()
+
+LITE: Catalogue = {
+    name: STANDARD[name]
+    for name in (
+        "image-to-text",
+        "document-question-answering",
+        "text-to-speech",
+        "automatic-speech-recognition",
+        "text-classification",
+        "object-detection",
+        "summarization",
+        "question-answering",
+        "token-classification",
+        "image-to-image",
+        "image-segmentation",
+        "audio-to-audio",
+    )
+}
+"""What the lite expert offers."""
+
+_MEDIA_TYPES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "pdf": "application/pdf",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "mp4": "video/mp4",
+    "txt": "text/plain",
+    "csv": "text/csv",
+    "json": "application/json",
+}
+
+_embedded = Embedded(STANDARD)
+
+
+def file(name: str) -> File:
+    """A file as the gateway makes it known."""
+    media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+    return File(sha256=name.encode().hex().ljust(64, "0"), media_type=media_type, size_bytes=1, name=name)
+
+
+def inputs(names: Iterable[str]) -> tuple[Named, ...]:
+    """Files sent with a request, under the names the gateway gives them."""
+    return tuple(Named(f"file{number}", file(name)) for number, name in enumerate(names, start=1))
+
+
+def asked(words: str, names: Iterable[str] = (), *, earlier: Sequence[Turn] = ()) -> Request:
+    """A request with files, after earlier turns."""
+    return Request((*earlier, Turn(by_user=True, text=words)), inputs(names))
+
+
+def planned(request: Request, catalogue: Catalogue = LITE) -> Draft:
+    """The plan of the planner without an LLM."""
+    return _embedded.plan(request, catalogue)
+
+
+def written(tasks: Iterable[Task]) -> list[str]:
+    """Tasks in short: task(port=argument; parameter=value), a reference as 1.text."""
+    return [_task(task) for task in tasks]
+
+
+def _task(task: Task) -> str:
+    given = ", ".join(f"{port}={_argument(argument)}" for port, argument in task.arguments.items())
+    knobs = json.loads(task.parameters_json or "{}")
+    turned = ", ".join(f"{name}={value}" for name, value in knobs.items())
+    return f"{task.task}({given}{'; ' if turned else ''}{turned})"
+
+
+def _argument(argument: Argument) -> str:
+    match argument:
+        case Reference(task_id, output):
+            return f"{task_id}.{output}"
+        case Input(name):
+            return name
+        case Text(text):
+            return repr(text)
+        case Many(items):
+            return f"[{', '.join(map(_argument, items))}]"
+        case File(name=name):
+            return f"<{name}>"
+        case _:
+            return str(argument)

@@ -1,0 +1,208 @@
+"""The planner as a server, with a selector behind it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import planner_pb2 as pb
+from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
+from protos.hugginggpt.v1 import selector_pb2 as selecting
+from protos.hugginggpt.v1 import selector_pb2_grpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.planner.__main__ import planner
+from services.planner.settings import Settings
+from services.runtime import errors
+from services.runtime.channel import connect
+from services.runtime.server import serving
+from tests.fakes import ScriptedSelector
+from tests.planning import LITE
+
+if TYPE_CHECKING:  # this name exists for type checkers only
+    from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
+
+SIGN = types.NamedValue(
+    name="file1", value=types.Value(artifact=types.Artifact(sha256="ab", media_type="image/png", name="sign.png"))
+)
+READ_ALOUD = "Read the text in this image aloud and tell me whether it sounds happy"
+
+
+class ChangingSelector(ScriptedSelector):
+    """A selector that tells of changes for as long as it is watched."""
+
+    def __init__(self) -> None:
+        super().__init__([offered(standard_tasks()[name]) for name in LITE])
+        self.watched = asyncio.Event()
+        self.asked = 0
+        self._changed = asyncio.Event()
+
+    def offer(self, spec: types.TaskSpec) -> None:
+        self.tasks.append(offered(spec))
+        self.revision += "1"
+        self._changed.set()
+
+    async def ListTasks(self, request: selecting.ListTasksRequest, context: Any) -> selecting.ListTasksResponse:
+        self.asked += 1
+        return await super().ListTasks(request, context)
+
+    async def WatchCatalogue(self, request: selecting.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        while True:
+            self._changed.clear()
+            await context.write(selecting.WatchCatalogueResponse(revision=self.revision))
+            self.watched.set()
+            await self._changed.wait()
+
+
+def offered(spec: types.TaskSpec) -> selecting.CatalogTask:
+    return selecting.CatalogTask(spec=spec, experts=["lite"])
+
+
+@asynccontextmanager
+async def opened(selector: ScriptedSelector) -> "AsyncIterator[PlannerServiceAsyncStub]":
+    register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, selector)
+    service = selecting.DESCRIPTOR.services_by_name["SelectorService"]
+    async with (
+        serving(register, service) as selecting_at,
+        planner(Settings(listen="127.0.0.1:0", selector=f"127.0.0.1:{selecting_at.port}")) as running,
+        connect(f"127.0.0.1:{running.port}") as channel,
+    ):
+        yield rpc.PlannerServiceStub(channel)
+
+
+def asked(words: str, **fields: Any) -> pb.PlanRequest:
+    return pb.PlanRequest(conversation=[types.Turn(role=types.ROLE_USER, text=words)], inputs=[SIGN], **fields)
+
+
+async def events(planning: "PlannerServiceAsyncStub", request: pb.PlanRequest) -> list[pb.PlanEvent]:
+    return [event async for event in planning.Plan(request, timeout=10)]
+
+
+async def refused(planning: "PlannerServiceAsyncStub", request: pb.PlanRequest) -> errors.ServiceError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await events(planning, request)
+    return errors.from_rpc(caught.value)
+
+
+async def test_a_request_is_planned_task_by_task_and_the_plan_comes_to_an_end() -> None:
+    async with opened(ScriptedSelector([offered(standard_tasks()[name]) for name in LITE])) as planning:
+        *tasks, end = await events(planning, asked(READ_ALOUD))
+    ocr, aloud, mood = (event.task for event in tasks)
+    assert (ocr.id, ocr.task, ocr.arguments["image"].input.name) == (1, "image-to-text", "file1")
+    assert [(task.task, task.arguments["text"].reference.task_id) for task in (aloud, mood)] == [
+        ("text-to-speech", 1),
+        ("text-classification", 1),
+    ]
+    assert mood.source == "tell me whether it sounds happy"
+    assert (end.end.decision.controller, end.end.decision.confidence > 0.5) == ("embedded", True)
+
+
+async def test_what_cannot_be_planned_is_a_note() -> None:
+    async with opened(ChangingSelector()) as planning:
+        note, end = await events(planning, asked("Draw a castle"))
+    assert (note.note.kind, note.note.span) == (types.NOTE_KIND_UNMAPPED, "Draw a castle")
+    assert end.HasField("end")
+
+
+async def test_a_broken_plan_is_continued_without_repeating_a_task() -> None:
+    async with opened(ChangingSelector()) as planning:
+        whole = [event.task for event in await events(planning, asked(READ_ALOUD)) if event.HasField("task")]
+        prior = [pb.PriorTask(task=task, state=types.TASK_STATE_SUCCEEDED) for task in whole[:1]]
+        goal = pb.PlanGoal(continuation=pb.ContinuePlan())
+        rest = await events(planning, asked(READ_ALOUD, prior=prior, goal=goal))
+    assert [event.task for event in rest if event.HasField("task")] == whole[1:]
+
+
+async def test_another_way_is_not_made_up() -> None:
+    async with opened(ChangingSelector()) as planning:
+        goal = pb.PlanGoal(replan=pb.Replan(failed=[1]))
+        note, end = await events(planning, asked(READ_ALOUD, goal=goal))
+    assert (note.note.kind, end.HasField("end")) == (types.NOTE_KIND_UNMAPPED, True)
+
+
+async def test_a_supplied_plan_is_checked_and_given_back() -> None:
+    task = types.Task(id=1, task="image-to-text", arguments={"image": types.Argument(input=types.Input(name="file1"))})
+    goal = pb.PlanGoal(check=pb.CheckPlan(draft=types.Plan(tasks=[task])))
+    async with opened(ChangingSelector()) as planning:
+        given, end = await events(planning, asked("", goal=goal))
+    assert (given.task, end.end.decision.controller) == (task, "supplied")
+
+
+async def test_a_supplied_plan_with_faults_is_refused_with_all_of_them() -> None:
+    nested = types.Argument(list=types.ArgumentList(items=[types.Argument(list=types.ArgumentList())]))
+    draft = types.Plan(
+        tasks=[
+            types.Task(id=1, task="telepathy"),
+            types.Task(id=2, task="image-to-text", arguments={"image": types.Argument(input=types.Input(name="x"))}),
+            types.Task(id=3, task="summarization", arguments={"text": nested}, parameters_json="["),
+        ]
+    )
+    async with opened(ChangingSelector()) as planning:
+        error = await refused(planning, asked("", goal=pb.PlanGoal(check=pb.CheckPlan(draft=draft))))
+    assert (type(error), error.reason) == (errors.InvalidRequest, "PLAN")
+    for fault in ("telepathy", "there is no input x", "takes one text, not a list", "is given nothing", "parameters"):
+        assert fault in error.message
+
+
+@pytest.mark.parametrize("request_", [pb.PlanRequest(), asked(""), asked(" \n")], ids=["nothing", "no words", "blank"])
+async def test_an_empty_request_is_refused_with_a_remedy(request_: pb.PlanRequest) -> None:
+    async with opened(ChangingSelector()) as planning:
+        error = await refused(planning, request_)
+    assert (type(error), error.reason, bool(error.remedy)) == (errors.InvalidRequest, "EMPTY", True)
+
+
+async def test_a_new_kind_of_task_is_plannable_as_soon_as_the_selector_tells_of_it() -> None:
+    port = types.Port(name="text", modality=types.MODALITY_TEXT, required=True)
+    spec = types.TaskSpec(name="text-reversal", description="Writes backwards.", inputs=[port], outputs=[port])
+    selector = ChangingSelector()
+    async with opened(selector) as planning:
+        (before, _) = await events(planning, asked("Please do text-reversal on 'abc'"))
+        await asyncio.wait_for(selector.watched.wait(), 5)
+        selector.watched.clear()
+        selector.offer(spec)
+        await asyncio.wait_for(selector.watched.wait(), 5)
+        async with asyncio.timeout(5):
+            first = before
+            while not first.HasField("task"):
+                first = (await events(planning, asked("Please do text-reversal on 'abc'")))[0]
+    assert before.note.kind == types.NOTE_KIND_UNMAPPED
+    assert (first.task.task, first.task.arguments["text"].value.text) == ("text-reversal", "abc")
+
+
+async def test_planning_asks_nobody_while_changes_are_told() -> None:
+    selector = ChangingSelector()
+    async with opened(selector) as planning:
+        await asyncio.wait_for(selector.watched.wait(), 5)
+        await events(planning, asked(READ_ALOUD))
+        asked_before = selector.asked
+        for _ in range(5):
+            await events(planning, asked(READ_ALOUD))
+    assert selector.asked == asked_before
+
+
+async def test_what_is_known_is_planned_with_while_the_selector_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.planner.catalog.FRESH_SECONDS", 0)
+    monkeypatch.setattr("services.planner.catalog.REFRESH_SECONDS", 0.1)
+    async with AsyncExitStack() as stack:
+        register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, ChangingSelector())
+        selecting_at = serving(register, selecting.DESCRIPTOR.services_by_name["SelectorService"])
+        address = f"127.0.0.1:{(await selecting_at.__aenter__()).port}"
+        running = await stack.enter_async_context(planner(Settings(listen="127.0.0.1:0", selector=address)))
+        planning = rpc.PlannerServiceStub(await stack.enter_async_context(connect(f"127.0.0.1:{running.port}")))
+        before = await events(planning, asked(READ_ALOUD))
+        await selecting_at.__aexit__(None, None, None)
+        assert await events(planning, asked(READ_ALOUD)) == before
+
+
+async def test_without_a_catalogue_it_says_that_the_selector_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.planner.catalog.FIRST_SECONDS", 0.2)
+    async with (
+        planner(Settings(listen="127.0.0.1:0", selector="127.0.0.1:1")) as running,
+        connect(f"127.0.0.1:{running.port}") as channel,
+    ):
+        error = await refused(rpc.PlannerServiceStub(channel), asked(READ_ALOUD))
+    assert (type(error), "selector" in error.message, bool(error.remedy)) == (errors.Unavailable, True, True)

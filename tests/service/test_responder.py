@@ -1,0 +1,120 @@
+"""The responder as a server."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from protos.hugginggpt.v1 import responder_pb2 as pb
+from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.responder.__main__ import responder
+from services.responder.settings import Settings
+from services.runtime import errors
+from services.runtime.channel import connect
+
+if TYPE_CHECKING:  # this name exists for type checkers only
+    from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceAsyncStub
+
+REQUEST = types.Turn(role=types.ROLE_USER, text="Read sign.png aloud")
+SIGN = types.Value(artifact=types.Artifact(sha256="ab", media_type="image/png", name="sign.png"))
+
+
+@pytest.fixture
+async def responding() -> "AsyncIterator[ResponderServiceAsyncStub]":
+    async with (
+        responder(Settings(listen="127.0.0.1:0")) as running,
+        connect(f"127.0.0.1:{running.port}") as channel,
+    ):
+        yield rpc.ResponderServiceStub(channel)
+
+
+def elapsed(seconds: float) -> types.Usage:
+    duration = Duration()
+    duration.FromTimedelta(timedelta(seconds=seconds))
+    return types.Usage(elapsed=duration)
+
+
+def read() -> types.TaskStatus:
+    return types.TaskStatus(
+        task=types.Task(
+            id=1,
+            task="image-to-text",
+            arguments={"image": types.Argument(input=types.Input(name="file1"))},
+            source="Read it",
+        ),
+        state=types.TASK_STATE_SUCCEEDED,
+        result=types.TaskResult(
+            task_id=1,
+            by=types.Candidate(model_id="rapidocr", expert="lite"),
+            outputs={"text": types.Value(text="Exit"), "details": types.Value(json='{"pages":[{"lines":[{}]}]}')},
+            usage=elapsed(0.5),
+        ),
+    )
+
+
+def spoken() -> types.TaskStatus:
+    text = types.Argument(reference=types.Reference(task_id=1, output="text"))
+    return types.TaskStatus(
+        task=types.Task(id=2, task="text-to-speech", arguments={"text": text}, source="Read it"),
+        state=types.TASK_STATE_FAILED,
+        result=types.TaskResult(task_id=2, failure=types.Failure(message="no voice", remedy="install one")),
+    )
+
+
+def request(**fields: object) -> pb.RespondRequest:
+    return pb.RespondRequest(
+        conversation=[REQUEST],
+        inputs=[types.NamedValue(name="file1", value=SIGN)],
+        **fields,  # type: ignore[arg-type]  # each test knows its fields
+    )
+
+
+async def told(responding: "ResponderServiceAsyncStub", asked: pb.RespondRequest) -> tuple[str, types.Decision]:
+    *texts, last = [event async for event in responding.Respond(asked, timeout=5)]
+    assert all(event.HasField("text") for event in texts)
+    return "".join(event.text for event in texts), last.decision
+
+
+async def test_an_answer_is_streamed_and_signed(responding: "ResponderServiceAsyncStub") -> None:
+    answer, decision = await told(responding, request(tasks=[read(), spoken()]))
+    assert answer.startswith("sign.png says: “Exit”\n\n")
+    assert "1. image-to-text: rapidocr (lite), 0.50 s\n" in answer
+    assert answer.endswith("- text-to-speech (“Read it”) failed: no voice. What would help: install one.\n")
+    assert decision.controller == "composed"
+
+
+async def test_an_answer_goes_on_where_it_was_left(responding: "ResponderServiceAsyncStub") -> None:
+    whole, _ = await told(responding, request(tasks=[read()]))
+    more, _ = await told(responding, request(tasks=[read()], sent=whole[:30]))
+    nothing, decision = await told(responding, request(tasks=[read()], sent=whole))
+    assert (whole[:30] + more, nothing, decision.controller) == (whole, "", "composed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [(types.NOTE_KIND_CLARIFY, "Send it."), (types.NOTE_KIND_CHAT, "no chat model")]
+)
+async def test_the_planners_notes_are_answered(
+    responding: "ResponderServiceAsyncStub", kind: types.NoteKind.ValueType, says: str
+) -> None:
+    answer, _ = await told(responding, request(notes=[types.Note(kind=kind, text="Send it.")]))
+    assert says in answer
+
+
+async def test_what_other_services_send_wrongly_is_still_answered(responding: "ResponderServiceAsyncStub") -> None:
+    odd = read()
+    odd.task.parameters_json = "{"
+    odd.result.outputs["details"].json = "[" * 100_000
+    odd.result.outputs["empty"].SetInParent()
+    answer, _ = await told(responding, request(tasks=[odd]))
+    assert "Exit" in answer
+
+
+async def test_neither_request_nor_result_is_refused(responding: "ResponderServiceAsyncStub") -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await told(responding, pb.RespondRequest())
+    error = errors.from_rpc(caught.value)
+    assert (type(error), error.reason, bool(error.remedy)) == (errors.InvalidRequest, "EMPTY", True)

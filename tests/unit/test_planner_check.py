@@ -1,0 +1,142 @@
+"""What is wrong with a plan."""
+
+import pytest
+
+from services.planner.check import complaints, objection
+from services.planner.plan import (
+    HARD_LIMIT,
+    Input,
+    Json,
+    Many,
+    Modality,
+    Parameter,
+    Port,
+    Reference,
+    Spec,
+    Task,
+    Text,
+    Unset,
+    Value,
+)
+from tests.planning import STANDARD, file
+
+INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("notes.txt")}
+OCR = Task(1, "image-to-text", {"image": Input("file1")})
+
+
+def of(*tasks: Task) -> list[str]:
+    return [str(complaint) for complaint in complaints(tasks, STANDARD, INPUTS)]
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        (OCR,),
+        (OCR, Task(2, "text-to-speech", {"text": Reference(1, "text")}, '{"speed":1.5}')),
+        (Task(7, "summarization", {"text": Input("file3")}),),
+        (Task(1, "image-to-text", {"image": file("scan.pdf")}),),
+        (Task(1, "table-question-answering", {"question": Text("who?"), "table": file("a.csv")}),),
+        (Task(1, "sentence-similarity", {"text": Text("a"), "sentences": Many((Text("b"), Input("file3")))}),),
+        (Task(1, "image-to-image", {"image": Input("file1")}),),
+    ],
+)
+def test_a_valid_plan_has_nothing_wrong(tasks: tuple[Task, ...]) -> None:
+    assert of(*tasks) == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "says"),
+    [
+        ((), "the plan has no task"),
+        ((Task(1, "telepathy"),), "task 1: nobody offers the task telepathy"),
+        ((Task(0, "image-to-text", {"image": Input("file1")}),), "0 is no task id"),
+        ((OCR, OCR), "task 1: its id is given twice"),
+        ((Task(2, "image-to-text", {"image": Input("file1")}), OCR), "task 1: its id is smaller"),
+        ((Task(1, "image-to-text"),), "the required port image of image-to-text is missing"),
+        ((Task(1, "image-to-text", {"image": Input("file1"), "sound": Text("x")}),), "has no input port sound"),
+        ((Task(1, "image-to-text", {"image": Input("file9")}),), "there is no input file9 (the run has file1, file2"),
+        ((Task(1, "image-to-text", {"image": Input("file2")}),), "takes a picture, but input file2 is recording"),
+        ((Task(1, "image-to-text", {"image": Text("x")}),), "takes a picture, but what it is given is text"),
+        ((Task(1, "image-to-text", {"image": Unset()}),), "port image is given nothing"),
+        ((Task(1, "image-to-text", {"image": Many((Input("file1"),))}),), "takes one picture, not a list"),
+        (
+            (Task(1, "sentence-similarity", {"text": Text("a"), "sentences": Many(())}),),
+            "the list for port sentences is empty",
+        ),
+        ((OCR, Task(2, "text-to-speech", {"text": Reference(9, "text")})), "refers to task 9, which is not there"),
+        (
+            (OCR, Task(2, "text-to-speech", {"text": Reference(1, "sound")})),
+            "task 1 (image-to-text) has no output sound",
+        ),
+        (
+            (OCR, Task(2, "text-to-speech", {"text": Reference(1, "details")})),
+            "port text takes a text, but details of task 1 is JSON",
+        ),
+        (
+            (
+                Task(1, "text-to-speech", {"text": Reference(2, "text")}),
+                Task(2, "image-to-text", {"image": Input("file1")}),
+            ),
+            "task 1: it refers to task 2, which comes after it",
+        ),
+        ((Task(1, "summarization", {"text": Reference(1, "text")}),), "task 1: it waits for task 1"),
+        ((Task(1, "image-to-text", {"image": Input("file1")}, "[1]"),), "its parameters are not a JSON object"),
+        ((Task(1, "image-to-text", {"image": Input("file1")}, "{"),), "its parameters are not a JSON object"),
+        ((Task(1, "image-to-text", {"image": Input("file1")}, '{"x":1}'),), "image-to-text has no parameter x"),
+        (
+            (Task(1, "text-to-speech", {"text": Text("a")}, '{"speed":99}'),),
+            "parameter speed: 99 is greater than the maximum of 2",
+        ),
+        ((Task(1, "image-to-text", {"image": Input("file1")}, pinned_revision="abc"),), "pinned without a model"),
+    ],
+)
+def test_each_fault_is_named(tasks: tuple[Task, ...], says: str) -> None:
+    (found,) = of(*tasks)
+    assert says in found
+
+
+def test_all_faults_are_named_at_once_each_with_a_remedy() -> None:
+    found = complaints(
+        [
+            Task(1, "telepathy"),
+            Task(1, "image-to-text", {"image": Input("nope")}, '{"x":1}'),
+            Task(3, "text-to-speech", {"text": Reference(2, "text")}),
+        ],
+        STANDARD,
+        INPUTS,
+    )
+    assert [complaint.task_id for complaint in found] == [1, 1, 1, 1, 3]
+    assert all(complaint.remedy for complaint in found)
+
+
+def test_every_circle_is_found() -> None:
+    pairs = [(1, 2), (2, 1), (3, 4), (4, 3), (5, 1)]
+    tasks = [Task(own, "summarization", {"text": Reference(other, "text")}) for own, other in pairs]
+    circular = [complaint.task_id for complaint in complaints(tasks, STANDARD, {}) if "in turn" in complaint.message]
+    assert circular == [1, 2, 3, 4]
+
+
+def test_a_plan_beyond_the_limit_is_refused_without_looking_at_its_tasks() -> None:
+    tasks = [Task(number, "telepathy") for number in range(1, HARD_LIMIT + 2)]
+    assert of(*tasks) == [f"the plan has {HARD_LIMIT + 1} tasks (keep to {HARD_LIMIT})"]
+
+
+def test_structured_data_must_be_what_it_says() -> None:
+    spec = Spec("sorting", inputs=(Port("rows", Modality.JSON),))
+    (found,) = complaints([Task(1, "sorting", {"rows": Json("{")})], {"sorting": spec}, {})
+    assert "is not valid JSON" in found.message
+
+
+@pytest.mark.parametrize(
+    ("json_schema", "value", "says"),
+    [
+        ('{"type":"integer"}', 3, ""),
+        ('{"type":"integer"}', "3", "'3' is not of type 'integer'"),
+        ("{", 3, "cannot be read"),
+        ('{"type":"nonsense"}', 3, "cannot be read"),
+        ('{"$ref":"http://localhost:1/schema.json"}', 3, "refers elsewhere"),
+    ],
+)
+def test_a_parameter_is_checked_against_the_schema_of_its_expert(json_schema: str, value: object, says: str) -> None:
+    assert says in objection(Parameter("p", json_schema), value)
+    assert bool(says) is bool(objection(Parameter("p", json_schema), value))
