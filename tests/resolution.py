@@ -20,7 +20,7 @@ PLATFORMS = {
     "macOS arm64": ("aarch64-apple-darwin", "Darwin", "arm64"),
     "macOS x86-64": ("x86_64-apple-darwin", "Darwin", "x86_64"),
 }
-AT_ONCE = 4
+AT_ONCE = 16
 ENVIRONMENT = {**os.environ, "MACOSX_DEPLOYMENT_TARGET": "14.0"}
 """Engines have wheels for macOS 14 and later."""
 
