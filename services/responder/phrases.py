@@ -19,7 +19,7 @@ MOST_LISTED = 12
 
 LONGEST_JSON = 600
 
-_DESCRIBING = "The model that looked only reads; the vision expert has some that say what is shown."
+_DESCRIBING = "The model that looked only reads: to have pictures described, add an expert that captions them."
 _BETTER_TRANSCRIPT = "A Whisper-class model does far better: add an expert that serves one, and it is chosen by itself."
 _LEAD = re.compile(
     r"^(?:(?:and|also|then|please|can you|could you|tell me|tell us|say|find out|check|determine|know|let me know"

@@ -1,0 +1,113 @@
+"""How requests are read: what is content, which files are named, where sentences end, and which knobs are turned."""
+
+from typing import Any
+
+import pytest
+
+from services.planner.embedded.clauses import sentences
+from services.planner.embedded.cues import lexicon
+from services.planner.embedded.parameters import parameters
+from services.planner.embedded.payloads import with_pasted
+from services.planner.embedded.resources import resources
+from services.planner.embedded.wording import read
+from services.planner.plan import Parameter, Spec
+from tests.planning import STANDARD, asked
+
+
+@pytest.mark.parametrize(
+    ("words", "content"),
+    [
+        ("Say 'it's late' now", ["it's late"]),
+        ("Say “good night” and «bonsoir»", ["good night", "bonsoir"]),
+        ("Don't stop, it's John's", []),
+        ("```python\nprint(1)\n``` summarize", ["print(1)"]),
+        ("Summarize: A b c. D e f.", ["A b c. D e f."]),
+        ("Translate into French: Good day. Then read it aloud.", ["Good day."]),
+        ("Do two things: read sign.png and blur it", []),
+        ("Summarize this text\n\n" + "Long ago there was a king. " * 9, [("Long ago there was a king. " * 9).strip()]),
+        ("A short story.\nIt has two lines.\n\nSummarize the text above", ["A short story.\nIt has two lines."]),
+        ("What is in 'sign.png'?", []),
+    ],
+)
+def test_content_is_told_from_instructions(words: str, content: list[str]) -> None:
+    request = asked(words, ["sign.png"])
+    wording = with_pasted(read(words, resources(request)), lexicon())
+    assert [payload.text for payload in wording.payloads] == content
+    assert len(wording.masked) == len(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "missing"),
+    [
+        ("Read sign.png", ["sign.png"], []),
+        ("read 'SIGN.PNG' and my photo (1).jpg", ["SIGN.PNG", "my photo (1).jpg"], []),
+        ("read file1", ["file1"], []),
+        ("read other-sign.png", [], ["other-sign.png"]),
+        ("read https://example.com/a/sign.png", ["https://example.com/a/sign.png"], []),
+        ("see https://example.com/other.png.", [], ["https://example.com/other.png"]),
+        ("version 2.5 of e.g. this", [], []),
+        ("save it as out.png", [], []),
+    ],
+)
+def test_files_are_recognised_by_name_sent_or_not(words: str, named: list[str], missing: list[str]) -> None:
+    request = asked(words, ["sign.png", "my photo (1).jpg"])
+    mentions = read(words, resources(request)).mentions
+    assert [words[mention.start : mention.end] for mention in mentions if mention.resource] == named
+    assert [
+        words[mention.start : mention.end] for mention in mentions if not (mention.resource or mention.target)
+    ] == missing
+
+
+@pytest.mark.parametrize(
+    ("words", "pieces"),
+    [
+        ("Read it. Blur it!", ["read it.", "blur it!"]),
+        ("1. Read it\n2. Blur it", ["1. read it", "2. blur it"]),
+        ("Use Dr. No, e.g. this one. Go", ["use dr. no, e.g. this one.", "go"]),
+        ("  \n ", []),
+    ],
+)
+def test_sentences_end_where_people_end_them(words: str, pieces: list[str]) -> None:
+    masked = read(words, ()).masked
+    assert [masked[start:end].strip() for start, end in sentences(masked)] == pieces
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "turned"),
+    [
+        ("translation", "translate it from german to english", {"source_language": "de", "target_language": "en"}),
+        ("translation", "translate this into brazilian portuguese", {"target_language": "pt-BR"}),
+        ("translation", "how do you say that in japanese", {"target_language": "ja"}),
+        ("text-to-speech", "slowly, female voice, in french", {"language": "fr", "speed": 0.75, "voice": "female"}),
+        ("text-to-speech", "read it at 3x speed", {}),
+        ("automatic-speech-recognition", "transcribe this german recording", {"language": "de"}),
+        ("summarization", "summarize it in 50 words", {"max_length": 50}),
+        ("summarization", "in at least twelve words, at most 30 words", {"max_length": 30, "min_length": 12}),
+        ("text-to-image", "a fox, 640x480, seed 7", {"width": 640, "height": 480, "seed": 7}),
+        ("image-classification", "the top 3 labels", {"top_k": 3}),
+        ("object-detection", "with a confidence above 70%", {"threshold": 0.7}),
+        ("image-super-resolution", "make it twice as large", {"scale": 2.0}),
+        ("text-to-audio", "two minutes of rain", {"duration": 120.0}),
+    ],
+)  # fmt: skip
+def test_knobs_are_turned_as_the_words_say_and_the_schema_allows(task: str, words: str, turned: dict[str, Any]) -> None:
+    assert parameters(STANDARD[task], words) == turned
+
+
+@pytest.mark.parametrize(
+    ("json_schema", "words", "value"),
+    [
+        ('{"type":"integer"}', "with 5 rounds", 5),
+        ('{"type":"integer"}', "rounds: 5", 5),
+        ('{"type":"integer","maximum":3}', "with 5 rounds", None),
+        ('{"enum":["slow","fast"]}', "please go fast", "fast"),
+        ('{"type":"boolean"}', "without rounds", False),
+        ('{"type":"string"}', "rounds is abc", "abc"),
+        ('{"type":"integer"}', "as you like", None),
+        ("[]", "with 5 rounds", None),
+        ("{", "with 5 rounds", None),
+    ],
+)
+def test_an_unknown_knob_is_turned_by_its_name(json_schema: str, words: str, value: object) -> None:
+    spec = Spec("game", parameters=(Parameter("rounds", json_schema),))
+    assert parameters(spec, words) == ({} if value is None else {"rounds": value})
