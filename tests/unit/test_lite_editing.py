@@ -38,6 +38,8 @@ MODEL = "lite/image-edits"
         ("Show me the edges in this picture", [("edges", {})]),
         ("invert the colours", [("invert", {})]),
         ("Make it sepia", [("sepia", {})]),
+        ("blur both pictures", [("blur", {"radius": 6})]),
+        ("Sharpen each of these images", [("sharpen", {"amount": 1.5})]),
         ("make it 25% brighter", [("brightness", {"factor": 1.25})]),
         ("darker", [("brightness", {"factor": 0.7})]),
         ("reduce the contrast by 50%", [("contrast", {"factor": 0.5})]),
