@@ -26,7 +26,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.orchestrator.conversation import turns_of
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.live import LiveRun
-from services.orchestrator.outcome import outcome
+from services.orchestrator.outcome import outcome, spent
 from services.orchestrator.pipeline import Pipeline, end_task
 from services.runtime import caller
 
@@ -67,7 +67,7 @@ class Driver:
         if not run.cancel_asked:
             failure = await _worked(run, self._pipeline.execute(run, turns), run.deadline - time.time())
         state, wrong = await self._concluded(run, turns, failure)
-        run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong)))
+        run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=spent(run.view.run))))
         log.info("run ended", state=RunState.Name(state), reason=wrong.reason if wrong else "")
 
     async def _concluded(

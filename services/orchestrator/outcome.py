@@ -1,5 +1,9 @@
 """How a run ends, given what became of its tasks and what the planner had to say."""
 
+import time
+
+from google.protobuf.duration_pb2 import Duration
+
 from protos.hugginggpt.v1.types_pb2 import (
     NOTE_KIND_CHAT,
     NOTE_KIND_CLARIFY,
@@ -12,6 +16,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Failure,
     Run,
     RunState,
+    Usage,
 )
 
 _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
@@ -30,6 +35,18 @@ def outcome(run: Run, failure: Failure | None = None) -> "tuple[RunState.ValueTy
     if wrong is None:
         return RUN_STATE_COMPLETED, None
     return (RUN_STATE_INCOMPLETE if good else RUN_STATE_FAILED), wrong
+
+
+def spent(run: Run) -> Usage:
+    """What the run's tasks took together, and how long the run was under way."""
+    total = Usage(elapsed=Duration(), busy=Duration())
+    usages = [status.result.usage for status in run.tasks]
+    total.busy.FromNanoseconds(sum(usage.busy.ToNanoseconds() for usage in usages))
+    total.elapsed.FromNanoseconds(max(0, time.time_ns() - run.created.ToNanoseconds()))
+    total.input_tokens = sum(usage.input_tokens for usage in usages)
+    total.output_tokens = sum(usage.output_tokens for usage in usages)
+    total.cost = sum(usage.cost for usage in usages)
+    return total
 
 
 def _worst(run: Run) -> Failure | None:

@@ -117,6 +117,7 @@ class RunView:
 
     def _run_ended(self, event: RunEvent) -> None:
         self.run.state = event.run_ended.state
-        self.run.failure.CopyFrom(event.run_ended.failure)
+        if event.run_ended.HasField("failure"):
+            self.run.failure.CopyFrom(event.run_ended.failure)
         self.run.usage.CopyFrom(event.run_ended.usage)
         self.run.ended.CopyFrom(event.time)

@@ -551,6 +551,8 @@ async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
     run = await house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
     assert (run.state, run.answer, run.last_sequence) == (types.RUN_STATE_COMPLETED, "so it is", events[-1].sequence)
     assert run.tasks[0].result.outputs["text"].text == "hello!"
+    assert not run.HasField("failure")
+    assert run.usage.elapsed.ToNanoseconds() > 0
 
 
 @pytest.mark.parametrize("after", [0, 3, 8, 1000])
