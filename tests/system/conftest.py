@@ -6,13 +6,17 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
+import httpx
 import pytest
+
+from services.runtime.channel import dial
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
@@ -41,6 +45,12 @@ class House:
 
     def cli(self, *arguments: str, seconds: float = 60) -> Said:
         return cli(self.home, *arguments, url=self.url, seconds=seconds)
+
+    def living(self) -> frozenset[int]:
+        """The process ids of its children, as they are now."""
+        listed = subprocess.run(["ps", "-axo", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
+        pairs = (line.split() for line in listed.splitlines())
+        return frozenset(int(pid) for parent, pid in pairs if int(parent) == self.process.pid)
 
     def ask(self, request: str, *files: Path) -> Any:
         """What ask --json prints."""
@@ -102,6 +112,18 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """One for all tests that leave it standing."""
     with standing(tmp_path_factory.mktemp("home")) as house:
         yield house
+
+
+@pytest.fixture
+async def http(house: House) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=house.url, timeout=80, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+async def channel(house: House) -> AsyncIterator[grpc.aio.Channel]:
+    async with dial(house.grpc) as channel:
+        yield channel
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:

@@ -1,31 +1,21 @@
 """What people send by mistake, or on purpose: a clear error each time, and a house that is well after it."""
 
 import json
-import struct
-import wave
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.system.conftest import ROOT, House
-
-DATA = ROOT / "tests" / "data"
+from tests.spoilt import DATA, spoilt
+from tests.system.conftest import House
 
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of files that are not what they should be."""
     folder = tmp_path_factory.mktemp("bad")
-    (folder / "torn.png").write_bytes((DATA / "sign.png").read_bytes()[:4000])
-    (folder / "torn.pdf").write_bytes((DATA / "letter.pdf").read_bytes()[:300])
-    (folder / "words.png").write_text("these are words, no picture")
-    (folder / "latin.txt").write_bytes("Grüße aus Köln".encode("latin-1"))
-    (folder / "bomb.png").write_bytes(b"".join(bomb()))
-    with wave.open(str(folder / "silent.wav"), "wb") as silent:
-        silent.setparams((1, 2, 16000, 0, "NONE", ""))
+    for name, content in spoilt().items():
+        (folder / name).write_bytes(content)
     (folder / "cake.json").write_text(json.dumps([{"id": 1, "task": "cake-baking", "args": {}}]))
     loose = {"id": 1, "task": "text-to-speech", "args": {"text": {"task_id": 2, "output": "text"}}}
     (folder / "loose.json").write_text(json.dumps([loose]))
@@ -38,14 +28,6 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bad)
-
-
-def bomb() -> Iterator[bytes]:
-    """A picture that says it has 3.6 thousand million pixels."""
-    yield b"\x89PNG\r\n\x1a\n"
-    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
-    for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(1_000_000))), (b"IEND", b"")):
-        yield struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
 @pytest.mark.usefixtures("inside")

@@ -1,0 +1,246 @@
+"""Bad input at both doors of the whole house: the same answer over HTTP and gRPC, and a house that is well after it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc import StatusCode
+
+from tests.spoilt import DATA, spoilt
+from tests.system.conftest import House
+from tests.system.entrances import Door, GrpcDoor, HttpDoor, Refusal, Run, Spec
+
+SHA = "ab" * 32
+FILES = {"sign.png": (DATA / "sign.png").read_bytes(), **spoilt()}
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Before a run was made of it; one status is HTTP's, one gRPC's."""
+
+    status: tuple[int, StatusCode]
+    code: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """As a run, with some of its tasks done."""
+
+    state: str
+    code: str
+    says: str
+    done: int = 0
+
+
+def speech(task_id: int = 1, *, text: Any = "hello", **more: Any) -> dict[str, Any]:
+    return {"id": task_id, "task": "text-to-speech", "args": {"text": text}, **more}
+
+
+def summary(task_id: int, *, text: Any = "hello") -> dict[str, Any]:
+    return {"id": task_id, "task": "summarization", "args": {"text": text}}
+
+
+def plan(*tasks: Mapping[str, Any]) -> Spec:
+    return {"plan": list(tasks)}
+
+
+def output(task_id: int, name: str = "text") -> dict[str, Any]:
+    return {"task_id": task_id, "output": name}
+
+
+READ = {"request": "Read the text in this image"}
+BAD = (400, StatusCode.INVALID_ARGUMENT)
+MISSING = (404, StatusCode.NOT_FOUND)
+
+CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
+    "nothing": ({}, [], Refused(BAD, "EMPTY", "the request is empty")),
+    "only spaces": ({"request": " \n\t"}, [], Refused(BAD, "EMPTY", "the request is empty")),
+    "a file that is not what its name says": (
+        READ,
+        ["words.png"],
+        Refused(BAD, "FILE_TYPE", "words.png is named as image/png but its content is text/plain"),
+    ),
+    "an empty picture": (READ, ["empty.png"], Refused(BAD, "EMPTY_FILE", "empty.png is empty")),
+    "an empty text": ({"request": "Summarise this"}, ["empty.txt"], Refused(BAD, "EMPTY_FILE", "empty.txt is empty")),
+    "a text that is not UTF-8": (
+        {"request": "Summarise this"},
+        ["latin.txt"],
+        Refused(BAD, "NOT_UTF8", "latin.txt is named as text but is not UTF-8"),
+    ),
+    "a text that ceases to be UTF-8": (
+        {"request": "Summarise this"},
+        ["late.txt"],
+        Refused(BAD, "NOT_UTF8", "late.txt is named as text but is not UTF-8"),
+    ),
+    "a torn picture": (
+        {"request": "Read the text in this image aloud"},
+        ["torn.png"],
+        Ended("failed", "INVALID", "torn.png is damaged"),
+    ),
+    "a torn picture beside a whole one": (
+        {"request": "Read the text in each of these images aloud"},
+        ["sign.png", "torn.png"],
+        Ended("incomplete", "INVALID", "torn.png is damaged", done=2),
+    ),
+    "a torn PDF": (
+        {"request": "Summarise this letter"},
+        ["torn.pdf"],
+        Ended("failed", "INVALID", "torn.pdf is not a PDF that can be read"),
+    ),
+    "an image bomb": (READ, ["bomb.png"], Ended("failed", "INVALID", "bomb.png has too many pixels")),
+    "audio of zero length": (
+        {"request": "Transcribe this recording"},
+        ["silent.wav"],
+        Ended("failed", "INVALID", "silent.wav is a recording of zero length"),
+    ),
+    "a file that was not sent": (
+        {"request": "Read the text in photo.png"},
+        [],
+        Ended("failed", "CLARIFY", "photo.png is named but was not sent"),
+    ),
+    "another file than the one named": (
+        {"request": "Read the text in photo.png"},
+        ["sign.png"],
+        Ended("failed", "CLARIFY", "photo.png is named but was not sent (what was sent is sign.png)"),
+    ),
+    "a task nobody offers, in words": (
+        {"request": "Make a video of a dancing cat"},
+        [],
+        Ended("failed", "UNPLANNABLE", "text-to-video, which no expert here offers"),
+    ),
+    "a task nobody offers": (
+        plan({"id": 1, "task": "cake-baking", "args": {}}),
+        [],
+        Refused(BAD, "PLAN", "nobody offers the task cake-baking"),
+    ),
+    "a model nobody has": (
+        plan(speech(model="nobody/has-it")),
+        [],
+        Ended("failed", "MODEL", "no expert offers model nobody/has-it"),
+    ),
+    "a circle": (
+        plan(summary(1, text=output(2)), summary(2, text=output(1))),
+        [],
+        Refused(BAD, "PLAN", "it waits for task 2, which waits for it in turn"),
+    ),
+    "a reference forward": (
+        plan(speech(1, text=output(2)), summary(2)),
+        [],
+        Refused(BAD, "PLAN", "it refers to task 2, which comes after it"),
+    ),
+    "a reference to nothing": (
+        plan(speech(text=output(9))),
+        [],
+        Refused(BAD, "PLAN", "port text refers to task 9, which is not there"),
+    ),
+    "an output that is not there": (
+        plan(summary(1), speech(2, text=output(1, "words"))),
+        [],
+        Refused(BAD, "PLAN", "task 1 (summarization) has no output words"),
+    ),
+    "two tasks with one id": (
+        plan(speech(1), speech(1)),
+        [],
+        Refused(BAD, "PLAN", "its id is given twice"),
+    ),
+    "an unknown port": (
+        plan({"id": 1, "task": "summarization", "args": {"text": "hello", "pitch": "high"}}),
+        [],
+        Refused(BAD, "PLAN", "summarization has no input port pitch"),
+    ),
+    "a missing port": (
+        plan({"id": 1, "task": "summarization", "args": {}}),
+        [],
+        Refused(BAD, "PLAN", "the required port text of summarization is missing"),
+    ),
+    "an unknown input": (
+        plan(speech(text={"input": "file2"})),
+        ["sign.png"],
+        Refused(BAD, "PLAN", "there is no input file2"),
+    ),
+    "a picture where text belongs": (
+        plan(speech(text={"input": "file1"})),
+        ["sign.png"],
+        Refused(BAD, "PLAN", "port text takes a text, but input file1 is picture"),
+    ),
+    "an unknown parameter": (
+        plan(speech(parameters={"pitch": 2})),
+        [],
+        Refused(BAD, "PLAN", "text-to-speech has no parameter pitch"),
+    ),
+    "a parameter out of range": (
+        plan(speech(parameters={"speed": 20})),
+        [],
+        Refused(BAD, "PLAN", "parameter speed: 20 is greater than the maximum of 2"),
+    ),
+    "an artifact that is not there": (
+        {"request": "x", "inputs": [{"artifact": {"sha256": SHA}}]},
+        [],
+        Refused(MISSING, "ARTIFACT", SHA),
+    ),
+    "an artifact that cannot be": (
+        {"request": "x", "inputs": [{"artifact": {"sha256": "../../etc/passwd"}}]},
+        [],
+        Refused(BAD, "INVALID", "64 lower-case hexadecimal digits"),
+    ),
+    "a run to follow that is not there": (
+        {"request": "x", "parent_run_id": "run_9"},
+        [],
+        Refused(MISSING, "RUN", "there is no run run_9"),
+    ),
+}
+
+
+@pytest.fixture(params=["http", "grpc"])
+def door(request: pytest.FixtureRequest, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> Door:
+    return HttpDoor(http) if request.param == "http" else GrpcDoor(channel)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def before(house: House) -> frozenset[int]:
+    """Who lived before the first of these tests."""
+    return house.living()
+
+
+@pytest.mark.parametrize(("spec", "files", "expected"), CASES.values(), ids=CASES)
+async def test_both_doors_say_what_is_wrong(
+    door: Door, spec: Spec, files: Sequence[str], expected: Refused | Ended
+) -> None:
+    told = await door.ask(spec, {name: FILES[name] for name in files})
+    if isinstance(expected, Refused):
+        assert isinstance(told, Refusal), told
+        assert told.status in expected.status
+        assert told.code == expected.code
+        assert expected.says in told.detail
+        assert told.remedy
+    else:
+        assert not isinstance(told, Refusal), told
+        check_end(told, expected)
+
+
+def check_end(run: Run, expected: Ended) -> None:
+    """It says why, and its answer shows as done only what was done."""
+    assert (run["state"], run["failure"]["reason"]) == (expected.state, expected.code)
+    assert expected.says in run["failure"]["message"]
+    assert expected.says in run["answer"]
+    assert run["failure"]["remedy"]
+    by_state = {state: [task for task in run["tasks"] if task["state"] == state] for state in ("succeeded", "failed")}
+    assert len(by_state["succeeded"]) == expected.done
+    assert all(task["result"]["failure"]["remedy"] for task in by_state["failed"])
+    assert bool(expected.done) == ("How it was done" in run["answer"])
+
+
+async def test_the_house_is_well_after_all_of_it(
+    house: House, http: httpx.AsyncClient, door: Door, before: frozenset[int]
+) -> None:
+    assert (await http.get("/readyz")).status_code == 200
+    told = await door.ask(READ, {"sign.png": FILES["sign.png"]})
+    assert not isinstance(told, Refusal)
+    assert told["state"] == "completed"
+    assert "We are so happy" in told["answer"]
+    assert house.living() == before
+    assert '"unexpected error"' not in house.log.read_text()
