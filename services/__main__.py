@@ -37,7 +37,7 @@ When everything answers, one line of JSON goes to standard output: {"ready": tru
 EXAMPLES = """\
 examples:
   python -m services
-  python -m services --experts lite,text --http 127.0.0.1:8090
+  python -m services --experts lite --http 127.0.0.1:8090
   python -m services --orchestrators 2 --http 127.0.0.1:0 --grpc 127.0.0.1:0
 
 Each service also reads its settings from the environment, such as HUGGINGGPT_HOME and LOG_LEVEL."""

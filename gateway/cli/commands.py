@@ -13,7 +13,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-experts = typer.Typer(no_args_is_help=True)
+experts = typer.Typer(invoke_without_command=True)
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
 
 Url = Annotated[
@@ -130,7 +130,7 @@ def up(
 
       hugginggpt up
 
-      hugginggpt up --experts lite,text --http 127.0.0.1:8090
+      hugginggpt up --orchestrators 2 --http 127.0.0.1:8090
     """
     from gateway.cli import standing, terminal
 
@@ -171,6 +171,13 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
     raise typer.Exit(0 if well else 1)
 
 
+@experts.callback()
+def experts_or_list(context: typer.Context) -> None:
+    """List the experts, add one that runs elsewhere, forget one."""
+    if context.invoked_subcommand is None:
+        list_experts()
+
+
 @experts.command("list")
 def list_experts(url: Url = None, as_json: Json = False) -> None:
     """List the experts known, awake or not, and what is wrong with any."""
@@ -191,7 +198,7 @@ def add_expert(
 
     [bold]Example[/]
 
-      python -m experts.text &  hugginggpt experts add 127.0.0.1:50061 --name text
+      hugginggpt experts add 127.0.0.1:50061 --name mine
     """
     from gateway.cli import addresses, terminal
 
