@@ -14,6 +14,7 @@ ServiceError
 └── Unavailable           UNAVAILABLE           try again
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -25,6 +26,9 @@ from grpc import StatusCode
 from grpc_status import rpc_status
 
 DOMAIN = "hugginggpt"
+
+MESSAGE_BYTES, REMEDY_BYTES = 1_200, 600
+"""Most of an error's texts that cross gRPC: they travel as metadata, encoded twice, in the 8 KiB a client takes."""
 
 
 class ServiceError(Exception):
@@ -149,20 +153,20 @@ def verdict(error: ServiceError) -> Verdict:
 def to_status(error: ServiceError) -> grpc.Status:
     """The error with reason, remedy, port and retry delay, as grpc-status-details-bin carries them."""
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN)
-    info.metadata.update({key: value for key, value in (("remedy", error.remedy), ("port", error.port)) if value})
+    message, remedy = _cut(error.message, MESSAGE_BYTES), _cut(error.remedy, REMEDY_BYTES)
+    info.metadata.update({key: value for key, value in (("remedy", remedy), ("port", error.port)) if value})
     details = [_packed(info)]
     if error.retry_after is not None:
         delay = duration_pb2.Duration()
         delay.FromTimedelta(error.retry_after)
         details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
-    return rpc_status.to_status(status_pb2.Status(code=error.code.value[0], message=error.message, details=details))
+    return rpc_status.to_status(status_pb2.Status(code=error.code.value[0], message=message, details=details))
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
     """The error a peer raised, or what the transport made of it."""
     info, retry_after = error_details_pb2.ErrorInfo(), None
-    status = rpc_status.from_call(error)  # type: ignore[arg-type]  # an AioRpcError is a call as far as this reads it
-    for detail in status.details if status else ():
+    for detail in _details(error):
         if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
             detail.Unpack(info)
         elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
@@ -179,6 +183,19 @@ def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
     )
     result.code = error.code()
     return result
+
+
+def _details(error: grpc.aio.AioRpcError) -> Sequence[any_pb2.Any]:
+    try:
+        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # an AioRpcError is a call as far as this reads it
+    except ValueError:  # the transport took another code, and the details speak of what it replaced
+        return ()
+    return status.details if status else ()
+
+
+def _cut(text: str, limit: int) -> str:
+    content = text.encode()
+    return text if len(content) <= limit else content[:limit].decode(errors="ignore") + "…"
 
 
 def _packed(message: Any) -> any_pb2.Any:

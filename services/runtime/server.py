@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 import grpc
 import structlog
 from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.runtime import caller, telemetry
 from services.runtime.channel import MESSAGE_LIMITS
-from services.runtime.errors import ServiceError, Unavailable, from_rpc, to_status
+from services.runtime.errors import InvalidRequest, ServiceError, Unavailable, from_rpc, to_status
 from services.runtime.settings import ServiceSettings
 
 log = structlog.get_logger(__name__)
@@ -91,14 +92,17 @@ def _bound(server: grpc.aio.Server, listen: str) -> int:
 
 
 class Boundary(grpc.aio.ServerInterceptor):
-    """Where a call enters: its caller becomes the current one, and what it raises becomes a status."""
+    """Where a call enters: its caller becomes the current one, and what it raises becomes a status.
+
+    So does a message that cannot be read: left alone, gRPC would name our classes to the caller.
+    """
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
         if handler is None or handler_call_details.method.startswith("/grpc."):
             return handler
         codec = {
-            "request_deserializer": handler.request_deserializer,
+            "request_deserializer": _reading(handler.request_deserializer),
             "response_serializer": handler.response_serializer,
         }
         if handler.unary_unary:
@@ -106,15 +110,42 @@ class Boundary(grpc.aio.ServerInterceptor):
         if handler.unary_stream:
             return grpc.unary_stream_rpc_method_handler(_guarded(handler.unary_stream), **codec)
         if handler.stream_unary:
-            return grpc.stream_unary_rpc_method_handler(_guarded(handler.stream_unary), **codec)
+            return grpc.stream_unary_rpc_method_handler(_guarded(handler.stream_unary, _each_sound), **codec)
         return handler
 
 
-def _guarded(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _reading(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Gives a message that cannot be read as the error it is, to be raised where errors are told."""
+
+    def read(message: bytes) -> Any:
+        try:
+            return deserialize(message)
+        except DecodeError as error:
+            if "UTF-8" in str(error):
+                return InvalidRequest("a text is not UTF-8", reason="NOT_UTF8", remedy="send text as UTF-8")
+            return InvalidRequest("the message is malformed", remedy="make it with code generated from the protos")
+
+    return read
+
+
+def _sound(request: Any) -> Any:
+    if isinstance(request, ServiceError):
+        raise request
+    return request
+
+
+async def _each_sound(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _sound(request)
+
+
+def _guarded(
+    method: Callable[..., Awaitable[Any]], sound: Callable[[Any], Any] = _sound
+) -> Callable[..., Awaitable[Any]]:
     async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
             with caller.acting_for(caller.from_metadata(context.invocation_metadata())):
-                return await method(request, context)
+                return await method(sound(request), context)
         except grpc.aio.AbortError:
             raise
         except ServiceError as error:

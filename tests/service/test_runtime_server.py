@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -67,6 +68,41 @@ async def test_an_error_arrives_as_it_was_raised(serve: Serve, error: errors.Ser
     assert caught.value.code() is error.code
     assert vars(received) | {"code": error.code} == vars(error) | {"code": error.code}
     assert errors.verdict(received) is errors.verdict(error)
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "語"])
+async def test_of_an_error_that_is_long_the_beginning_arrives(serve: Serve, letter: str) -> None:
+    channel = await serve(registered(Raising(errors.NotFound(letter * 50_000, remedy=letter * 50_000))), RESPONDER)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask(channel)
+    received = errors.from_rpc(caught.value)
+    assert (caught.value.code(), received.reason) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+    assert received.message.startswith(letter * 400)
+    assert received.remedy.startswith(letter * 200)
+
+
+async def test_details_that_speak_of_another_error_are_left_out(serve: Serve) -> None:
+    class Contradictory(rpc.ResponderServiceServicer):
+        async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+            details = status_pb2.Status(code=5, message="one code").SerializeToString()
+            context.set_trailing_metadata((("grpc-status-details-bin", details),))
+            await context.abort(grpc.StatusCode.INTERNAL, "another code")
+
+    channel = await serve(registered(Contradictory()), RESPONDER)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask(channel)
+    received = errors.from_rpc(caught.value)
+    assert (received.code, received.message) == (grpc.StatusCode.INTERNAL, "another code")
+
+
+@pytest.mark.parametrize(("message", "reason"), [(b"\x0a\x04\x12\x02\xff\xff", "NOT_UTF8"), (b"\xff\xff", "INVALID")])
+async def test_a_message_that_cannot_be_read_is_refused(serve: Serve, message: bytes, reason: str) -> None:
+    channel = await serve(registered(TellingCaller()), RESPONDER)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async for _ in channel.unary_stream(f"/{RESPONDER.full_name}/Respond", bytes, bytes)(message, timeout=5):
+            pass
+    received = errors.from_rpc(caught.value)
+    assert (received.code, received.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
 
 
 async def test_a_bug_says_nothing_to_the_caller(serve: Serve) -> None:

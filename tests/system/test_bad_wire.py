@@ -1,0 +1,205 @@
+"""What is wrong before it is a request: bodies, messages and ids that cannot be, and far too many bytes."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc import StatusCode
+
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2 as runs
+from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
+from services.runtime.channel import MESSAGE_BYTES
+from tests.system.conftest import House
+from tests.system.entrances import Refusal, problem, refusal
+
+SHA = "ab" * 32
+MEGABYTE = 1_000_000
+JSON = "application/json"
+FORM = "multipart/form-data; boundary=X"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def before(house: House) -> frozenset[int]:
+    """Who lived before the first of these tests."""
+    return house.living()
+
+
+def part(disposition: bytes, content: bytes) -> bytes:
+    return b"--X\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n--X--\r\n" % (disposition, content)
+
+
+BODIES: dict[str, tuple[str, bytes, tuple[int, str, str]]] = {
+    "no JSON": (JSON, b'{"request":', (400, "INVALID", "the body is not JSON")),
+    "a list": (JSON, b"[]", (400, "INVALID", "the body is not a JSON object")),
+    "JSON that is not UTF-8": (JSON, b'{"request":"\xff"}', (400, "NOT_UTF8", "the body is not UTF-8 (byte 12)")),
+    "half a character": (JSON, b'{"request":"\\ud800"}', (400, "NOT_UTF8", "request has half of a surrogate pair")),
+    "endless nesting": (JSON, b'{"request":"x","inputs":' + b"[" * 100_000, (400, "INVALID", "nested too deeply")),
+    "an unknown field": (JSON, b'{"reqest":"x"}', (400, "UNKNOWN_FIELD", "'reqest'")),
+    "text": ("text/plain", b"Read this", (415, "CONTENT_TYPE", "the body is text/plain")),
+    "a plain form": ("application/x-www-form-urlencoded", b"request=x", (415, "CONTENT_TYPE", "urlencoded")),
+    "no type": ("", b"{}", (415, "CONTENT_TYPE", "the body is of no stated type")),
+    "a field that is not UTF-8": (
+        FORM,
+        part(b'name="request"', b"\xff"),
+        (400, "NOT_UTF8", "the request is not UTF-8"),
+    ),
+    "a file name that is not UTF-8": (
+        FORM,
+        part(b'name="file"; filename="\xff.png"', b"x"),
+        (400, "NOT_UTF8", "the name of a part or file is not UTF-8"),
+    ),
+    "a form that is cut off": (FORM, part(b'name="file"; filename="a.txt"', b"x" * 99)[:-20], (400, "INVALID", "ends")),
+    "a form that is none": (FORM, b"request=x", (400, "INVALID", "the multipart body is not well formed")),
+}
+
+
+@pytest.mark.parametrize(("kind", "body", "expected"), BODIES.values(), ids=BODIES)
+async def test_a_body_that_cannot_be_one_is_refused(
+    http: httpx.AsyncClient, kind: str, body: bytes, expected: tuple[int, str, str]
+) -> None:
+    headers = {"content-type": kind} if kind else {}
+    check(problem(await http.post("/v1/runs", content=body, headers=headers)), *expected)
+
+
+PATHS = [
+    ("GET", "/v1/runs/run_9", 404, "RUN"),
+    ("GET", "/v1/runs/..%2F..%2Fetc", 404, "ROUTE"),
+    ("GET", "/v1/runs/%00", 404, "RUN"),
+    ("GET", "/v1/runs/%FF", 404, "RUN"),
+    ("GET", f"/v1/runs/{'9' * 5000}", 404, "RUN"),
+    ("GET", "/v1/runs/run_9/events", 404, "RUN"),
+    ("POST", "/v1/runs/run_9/cancel", 404, "RUN"),
+    ("DELETE", "/v1/runs/run_9", 404, "RUN"),
+    ("GET", f"/v1/artifacts/{SHA}", 404, "ARTIFACT"),
+    ("GET", f"/v1/artifacts/{SHA.upper()}", 400, "INVALID"),
+    ("GET", "/v1/artifacts/..%2F..%2Fjournal.sqlite", 404, "ROUTE"),
+    ("GET", "/v1/artifacts/%00", 400, "INVALID"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "code"), PATHS, ids=lambda value: str(value)[:40])
+async def test_an_id_that_stands_for_nothing_is_refused(
+    http: httpx.AsyncClient, method: str, path: str, status: int, code: str
+) -> None:
+    check(problem(await http.request(method, path)), status, code)
+
+
+NAMED = pb.UploadRequest(name="words.png")
+CALLS: dict[str, tuple[str, Any, StatusCode, str]] = {
+    "Get of nothing": ("Get", runs.GetRunRequest(), StatusCode.NOT_FOUND, "RUN"),
+    "Get of no run": ("Get", runs.GetRunRequest(run_id="run_9\0"), StatusCode.NOT_FOUND, "RUN"),
+    "Watch of no run": ("Watch", runs.WatchRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
+    "Watch from before": (
+        "Watch",
+        runs.WatchRunRequest(run_id="run_9", after_sequence=-1),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID",
+    ),
+    "Cancel of no run": ("Cancel", runs.CancelRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
+    "Delete of no run": ("Delete", runs.DeleteRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
+    "Download of nothing": ("Download", pb.DownloadRequest(sha256=SHA), StatusCode.NOT_FOUND, "ARTIFACT"),
+    "Download of a path": (
+        "Download",
+        pb.DownloadRequest(sha256="../../journal.sqlite"),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID",
+    ),
+    "Upload of nothing": ("Upload", [], StatusCode.INVALID_ARGUMENT, "INVALID"),
+    "Upload without a name": ("Upload", [pb.UploadRequest(chunk=b"x")], StatusCode.INVALID_ARGUMENT, "INVALID"),
+    "Upload of an empty file": ("Upload", [NAMED], StatusCode.INVALID_ARGUMENT, "EMPTY_FILE"),
+    "Upload of words as a picture": (
+        "Upload",
+        [NAMED, pb.UploadRequest(chunk=b"these are words")],
+        StatusCode.INVALID_ARGUMENT,
+        "FILE_TYPE",
+    ),
+}
+
+
+@pytest.mark.parametrize(("method", "sent", "code", "reason"), CALLS.values(), ids=CALLS)
+async def test_a_call_that_cannot_be_answered_is_refused(
+    channel: grpc.aio.Channel, method: str, sent: Any, code: StatusCode, reason: str
+) -> None:
+    call = getattr(GatewayServiceStub(channel), method)
+    told = await refused(call(iter(sent) if isinstance(sent, list) else sent, timeout=10))
+    check(told, code, reason)
+
+
+MESSAGES = {
+    "a text that is not UTF-8": ("unary_stream", "Ask", b"\x0a\x04\x0a\x02\xff\xff", "NOT_UTF8"),
+    "a name that is not UTF-8": ("stream_unary", "Upload", [b"\x0a\x02\xff\xff"], "NOT_UTF8"),
+    "an id that is not UTF-8": ("unary_unary", "Get", b"\x0a\x02\xff\xff", "NOT_UTF8"),
+    "no message": ("unary_stream", "Ask", b"\xff\xff", "INVALID"),
+}
+
+
+@pytest.mark.parametrize(("shape", "method", "sent", "reason"), MESSAGES.values(), ids=MESSAGES)
+async def test_a_message_that_cannot_be_read_is_refused(
+    channel: grpc.aio.Channel, shape: str, method: str, sent: Any, reason: str
+) -> None:
+    call = getattr(channel, shape)(f"/hugginggpt.v1.GatewayService/{method}", bytes, bytes)
+    check(await refused(call(sent, timeout=10)), StatusCode.INVALID_ARGUMENT, reason)
+
+
+async def test_a_message_over_the_limit_is_refused(house: House) -> None:
+    sent = pb.AskRequest(files=[pb.File(name="a.bin", content=bytes(MESSAGE_BYTES))])
+    async with grpc.aio.insecure_channel(house.grpc) as boundless:
+        told = await refused(GatewayServiceStub(boundless).Ask(sent, timeout=20))
+    assert told.status is StatusCode.RESOURCE_EXHAUSTED
+    assert f"vs. {MESSAGE_BYTES}" in told.detail
+
+
+async def refused(call: Any) -> Refusal:
+    try:
+        if hasattr(call, "__aiter__"):
+            async for _ in call:
+                pass
+        else:
+            await call
+    except grpc.aio.AioRpcError as error:
+        return refusal(error)
+    raise AssertionError("the call was answered")
+
+
+def check(told: Refusal, status: int | StatusCode, code: str, says: str = "") -> None:
+    assert (told.status, told.code) == (status, code), told
+    assert says in told.detail
+    assert told.remedy
+
+
+@pytest.mark.parametrize(("told", "most"), [(True, 10), (False, 120)], ids=["its length told", "its length not told"])
+async def test_a_200_mb_form_is_refused_before_it_has_come(house: House, told: bool, most: int) -> None:
+    url, sent = httpx.URL(house.url), 0
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    length = "content-length: 200000000" if told else "transfer-encoding: chunked"
+    head = f"POST /v1/runs HTTP/1.1\r\nhost: {url.netloc.decode()}\r\ncontent-type: {FORM}\r\n{length}\r\n\r\n"
+    writer.write(head.encode())
+    answer = asyncio.create_task(reader.readuntil(b"}}"))
+    for piece in flood():
+        if answer.done():
+            break
+        writer.write(piece if told else b"%x\r\n%s\r\n" % (len(piece), piece))
+        await writer.drain()
+        sent += len(piece)
+    problem = json.loads((await answer).partition(b"\r\n\r\n")[2])
+    writer.close()
+    assert (problem["status"], problem["code"]) == (413, "TOO_LARGE")
+    assert "limit of 100 MB" in problem["detail"]
+    assert sent <= most * MEGABYTE
+
+
+def flood() -> Iterator[bytes]:
+    yield b'--X\r\nContent-Disposition: form-data; name="file"; filename="a.bin"\r\n\r\n'
+    for _ in range(200):
+        yield bytes(MEGABYTE)
+
+
+async def test_the_house_is_well_after_all_of_it(house: House, http: httpx.AsyncClient, before: frozenset[int]) -> None:
+    assert (await http.get("/readyz")).status_code == 200
+    assert house.living() == before
+    assert '"unexpected error"' not in house.log.read_text()

@@ -1,0 +1,45 @@
+"""The house is open only to its own machine: what another site's page sends reaches no route of it."""
+
+import httpx
+import pytest
+
+from tests.system.conftest import House
+
+
+async def routes(http: httpx.AsyncClient) -> list[tuple[str, str]]:
+    """Every method and path it describes, its own pages, and one that is not there."""
+    described = (await http.get("/openapi.json")).json()["paths"]
+    known = [
+        (method.upper(), path.replace("{", "").replace("}", "")) for path, ways in described.items() for method in ways
+    ]
+    return [*known, ("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/nowhere")]
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status", "code"),
+    [
+        ("host", "evil.example", 421, "HOST"),
+        ("host", "localhost:1", 421, "HOST"),
+        ("origin", "https://evil.example", 403, "ORIGIN"),
+        ("origin", "null", 403, "ORIGIN"),
+    ],
+)
+async def test_another_site_reaches_nothing(
+    http: httpx.AsyncClient, header: str, value: str, status: int, code: str
+) -> None:
+    known = await routes(http)
+    assert {("POST", "/v1/runs"), ("GET", "/readyz"), ("GET", "/v1/artifacts/sha256")} <= set(known)
+    before = (await http.get("/v1/runs?page_size=1")).json()["data"]
+    for method, path in known:
+        response = await http.request(method, path, headers={header: value}, json={"request": "x"})
+        assert response.status_code == status, (method, path)
+        assert method == "HEAD" or (response.json()["code"] == code and response.json()["remedy"])
+    assert (await http.get("/v1/runs?page_size=1")).json()["data"] == before
+
+
+async def test_its_own_pages_and_programs_are_served(house: House, http: httpx.AsyncClient) -> None:
+    port = httpx.URL(house.url).port
+    for name in ("localhost", "127.0.0.1", "[::1]"):
+        own = f"{name}:{port}"
+        for headers in ({"host": own}, {"host": own, "origin": f"http://{own}"}):
+            assert (await http.get("/readyz", headers=headers)).status_code == 200
