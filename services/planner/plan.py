@@ -144,7 +144,7 @@ class NoteKind(StrEnum):
     CLARIFY = "something must be said first"
     CHAT = "needs an answer, no task"
     FELL_BACK = "another controller took over"
-    TRIMMED = "left out of the prompt"
+    TRIMMED = "left out, such as a file that nothing was about"
 
 
 @dataclass(frozen=True, slots=True)

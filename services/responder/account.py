@@ -91,6 +91,7 @@ class RemarkKind(StrEnum):
 
     MISSING = "could not be planned, or must be said first"
     CHAT = "wants an answer but no task"
+    LEFT_OUT = "was sent but not used"
     OTHER = "about how the plan was made"
 
 

@@ -28,7 +28,7 @@ def composed(account: Account) -> list[str]:
     elif missing:
         results.append("Not everything could be done; see the end.")
     undone = ["**What could not be done**", "\n".join(f"- {line}" for line in missing)] if missing else []
-    return [*results, *chat, *_process(account.tasks), *undone]
+    return [*results, *chat, *_left_out(account), *_process(account.tasks), *undone]
 
 
 def briefly(account: Account) -> list[str]:
@@ -85,6 +85,10 @@ def _seconds(seconds: float) -> str:
 def _chat(account: Account) -> Iterator[str]:
     if any(remark.kind is RemarkKind.CHAT for remark in account.remarks):
         yield _WITHOUT_CHAT
+
+
+def _left_out(account: Account) -> Iterator[str]:
+    return (whole(remark.text) for remark in account.remarks if remark.kind is RemarkKind.LEFT_OUT)
 
 
 def _missing(account: Account) -> Iterator[str]:

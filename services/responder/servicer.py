@@ -15,6 +15,7 @@ _KINDS: Mapping[int, RemarkKind] = {
     types.NOTE_KIND_UNMAPPED: RemarkKind.MISSING,
     types.NOTE_KIND_CLARIFY: RemarkKind.MISSING,
     types.NOTE_KIND_CHAT: RemarkKind.CHAT,
+    types.NOTE_KIND_TRIMMED: RemarkKind.LEFT_OUT,
 }
 _STATES: Mapping[int, State] = {
     types.TASK_STATE_SUCCEEDED: State.SUCCEEDED,

@@ -20,6 +20,8 @@ RESULT = re.compile(
 )
 """Words for what has come of a task."""
 
+_PICTURE = r"(?:image|picture|photo|pic|version|one|copy)s?\b"
+
 _FIND = re.compile(
     r"\b(?:find|locate|detect|spot|where (?:is|are))\s+(?P<list>.+?)(?=\s+(?:in|on|of|within)\b|[.?!]|$)", re.IGNORECASE
 )
@@ -115,6 +117,15 @@ def labels(clause: Clause, wording: Wording) -> list[str]:
         if len(names) > 1 and all(len(name.split()) <= 4 for name in names):  # noqa: PLR2004  # a class is a few words
             return list(dict.fromkeys(names))[:MOST_LABELS]
     return []
+
+
+def instruction(clause: Clause) -> str:
+    """What is to be done with a picture; "the sketch" is "it", not another thing to be done."""
+    words = clause.words
+    for match in clause.results:
+        said = re.escape(clause.masked[match.start - clause.start : match.end - clause.start])
+        words = re.sub(rf"\b\w+\s+{said}(?:\s+{_PICTURE})?(?!\w)", "it", words, flags=re.IGNORECASE)
+    return words
 
 
 def things(clause: Clause) -> list[str]:

@@ -37,6 +37,8 @@ _QUESTION = re.compile(
 _RELATIVE = re.compile(r"(?:which|where|who|whom|whose|when)\b")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _FEWEST_QUESTION_WORDS = 3
+_SHORT_QUESTION = re.compile(r"(?:what|who|where|when|why|which|how)\s+[\w'-]+\s*\?")
+_EDGES = " .,:;!?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Clause:
     """The modalities whose nouns or files stand in it."""
     asks: bool
     """A question."""
+    results: tuple[Match, ...] = ()
+    """Words that would call for a task but mean what it has given: "the sketch"."""
 
     @property
     def masks(self) -> tuple[Mention, ...]:
@@ -116,7 +120,7 @@ class Reader:
         return self._questions(stretch)
 
     def _aside(self, stretch: Stretch) -> bool:
-        words = self._core(stretch).strip(" .,:;!?")
+        words = self._core(stretch).strip(_EDGES)
         means_file = any(
             mention.resource and stretch.start <= mention.start < stretch.end for mention in self._wording.mentions
         )
@@ -124,7 +128,8 @@ class Reader:
 
     def _questions(self, stretch: Stretch) -> bool:
         words = self._core(stretch)
-        if not _QUESTION.match(words) or len(_WORD.findall(words)) < _FEWEST_QUESTION_WORDS:
+        long_enough = len(_WORD.findall(words)) >= _FEWEST_QUESTION_WORDS or _SHORT_QUESTION.match(words)
+        if not (_QUESTION.match(words) and long_enough):
             return False
         return stretch.leads or not _RELATIVE.match(words)
 
@@ -194,7 +199,8 @@ class Reader:
     def states(self, start: int, end: int) -> bool:
         """Whether a sentence says something that a question could be about, rather than what there is or is wanted."""
         words = self._core(Stretch(start, end, sequel=False, leads=True))
-        return not self._lexicon.context.match(words) and not re.search(MARKED, words)
+        aside = self._lexicon.aside.fullmatch(words.strip(_EDGES))
+        return not (aside or self._lexicon.context.match(words) or re.search(MARKED, words))
 
     def _tidy(self, start: int, end: int) -> str:
         words = self._wording.text[start:end]

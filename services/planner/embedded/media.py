@@ -34,6 +34,15 @@ _THINGS = (
 )
 _ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?{_THINGS}\b|\b{_THINGS}\s+(\d)\b")
 _PLURAL = re.compile(r"\b(?:each|every|all|both|them|these|those|(?!this\b|does\b)\w{2,}[^s\W]s)\b")
+EVERY = re.compile(
+    r"\b(?:each|every|all|both|these|those|them|everything)\b(?!\s+(?:about|the\s+same)\b)"
+    r"(?:\s+(?:one|of|the|these|those|them|my|our|your|attached|enclosed|following|given|uploaded|sent|different|two|three|four|five"
+    r"|\d+)\b)*(?:\s+(?!(?:aloud|out|say|mean|sound|mention|contain|please|pls|thanks|thx|briefly|together|separately|up|down)\b)"
+    r"(?P<noun>[^\W\d_][\w-]*))?"
+)
+"""Words by which a clause covers all that was sent, and what they are called there."""
+
+_FILES = re.compile(r"files?|attachments?|inputs?|uploads?|things?|ones")
 _WORD = re.compile(r"[a-z]{3,}")
 
 
@@ -54,6 +63,15 @@ class Media:
     def sent_kinds(self) -> set[Modality]:
         now = {modality for resource in self._resources if not resource.age for modality in resource.modalities}
         return now or {modality for resource in self._resources for modality in resource.modalities}
+
+    def unused(self) -> list[Resource]:
+        """What was sent now and has gone into no task."""
+        return [one for one in self._resources if not (one.age or self._flow.carries(one.argument))]
+
+    def used_kinds(self) -> set[Modality]:
+        """The kinds of what was sent now and has gone into a task."""
+        unused = self.unused()
+        return {kind for one in self._resources if one not in unused for kind in one.modalities[:1]}
 
     def find(self, clause: Clause, modality: Modality, spec: Spec | None = None) -> Stream:
         """The pictures (or recordings, …) a clause means, for a task if one is given.
@@ -77,6 +95,9 @@ class Media:
         """What an earlier step made, if the clause means that rather than what was sent."""
         if clause.says(ORIGINAL) or clause.says(_ORDINAL):
             return None
+        producers = {name for match in clause.results for name in match.tasks}
+        if made := self._flow.latest(modality, lambda stream: stream.producer in producers):
+            return made
         if clause.says(_RESULTING) and (latest := self._flow.latest(modality)):
             return latest
         made = self._flow.latest(modality, lambda stream: bool(stream.producer) and not stream.finding)
@@ -114,6 +135,29 @@ class Media:
             for resource in self._resources
             if resource.modalities[:1] == (modality,) and resource.stem_words & words
         ]
+
+    def every(self, clause: Clause) -> list[Resource]:
+        """The files sent now that a clause speaks of when it says that it means each or all of them."""
+        bare = self._bare()
+        return [
+            resource
+            for resource in self._resources
+            if not resource.age
+            and any(self._covers(said["noun"] or "", resource, bare=bare) for said in EVERY.finditer(clause.masked))
+        ]
+
+    def _bare(self) -> bool:
+        """Whether "all" without a noun means files, rather than several texts that have been made of them."""
+        made = self._flow.latest(Modality.TEXT, lambda stream: bool(stream.producer))
+        return made is None or len(made.arguments) == 1
+
+    def _covers(self, noun: str, resource: Resource, *, bare: bool) -> bool:
+        if not noun or noun in self._lexicon.common:
+            return bare
+        if _FILES.fullmatch(noun):
+            return True
+        pages = (Modality.IMAGE, Modality.TEXT) if self._lexicon.page.fullmatch(noun) else ()
+        return any(kind in (*pages, *self._lexicon.named(noun)) for kind in resource.modalities[:1])
 
     def sent(self, clause: Clause, modality: Modality) -> list[Resource]:
         """The sent resources of a modality that a clause may mean, narrowed by what it says of them."""

@@ -84,6 +84,8 @@ class _Planning:
                 self._weaver.texts.pass_by(clause, self._clauses)
                 self._plan(clause)
         tasks, notes = self._weaver.tasks, self._weaver.notes
+        if tasks:
+            notes += list(self._unused(notes))
         if not tasks and not notes:
             notes = [self._without_tasks()]
         return Draft(tuple(tasks), tuple(dict.fromkeys(notes)), self._decision())
@@ -145,6 +147,23 @@ class _Planning:
         if not common_words(masked):
             return remarks.not_understood(words)
         return remarks.without_a_wish(words, self._resources)
+
+    def _unused(self, told: Sequence[Note]) -> Iterator[Note]:
+        """What to say of the files that were sent for nothing."""
+        words = " ".join(note.text for note in told)
+        unused = [resource for resource in self._weaver.media.unused() if resource.names[0] not in words]
+        meant = [resource for resource in unused if self._meant(resource)]
+        if meant:
+            yield remarks.overlooked(meant)
+        if left := [resource for resource in unused if resource not in meant]:
+            yield remarks.left_out(left)
+
+    def _meant(self, resource: Resource) -> bool:
+        """Whether the request speaks of a file: by its name, its kind, or together with all others."""
+        media, kinds = self._weaver.media, set(resource.modalities[:1]) - {Modality.TEXT}
+        by_name = any(mention.resource == resource for mention in self._wording.mentions)
+        by_kind = kinds & self._lexicon.named(self._wording.masked) - media.used_kinds()
+        return by_name or bool(by_kind) or any(resource in media.every(clause) for clause in self._clauses)
 
     # ------------------------------------------------------------ how sure
 

@@ -60,7 +60,7 @@ class Ports:
         if port.name == "question":
             return _words(self._question(step.clause))
         if not port.required:  # an instruction
-            return _words(step.clause.words)
+            return _words(arguments.instruction(step.clause))
         if _compares(step.spec):
             return self._compared(step, port)
         if name in self._lexicon.prompted or name in self._lexicon.instructed:

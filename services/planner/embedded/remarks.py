@@ -70,6 +70,19 @@ def not_sent(name: str, resources: Sequence[Resource]) -> Note:
     return _clarify(text, name)
 
 
+def overlooked(resources: Sequence[Resource]) -> Note:
+    """Files that the request means go into no task: something is missing."""
+    words = f"{_names(resources)} was sent and is meant, but no task was found for it"
+    return _clarify(f"{words}: say what to do with it.", _names(resources))
+
+
+def left_out(resources: Sequence[Resource]) -> Note:
+    """Files that nothing in the request seems to be about."""
+    names = _names(resources)
+    text = f"Not used, as nothing in the request seemed to be about it: {names}. If something was, say what."
+    return Note(NoteKind.TRIMMED, text, names[:LONGEST_SPAN])
+
+
 def without_a_wish(words: str, resources: Sequence[Resource]) -> Note:
     """Words that ask for nothing, with files or without."""
     if sent := _sent(resources):
@@ -80,6 +93,12 @@ def without_a_wish(words: str, resources: Sequence[Resource]) -> Note:
 def chat(words: str, text: str = "This is conversation and calls for no task.") -> Note:
     """Words that want an answer but no task."""
     return Note(NoteKind.CHAT, text, words[:LONGEST_SPAN])
+
+
+def _names(resources: Sequence[Resource]) -> str:
+    names = [resource.names[0] for resource in resources]
+    rest = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return ", ".join([*names[:MOST_NAMED], *rest])
 
 
 def _sent(resources: Sequence[Resource]) -> list[str]:

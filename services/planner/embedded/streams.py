@@ -60,6 +60,10 @@ class Flow:
         fitting = [stream for stream in self.of(modality) if fits is None or fits(stream)]
         return fitting[-1] if fitting else None
 
+    def carries(self, argument: Single) -> bool:
+        """Whether a task has been given this."""
+        return any(argument in stream.arguments for stream in self._streams)
+
     def kinds(self) -> set[Modality]:
         return {stream.modality for stream in self._streams}
 

@@ -1,5 +1,6 @@
 """Which text a clause means: quoted, sent, carried on by an earlier step, or still to be read out of a file."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from services.planner.embedded.arguments import contents, literal, question
@@ -8,12 +9,18 @@ from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.media import EARLIER, ORIGINAL, PRONOUN, Media, flowing
 from services.planner.embedded.remarks import needed
 from services.planner.embedded.resources import Resource
-from services.planner.embedded.streams import Flow, Stream, Wanting, findings
+from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
 from services.planner.embedded.wording import Wording
 from services.planner.plan import Modality, Single, Spec, Text
 
 Bridge = Callable[[Stream, Clause], Stream]
 """Turns a stream of pictures, recordings or videos into one of their text."""
+
+_FOUND = re.compile(r"\b(?:them|these|those)\b|\bthe\s+(?:results?|findings|outcome)\b")
+"""Words for what has just been found."""
+
+_READ = re.compile(r"\bread\b")
+"""What is done with the text itself; a finding is rather said."""
 
 BRIDGED = (Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
 """What can be read out of, the likeliest first."""
@@ -82,7 +89,10 @@ class Texts:
         if within := self.within(clause):
             return flowing(within, clause)
         takes_question = any(port.name == "question" for port in spec.inputs)
-        if own := contents(clause, labels, asking=not takes_question):
+        own = contents(clause, labels, asking=not takes_question)
+        if self._flow.latest(Modality.TEXT, lambda stream: bool(stream.producer)) and clause.says(PRONOUN):
+            own = [payload for payload in own if payload.quoted]  # what was pasted is no more what "it" means
+        if own:
             return Stream(Modality.TEXT, tuple(Text(payload.text) for payload in own))
         words = self._literal(clause) if literally else ""
         stream = self._pointed_at(clause, spec) or (_stream(words) if words else self._left(clause))
@@ -95,6 +105,7 @@ class Texts:
         return (
             self._named(clause)
             or self._result(clause, spec)
+            or self._every(clause)
             or self._of_media(clause)
             or self._called(clause)
             or self._flowed(clause, spec)
@@ -107,13 +118,24 @@ class Texts:
         return self._elsewhere() or self._read_out(clause) or (self._sent(clause, old=True) if points_back else None)
 
     def _named(self, clause: Clause) -> Stream | None:
-        if named := self._media.named(clause, Modality.TEXT):
-            return named
-        for modality in BRIDGED:
-            if named := self._media.named(clause, modality):
-                return self._bridge(named, clause)
+        named = [mention.resource for mention in clause.mentions if mention.resource]
         self._media.refuse_missing(clause)
-        return None
+        return self._put_into_words(named, clause)
+
+    def _every(self, clause: Clause) -> Stream | None:
+        """All that was sent and can be put into words, if the clause speaks of all and they are of several kinds."""
+        covered = self._media.every(clause)
+        return self._put_into_words(covered, clause) if len({one.modalities[:1] for one in covered}) > 1 else None
+
+    def _put_into_words(self, resources: Sequence[Resource], clause: Clause) -> Stream | None:
+        """Their texts, read out where they are not texts themselves."""
+        singles: list[Single] = []
+        for resource in resources:
+            if Modality.TEXT in resource.modalities:
+                singles.append(resource.argument)
+            elif kind := next((modality for modality in BRIDGED if modality in resource.modalities), None):
+                singles += self._bridge(Stream(kind, (resource.argument,)), clause).arguments
+        return Stream(Modality.TEXT, tuple(dict.fromkeys(singles))) if singles else None
 
     def _result(self, clause: Clause, spec: Spec) -> Stream | None:
         """The output of the task whose result the clause speaks of."""
@@ -140,6 +162,9 @@ class Texts:
     def _flowed(self, clause: Clause, spec: Spec) -> Stream | None:
         """The text that flowed last: by preference what carries the content on, not what was found out about it."""
         texts = list(self._flow.of(Modality.TEXT))
+        says_found = clause.says(_FOUND) or (clause.says(PRONOUN) and not clause.says(_READ))
+        if texts and texts[-1].finding and says_found and not (findings(spec) or modifies(spec)):
+            return texts[-1]
         carried = [stream for stream in texts if not stream.finding]
         if findings(spec) and not clause.sequel and not clause.says(PRONOUN):  # look into the whole, not its summary
             carried = [stream for stream in carried if stream.producer != "summarization"] or carried

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from services.planner.embedded import arguments
 from services.planner.embedded.clauses import Clause
@@ -10,6 +11,7 @@ from services.planner.embedded.parameters import TARGET
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import feeds
+from services.planner.embedded.vocabulary import stems
 from services.planner.embedded.weaver import Weaver
 from services.planner.embedded.wording import Wording
 from services.planner.plan import Catalogue, Modality, Spec
@@ -30,11 +32,13 @@ _CLASSIFYING = frozenset(
 _QUESTION = ("question",)
 """A cue for whatever can answer a question."""
 
+_DOCUMENTS = "document-question-answering"
 _CONVERSING = ("conversational", "text-generation")
 _SUMMARIZING, _TRANSLATING = "summarization", "translation"
 _MEDIA = (Modality.TABLE, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
 _ADDRESSED = re.compile(r"\b(?:you|your|yourself)\b")
 _OF_RESULT = re.compile(r"\b(?:the|this|that|these|those|its|their|each|both|all|previous|resulting)\s+(?:[\w-]+\s+)?$")
+_OF_WHAT = re.compile(r"\b(?:the|this|that|these|those|its|resulting|new)\s+$")
 
 
 class Wants:
@@ -56,15 +60,22 @@ class Wants:
         self._resources = resources
         self._wording = wording
         self._weaver = weaver
+        self._called: dict[str, frozenset[str]] = {}
+        """The tasks that have been asked for, planned or not, with what the words for them are about."""
 
     def steps(self, clause: Clause) -> list[Step]:
         """The steps a clause asks for, as data flows through them, else as they are named."""
+        results = tuple(match for match in clause.matches if self._speaks_of_result(clause, match))
+        meant = tuple(match for match in clause.matches if match not in results)
+        clause = replace(clause, matches=meant, results=results)
         labels = arguments.labels(clause, self._wording)
         ordered: list[Step] = []
         for names, aspect in self._wanted(clause, labels):
             step = self._step(names, aspect, clause, labels)
             later = (index for index, other in enumerate(ordered) if self._precedes(step, other))
             ordered.insert(next(later, len(ordered)), step)
+        for step in ordered:
+            self._note(step)
         return ordered
 
     def offered(self, names: Sequence[str]) -> bool:
@@ -100,8 +111,7 @@ class Wants:
     # ------------------------------------------------------------ what is meant
 
     def _wanted(self, clause: Clause, labels: Sequence[str]) -> list[Want]:
-        meant = [match for match in clause.matches if not self._speaks_of_result(match)]
-        wanted = list(dict.fromkeys((match.tasks, match.aspect) for match in meant))
+        wanted = list(dict.fromkeys((match.tasks, match.aspect) for match in clause.matches))
         if len(wanted) > 1:
             wanted = [(names, aspect) for names, aspect in wanted if aspect != "also"]
         if labels and not any(aspect == "sentiment" for _, aspect in wanted):
@@ -111,13 +121,21 @@ class Wants:
             return self._with_question(clause, wanted)
         return _with_translation(clause, wanted)
 
-    def _speaks_of_result(self, match: Match) -> bool:
-        """Whether the words mean what an earlier task gave, as "the detected objects" does."""
-        masked = self._wording.masked
-        wanted = self._weaver.wanted.intersection(match.tasks)
-        return bool(wanted) and bool(
-            _OF_RESULT.search(masked[: match.start]) and arguments.RESULT.match(masked[match.start : match.end])
-        )
+    def _speaks_of_result(self, clause: Clause, match: Match) -> bool:
+        """Whether the words mean what an earlier clause gave, as "the detected objects" and "the sketch" do."""
+        called = [self._called[name] for name in match.tasks if name in self._called]
+        if not called or any(mention.resource for mention in clause.mentions):
+            return False
+        before, words = self._wording.masked[: match.start], self._wording.masked[match.start : match.end]
+        if _OF_RESULT.search(before) and arguments.RESULT.match(words):
+            return True
+        return bool(_OF_WHAT.search(before)) and any(stems(words) & known for known in called)
+
+    def _note(self, step: Step) -> None:
+        """Remembers by which words a task was called for: a later clause may call its result by them."""
+        spans = [(match.start, match.end) for match in step.clause.matches if step.spec.name in match.tasks]
+        words = " ".join(self._wording.masked[start:end] for start, end in spans)
+        self._called[step.spec.name] = self._called.get(step.spec.name, frozenset()) | stems(words)
 
     def _with_labels(self, clause: Clause, wanted: Sequence[Want]) -> list[Want]:
         """Classes that are named turn a classification into one that takes them."""
@@ -137,7 +155,7 @@ class Wants:
         """Who can answer a question nothing else is known for: by what it is about."""
         subject = self._subject(clause)
         if subject is Modality.IMAGE:
-            return [("document-question-answering" if self._about_page(clause) else "visual-question-answering",)]
+            return [(_DOCUMENTS if self._about_page(clause) else "visual-question-answering",)]
         if subject is Modality.TABLE:
             return [("table-question-answering",)]
         if subject is not None:
@@ -146,7 +164,10 @@ class Wants:
 
     def _about_page(self, clause: Clause) -> bool:
         """Whether a question about a picture is about the writing on it."""
-        for words in (clause.words.lower(), self._wording.text.lower()):
+        if _DOCUMENTS in self._called:
+            return True
+        names = " ".join(" ".join(resource.stem_words) for resource in self._resources)
+        for words in (clause.words.lower(), self._wording.text.lower(), names):
             is_page, is_picture = self._lexicon.page.search(words), self._lexicon.nouns[Modality.IMAGE].search(words)
             if is_page or is_picture:
                 return bool(is_page)

@@ -57,12 +57,9 @@ class Weaver:
         self._ids: dict[object, int] = {}
         self.tasks: list[Task] = []
         self.notes: list[Note] = []
-        self.wanted: set[str] = set()
-        """Names of the tasks that have been asked for, planned or not."""
 
     def weave(self, step: Step) -> None:
         """Adds what a step needs, and the step; or a note on what is missing."""
-        self.wanted.add(step.spec.name)
         try:
             if step.spec.name not in self._catalogue:
                 raise Wanting(unoffered(step.spec.name, step.clause.words))  # noqa: TRY301  # as when a port is missing
