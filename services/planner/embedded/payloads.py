@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from services.planner.embedded.cues import CERTAIN, Lexicon
+from services.planner.embedded.cues import CERTAIN, WEAK, Lexicon
 from services.planner.embedded.wording import MARKED, Wording
 from services.planner.plan import Modality
 
@@ -45,7 +45,8 @@ class _Paste:
             return
         head = self._masked[self._head_start(colon.start()) : colon.start()]
         tail = self._masked[colon.end() :]
-        about_text, has_cue = self._about_text(head), bool(self._cues(head, Modality.TEXT))
+        weight = WEAK if _POINTS.search(head) else CERTAIN
+        about_text, has_cue = self._about_text(head), bool(self._cues(head, Modality.TEXT, weight))
         if not (about_text or has_cue) or len(tail.split()) < 1 or re.match(MARKED, tail.lstrip()):
             return
         if not has_cue and self._cues(_first_sentence(tail)):
@@ -91,9 +92,9 @@ class _Paste:
         last = head.rstrip().rpartition(" ")[2]
         return bool(self._lexicon.nouns[Modality.TEXT].fullmatch(last)) or last in {"following", "this"}
 
-    def _cues(self, words: str, modality: Modality | None = None) -> bool:
+    def _cues(self, words: str, modality: Modality | None = None, weight: int = CERTAIN) -> bool:
         at_hand = {modality} if modality else None
-        return any(match.weight >= CERTAIN for match in self._lexicon.find(words, 0, len(words), at_hand))
+        return any(match.weight >= weight for match in self._lexicon.find(words, 0, len(words), at_hand))
 
     def _head_start(self, colon: int) -> int:
         return max(start.end() for start in _SENTENCE_START.finditer(self._masked, 0, colon))

@@ -74,6 +74,8 @@ class _Planning:
     def draft(self) -> Draft:
         stated: list[str] = []
         for start, end in sentences(self._wording.masked):
+            if self._lexicon.chat.fullmatch(self._wording.masked[start:end]):
+                continue
             clauses = self._read(start, end)
             self._clauses += clauses
             words = self._wording.text[start:end].strip()

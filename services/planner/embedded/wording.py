@@ -104,7 +104,7 @@ def read(text: str, resources: Iterable[Resource]) -> Wording:
 
 def _lower(text: str) -> str:
     lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
-    plain = lowered.replace("’", "'").translate({ord(mark): " " for mark in _ALL_MARKS})
+    plain = lowered.replace("’", "'").replace("->", "to").translate({ord(mark): " " for mark in _ALL_MARKS})
     return _BLANK.sub(_filled, plain)
 
 
