@@ -5,6 +5,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gateway.files import clean_name
 from gateway.json_text import canonical, loads
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
 from services.runtime import caller
@@ -71,7 +72,7 @@ class Admission:
         match value.WhichOneof("kind"):
             case "artifact":
                 known = await self._store.head(caller.current().tenant, value.artifact.sha256)
-                known.name = value.artifact.name or known.name
+                known.name = clean_name(value.artifact.name or known.name)
                 value.artifact.CopyFrom(known)
             case "text" if len(content := value.text.encode()) > INLINE_BYTES:
                 value.artifact.CopyFrom(await self._spill(content, "text/plain", "text.txt"))

@@ -7,6 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from gateway import documentation, reference
 from gateway.door import problem_response
@@ -20,6 +21,7 @@ _TAGS = [
     {"name": "health", "description": "Whether it is there."},
 ]
 
+_METHODS = ("GET", "HEAD", "POST", "DELETE")
 _METHOD_NOT_ALLOWED = 405
 
 
@@ -35,6 +37,7 @@ def application(version: str, routers: Sequence[APIRouter]) -> FastAPI:
         redirect_slashes=False,
         exception_handlers={
             ServiceError: _problem,
+            Exception: _problem,
             HTTPException: _unrouted,
             RequestValidationError: _invalid,
             ClientDisconnect: _gone,
@@ -46,19 +49,24 @@ def application(version: str, routers: Sequence[APIRouter]) -> FastAPI:
 
 
 async def _problem(request: Request, error: Exception) -> Response:
-    known = error if isinstance(error, ServiceError) else ServiceError(str(error))
-    return problem_response(known, request.url.path)
+    return problem_response(error, request.url.path)
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:
     """The framework's own errors: no such path, or not by this method."""
     if isinstance(error, HTTPException) and error.status_code == _METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(method for method in _METHODS if _offers(request, method))
         refusal = WrongMethod(f"{request.method} cannot be done here", remedy=f"use {allowed}")
         response = problem_response(refusal, request.url.path)
         response.headers["allow"] = allowed
         return response
     return problem_response(Unrouted("there is nothing here", remedy="see GET /docs"), request.url.path)
+
+
+def _offers(request: Request, method: str) -> bool:
+    """Whether any route takes the path by this method: the framework names those of the first route alone."""
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

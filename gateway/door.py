@@ -23,8 +23,13 @@ _HEADERS: Sequence[tuple[str, str]] = (
 )
 
 
-def problem_response(error: ServiceError, path: str) -> Response:
-    return Response(problem_bytes(error, path), http_status(error), problem_headers(error), MEDIA_TYPE)
+_BUG = ServiceError("internal error", remedy="try again; the gateway's log says more under this request's id")
+
+
+def problem_response(error: Exception, path: str) -> Response:
+    """What a client is told of an error: all of an expected one, nothing of a bug."""
+    known = error if isinstance(error, ServiceError) else _BUG
+    return Response(problem_bytes(known, path), http_status(known), problem_headers(known), MEDIA_TYPE)
 
 
 class Door:
@@ -41,10 +46,11 @@ class Door:
         with acting_for(who):
             try:
                 await self._app(scope, receive, answer)
-            except Exception as error:  # noqa: BLE001  # nobody else would answer
-                failure = _expected(error)
+            except Exception as error:  # nobody else would answer
+                if not isinstance(error, ServiceError):
+                    log.exception("unexpected error")
                 if not answer.status:
-                    await problem_response(failure, scope["path"])(scope, receive, answer)
+                    await problem_response(error, scope["path"])(scope, receive, answer)
             finally:
                 route = getattr(scope.get("route"), "path", "")
                 seconds = round(time.perf_counter() - began, 4)
@@ -65,10 +71,3 @@ class _Answer:
             for name, value in _HEADERS:
                 headers.setdefault(name, value)
         await self._send(message)
-
-
-def _expected(error: Exception) -> ServiceError:
-    if isinstance(error, ServiceError):
-        return error
-    log.error("unexpected error", exc_info=error)
-    return ServiceError("internal error", remedy="try again; the gateway's log says more under this request's id")

@@ -101,7 +101,7 @@ _SPECIAL: Mapping[str, Encode] = {
     NamedValue.DESCRIPTOR.full_name: _named_value,
     Plan.DESCRIPTOR.full_name: lambda plan: [_fields(task) for task in plan.tasks],
     Timestamp.DESCRIPTOR.full_name: Timestamp.ToJsonString,
-    Duration.DESCRIPTOR.full_name: lambda duration: duration.seconds + duration.nanos / 1e9,
+    Duration.DESCRIPTOR.full_name: lambda duration: round(duration.seconds + duration.nanos / 1e9, 9),
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 
 from gateway.backends import ABSENT, absent, told
+from gateway.public import make_public
 from protos.hugginggpt.v1.types_pb2 import RunEvent
 from services.runtime.errors import Unavailable
 
@@ -95,7 +96,10 @@ class Feed:
             if self._stopped and task and not task.cancelling():
                 raise _stopping() from None
             raise
-        return event if isinstance(event, RunEvent) else None
+        if not isinstance(event, RunEvent):
+            return None
+        make_public(event)
+        return event
 
     async def _continue(self) -> None:
         if not self.run_id or self._losses >= MAX_LOSSES:

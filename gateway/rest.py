@@ -25,7 +25,7 @@ from services.runtime.errors import InvalidRequest, ServiceError
 
 MAX_WAIT_SECONDS = 3600
 
-_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})')
+_WAIT = re.compile(r'(?:^|,)\s*wait\s*=\s*"?(\d{1,9})', re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 RunId = Annotated[str, Path(description="The run's id.", examples=["run_19a2b3c4d5e6f708192a3b4"])]
@@ -72,7 +72,7 @@ class RunRoutes:
         asked = await self._intake.asked(request)
         with acting_for(self._callers.caller(current().request_id, asked.policy)):
             spec = await self._admission.admit(asked.spec, asked.files, idempotency_key)
-            streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(prefer.lower())
+            streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(prefer)
             if spec.on_disconnect == ON_DISCONNECT_CANCEL and not streams and not wait:
                 raise InvalidRequest(
                     "on_disconnect=cancel needs a connection to last",

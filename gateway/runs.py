@@ -5,6 +5,7 @@ from weakref import WeakSet
 
 from gateway.backends import ask
 from gateway.feed import Call, Feed, Reopen
+from gateway.public import make_public
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_CANCELLED,
@@ -16,6 +17,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunSpec,
 )
 from services.runtime import caller
+from services.runtime.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -54,9 +56,13 @@ class Runs:
         return feed
 
     async def get(self, run_id: str) -> Run:
-        return await ask(self._stub.Get, pb.GetRunRequest(run_id=run_id))
+        run = await ask(self._stub.Get, pb.GetRunRequest(run_id=run_id))
+        make_public(run)
+        return run
 
     async def list(self, request: pb.ListRunsRequest) -> pb.ListRunsResponse:
+        if request.page_size < 0:
+            raise InvalidRequest("page_size is negative", remedy="send 0 for the usual size", port="page_size")
         return await ask(self._stub.List, request)
 
     async def cancel(self, run_id: str) -> None:

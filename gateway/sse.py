@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -21,9 +22,20 @@ _HEARTBEAT = b": heartbeat\n\n"
 _RETRY = b"retry: 1000\n\n"
 
 
+_BREAKS = {character.encode(): b"\\u%04x" % ord(character) for character in "\x85\u2028\u2029"}
+"""What JSON leaves as it is, and some readers take for the end of a line."""
+
+
 def framed(event: RunEvent) -> bytes:
     name = event.WhichOneof("event") or "message"
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, name.encode(), dumps(encode(event)))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, name.encode(), _line(encode(event)))
+
+
+def _line(content: Any) -> bytes:
+    line = dumps(content)
+    for character, escaped in _BREAKS.items():
+        line = line.replace(character, escaped)
+    return line
 
 
 class EventStream(Response):
@@ -83,9 +95,9 @@ class EventStream(Response):
         try:
             event = await self._feed.read()
         except Unavailable as error:
-            return b": %s\n\n" % error.message.encode(), True
+            return b": %s\n\n" % " ".join(error.message.split()).encode(), True
         except ServiceError as error:
-            return b"event: problem\ndata: %s\n\n" % dumps(problem(error)), True
+            return b"event: problem\ndata: %s\n\n" % _line(problem(error)), True
         return (framed(event), self._feed.ended) if event else (b"", True)
 
     @staticmethod

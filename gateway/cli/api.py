@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -38,15 +38,10 @@ class Api:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Problem(
-                f"{url} is no URL of a gateway", remedy="for example --url http://127.0.0.1:8080", status=USAGE
-            )
         self._http = httpx.Client(
             base_url=self.url,
             timeout=httpx.Timeout(SILENCE_SECONDS, connect=GREETING_SECONDS),
-            trust_env=parts.hostname not in _LOOPBACK,  # no proxy stands between us and this machine
+            trust_env=_host(url) not in _LOOPBACK,  # no proxy stands between us and this machine
         )
 
     def __enter__(self) -> Self:
@@ -66,7 +61,7 @@ class Api:
         try:
             reply = self._http.get("/healthz", timeout=GREETING_SECONDS)
             ours = reply.json().get("service") == SERVICE
-        except httpx.ConnectError as error:
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NobodyThere(f"no gateway answers at {self.url}", remedy="start one: hugginggpt up") from error
         except (httpx.TransportError, ValueError, AttributeError):
             ours = False
@@ -147,6 +142,14 @@ class Api:
             raise Problem(
                 f"the gateway at {self.url} does not answer: {type(error).__name__}", remedy="is it still running?"
             ) from error
+
+
+def _host(url: str) -> str:
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts.hostname
+    raise Problem(f"{url} is no URL of a gateway", remedy="for example --url http://127.0.0.1:8080", status=USAGE)
 
 
 def _checked(reply: httpx.Response) -> httpx.Response:

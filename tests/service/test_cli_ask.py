@@ -222,6 +222,8 @@ def test_an_artifact_that_arrives_damaged_is_no_file(gateway: ScriptedGateway, f
         (["--plan", "empty.json"], "holds no plan"),
         (["x", "--out", "sign.png"], "cannot write to sign.png"),
         (["x", "--url", "localhost:8080"], "is no URL"),
+        (["x", "--url", "http://[::1"], "is no URL"),
+        (["x", "--url", "http://localhost:99999"], "is no URL"),
         (["x", "--policy", "maybe"], "maybe"),
         (["x", "--timeout", "-1"], "timeout"),
         (["x", "--fiel", "sign.png"], "fiel"),

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from gateway.runs import Runs
 from gateway.status import http_status
 from protos.hugginggpt.v1 import gateway_pb2, orchestrator_pb2
 from protos.hugginggpt.v1.types_pb2 import (
@@ -284,6 +285,27 @@ async def test_a_last_event_id_that_is_no_number_is_refused(doors: Doors) -> Non
         check(response, 400, "INVALID", "/v1/runs/run_1/events")
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/v1/runs", "GET, POST"), ("/v1/runs/x", "GET, DELETE"), ("/v1/artifacts/x", "GET, HEAD"), ("/docs", "GET")],
+)
+async def test_a_wrong_method_is_told_all_right_ones(doors: Doors, path: str, methods: str) -> None:
+    response = await doors.http.put(path)
+    assert check(response, 405, "METHOD", path)["remedy"] == f"use {methods}"
+    assert response.headers["allow"] == methods
+
+
+async def test_a_bug_is_a_problem_that_says_nothing_of_it(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Runs, run_id: str) -> None:
+        raise ZeroDivisionError(f"secret {run_id}")
+
+    monkeypatch.setattr(Runs, "get", broken)
+    response = await doors.http.get("/v1/runs/run_9")
+    assert check(response, 500, "INTERNAL", "/v1/runs/run_9")["detail"] == "internal error"
+    assert "secret" not in response.text
+    assert (await doors.http.get("/healthz")).status_code == 200
+
+
 GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
     ("Watch", orchestrator_pb2.WatchRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
     (
@@ -293,6 +315,7 @@ GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
         "INVALID",
     ),
     ("Get", orchestrator_pb2.GetRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("List", orchestrator_pb2.ListRunsRequest(page_size=-1), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),
     ("Cancel", orchestrator_pb2.CancelRunRequest(), grpc.StatusCode.NOT_FOUND, "RUN"),
     ("Approve", orchestrator_pb2.ApproveRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
     ("Delete", orchestrator_pb2.DeleteRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),

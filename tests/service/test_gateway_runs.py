@@ -161,6 +161,21 @@ async def test_a_client_that_leaves_while_it_waits_is_noticed(waiting: Doors) ->
         await run.left.wait()
 
 
+@pytest.mark.parametrize(
+    ("prefer", "waits"),
+    [
+        ("wait=5", True),
+        ("respond-async,WAIT = 5", True),
+        ('wait="5"', True),
+        ("nowait=5", False),
+        ('x="a", await=5', False),
+    ],
+)
+async def test_only_a_wish_to_wait_is_one(doors: Doors, prefer: str, waits: bool) -> None:
+    response = await doors.ask(headers={"prefer": prefer})
+    assert (response.status_code == 200, "preference-applied" in response.headers) == (waits, waits)
+
+
 async def test_cancel_on_disconnect_needs_a_connection(doors: Doors) -> None:
     response = await doors.ask(on_disconnect="cancel")
     assert (response.status_code, response.json()["error"]["param"]) == (400, "on_disconnect")
@@ -217,6 +232,13 @@ async def test_an_artifact_in_a_plan_is_completed_from_the_store(doors: Doors) -
     assert response.status_code == 202, response.text
     (task,) = doors.orchestrator.runs["run_1"].spec.plan.tasks
     assert task.arguments["image"].value.artifact == kept
+
+
+async def test_an_artifact_may_be_renamed_but_not_at_will(doors: Doors) -> None:
+    kept = await doors.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
+    await doors.ask(inputs=[{"artifact": {"sha256": kept.sha256, "name": "../../b\u202egnp\n.png"}}])
+    (named,) = doors.orchestrator.runs["run_1"].spec.inputs
+    assert named.value.artifact.name == "bgnp.png"
 
 
 async def test_a_long_value_travels_as_an_artifact(doors: Doors) -> None:

@@ -2,6 +2,9 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
+
+from gateway.cli import events
 from gateway.feed import Feed
 from gateway.sse import EventStream, framed
 from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
@@ -124,3 +127,19 @@ async def test_events_already_seen_are_not_sent_again() -> None:
         sent += await client.body()
     assert [line for line in sent.decode().split("\n") if line.startswith("id: ")] == ["id: 1", "id: 2", "id: 3"]
     await serving
+
+
+def test_text_of_any_kind_stays_on_its_line_for_readers_that_know_unicode() -> None:
+    text = "a\nb\r\nc\u2028d\u2029e\x85f\x0b\x0c\x1c 😀"
+    told = httpx.Response(200, content=framed(event(1, RunEvent(answer_chunk=AnswerChunk(text=text)))))
+    (read,) = events.read(told.iter_lines())
+    assert read["answer_chunk"]["text"] == text
+
+
+async def test_what_ended_a_stream_stays_a_comment() -> None:
+    call, client = QueuedCall(), Client()
+    call.events.put_nowait(Unavailable("gone\n\nevent: run_ended\ndata: {}"))
+    streaming = started(call, client)
+    assert await client.body() == b"retry: 1000\n\n"
+    assert await client.body() == b": gone event: run_ended data: {}\n\n"
+    await streaming

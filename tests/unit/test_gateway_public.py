@@ -1,0 +1,52 @@
+import pytest
+
+from gateway.public import make_public
+from protos.hugginggpt.v1.types_pb2 import (
+    TASK_STATE_PLANNED,
+    AttemptFailed,
+    Candidate,
+    Endpoint,
+    Run,
+    RunAccepted,
+    RunEvent,
+    TaskEnded,
+    TaskResult,
+    TaskSelected,
+    TaskStarted,
+    TaskStatus,
+)
+
+INSIDE = "10.1.2.3:50051"
+BY = Candidate(model_id="m", expert="lite", endpoints=[Endpoint(address=INSIDE, queue=3)])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        RunEvent(task_selected=TaskSelected(candidates=[BY, BY])),
+        RunEvent(task_started=TaskStarted(by=BY)),
+        RunEvent(attempt_failed=AttemptFailed(by=BY, next="retry")),
+        RunEvent(task_ended=TaskEnded(result=TaskResult(task_id=1, by=BY))),
+        Run(tasks=[TaskStatus(candidate=BY), TaskStatus(result=TaskResult(by=BY))]),
+    ],
+    ids=lambda told: told.WhichOneof("event") if isinstance(told, RunEvent) else "run",
+)
+def test_the_addresses_of_experts_are_not_told_but_their_names_are(told: Run | RunEvent) -> None:
+    make_public(told)
+    assert INSIDE not in str(told)
+    assert 'expert: "lite"' in str(told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        RunEvent(run_accepted=RunAccepted(conversation_id="c")),
+        RunEvent(task_ended=TaskEnded(result=TaskResult(task_id=1))),
+        Run(tasks=[TaskStatus(state=TASK_STATE_PLANNED)]),
+    ],
+    ids=str,
+)
+def test_what_has_no_address_stays_as_it_is(told: Run | RunEvent) -> None:
+    before = told.SerializeToString()
+    make_public(told)
+    assert told.SerializeToString() == before
