@@ -54,6 +54,9 @@ CHECK_SECONDS = 30.0
 GRACE_SECONDS = 30.0
 """What the answer may take after the run's deadline has passed."""
 
+SELECTIONS_AT_ONCE = 128
+"""Calls to the selector under way at once, of all runs: a gRPC server drops calls, as CANCELLED, once 1,000 wait."""
+
 Add = Callable[[Task], None]
 
 
@@ -82,6 +85,7 @@ class Pipeline:
         self._responder = responder
         self._attempts = attempts
         self._tasks_at_once = tasks_at_once
+        self._selections = asyncio.Semaphore(SELECTIONS_AT_ONCE)
 
     async def check(self, request: planning.PlanRequest) -> Plan:
         """A supplied plan as it will run.
@@ -186,9 +190,12 @@ class Pipeline:
             inference_mode=spec.inference_mode,
             selection_policy=spec.selection_policy,
         )
-        seconds = max(run.deadline - time.time(), 1.0)
         try:
-            chosen: SelectResponse = await self._selector.Select(request, timeout=seconds, metadata=caller.metadata())
+            async with self._selections:
+                seconds = max(run.deadline - time.time(), 1.0)
+                chosen: SelectResponse = await self._selector.Select(
+                    request, timeout=seconds, metadata=caller.metadata()
+                )
         except grpc.aio.AioRpcError as error:
             return from_rpc(error)
         selected = TaskSelected(candidates=chosen.candidates, decision=chosen.decision)

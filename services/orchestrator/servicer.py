@@ -37,6 +37,8 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         return await self._runs.get(request.run_id)
 
     async def List(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
+        if request.page_size < 0:
+            raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the usual size")
         size = min(request.page_size or PAGE_SIZE, LARGEST_PAGE)
         rows = await self._runs.rows(
             limit=size + 1,

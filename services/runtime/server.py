@@ -152,6 +152,8 @@ def _guarded(
             await context.abort_with_status(to_status(error))
         except grpc.aio.AioRpcError as error:
             await context.abort_with_status(to_status(from_rpc(error)))
+        except grpc.aio.InternalError:  # what was written could not be sent
+            await context.abort(StatusCode.CANCELLED, "the caller has gone")
         except Exception:
             log.exception("unexpected error")
             await context.abort(StatusCode.INTERNAL, "internal error")

@@ -26,6 +26,7 @@ from protos.hugginggpt.v1 import (
 )
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.pipeline import SELECTIONS_AT_ONCE
 from services.orchestrator.settings import Settings
 from services.runtime import caller
 from services.runtime.channel import connect
@@ -69,6 +70,7 @@ class Cast:
     callers: list[types.Caller] = field(default_factory=list)
     candidates: list[types.Candidate] = field(default_factory=list)
     answer: Callable[[], AsyncIterator[str]] | None = None
+    select: Callable[[], Awaitable[None]] | None = None
 
     def plan(self, *events: planner_pb2.PlanEvent) -> None:
         async def script(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -102,6 +104,8 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         self.cast = cast
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
+        if self.cast.select:
+            await self.cast.select()
         if request.task.task not in standard_tasks():
             raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="add an expert")
         return selector_pb2.SelectResponse(
@@ -278,6 +282,30 @@ async def test_independent_tasks_run_side_by_side(house: House) -> None:
     house.cast.plan(task(1), task(2), task(3), END)
     async with asyncio.timeout(5):
         assert ended(await house.run()).state == types.RUN_STATE_COMPLETED
+
+
+async def test_a_large_plan_does_not_flood_the_selector(house: House) -> None:
+    full, planned, there, most = asyncio.Event(), asyncio.Event(), 0, 0
+
+    async def select() -> None:
+        nonlocal there, most
+        there += 1
+        most = max(most, there)
+        if there >= SELECTIONS_AT_ONCE:
+            full.set()
+        await planned.wait()
+        there -= 1
+
+    house.cast.select = select
+    house.cast.plan(*(task(number) for number in range(1, 401)), END)
+    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="all of it"))
+    async with asyncio.timeout(20):
+        async for event in house.stub.Run(request, timeout=20):
+            if event.HasField("plan_completed"):
+                await full.wait()
+                planned.set()
+    assert event.run_ended.state == types.RUN_STATE_COMPLETED
+    assert most == SELECTIONS_AT_ONCE
 
 
 async def test_a_failed_task_costs_its_dependents_not_the_answer(house: House) -> None:
@@ -573,6 +601,14 @@ async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
         token = page.next_page_token
     assert listed == ids[::-1]
     assert token == ""
+
+
+async def test_a_page_of_negative_size_is_refused(house: House) -> None:
+    house.cast.plan(task(1), END)
+    await house.run()
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await house.stub.List(orchestrator_pb2.ListRunsRequest(page_size=-2), timeout=5)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_another_tenant_sees_nothing(house: House) -> None:

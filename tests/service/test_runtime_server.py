@@ -8,6 +8,7 @@ import pytest
 from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from structlog.testing import capture_logs
 
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
@@ -110,6 +111,13 @@ async def test_a_bug_says_nothing_to_the_caller(serve: Serve) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ask(channel)
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "internal error")
+
+
+async def test_a_caller_who_has_gone_is_no_bug(serve: Serve) -> None:
+    channel = await serve(registered(Raising(grpc.aio.InternalError("could not send"))), RESPONDER)
+    with capture_logs() as logs, pytest.raises(grpc.aio.AioRpcError):
+        await ask(channel)
+    assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
 async def test_the_caller_crosses_the_hop(serve: Serve) -> None:

@@ -100,6 +100,7 @@ CALLS: dict[str, tuple[str, Any, StatusCode, str]] = {
         StatusCode.INVALID_ARGUMENT,
         "INVALID",
     ),
+    "List of fewer than none": ("List", runs.ListRunsRequest(page_size=-6), StatusCode.INVALID_ARGUMENT, "INVALID"),
     "Cancel of no run": ("Cancel", runs.CancelRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
     "Delete of no run": ("Delete", runs.DeleteRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
     "Download of nothing": ("Download", pb.DownloadRequest(sha256=SHA), StatusCode.NOT_FOUND, "ARTIFACT"),
