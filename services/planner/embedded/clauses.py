@@ -28,7 +28,14 @@ _SEQUEL = re.compile(rf"\b(?:{_SEQUENCE}|based\s+on\s+(?:that|this|it|the\s+\w+)
 _ENUMERATED = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
 _NEGATED = re.compile(
     r"\b(?:don't|do not|does not|without|no need (?:to|for)|instead of|rather than|never) (?:\w+ ){0,2}$"
+    r"|(?<!why )\b(?:no|not|nor) (?:(?:an?|the|any|further|more) )?$"
 )
+_BEFORE = re.compile(r"\W*before\b(?!\s+(?:that|this|noon|the\s+\w+$))")
+_LEAD_IN = re.compile(
+    r"\W*(?:based on|according to|judging by|from|in|using|given|looking at|going by|after|once|when)\b"
+)
+"""How words begin that a question may follow."""
+
 _WANTED = re.compile(r"\b(?:needs?|wants?|like|please|to be|can you|could you)\b")
 _QUESTION = re.compile(
     r"(?:what|who|whom|whose|where|when|why|which|how|is|are|was|were|does|did|do(?=\s+(?:you|they|we|i|these|those|people)\b)|has|have|can"
@@ -110,6 +117,8 @@ class Reader:
                 groups[-1][1].append(stretch)
             else:
                 leading.append(stretch)
+        if len(groups) > 1 and _BEFORE.match(self._wording.masked, groups[0][0].start):
+            groups[:2] = reversed(groups[:2])
         return [self._clause(main, stretches, within) for main, stretches, within in groups]
 
     def requests(self, stretch: Stretch) -> bool:
@@ -170,7 +179,7 @@ class Reader:
                 continue
             if masked[at : joint.start()].strip():
                 yield Stretch(at, joint.start(), sequel or self._sequel(at, joint.start()), leads)
-                sequel, leads = False, False
+                sequel, leads = False, bool(_LEAD_IN.match(masked, at, joint.start()))
             at = joint.end()
             sequel = sequel or bool(_SEQUEL.search(joint.group()))
             leads = leads or "and" in joint.group()

@@ -20,7 +20,7 @@ ORIGINAL = re.compile(r"\b(?:original|source|initial|unedited|unmodified)\b")
 _RESULTING = re.compile(
     r"\b(?:edited|generated|resulting|new|blurred|annotated|processed|modified|enhanced|upscaled|transformed|output"
     r"|segmented|cleaned|denoised|synthesi[sz]ed|created|produced|final|marked|rotated|cropped|sharpened|improved"
-    r"|changed|the (?:results?|outputs?|outcome))\b"
+    r"|changed|cut-?out|the (?:results?|outputs?|outcome))\b"
 )
 EARLIER = re.compile(
     r"\b(?:before|earlier|previous(?:ly)?|last time|already sent|sent you|just sent|from above"

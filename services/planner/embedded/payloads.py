@@ -20,6 +20,7 @@ _FURTHER = re.compile(
     r"(?:[.!?]\s+|\n\s*)(?=(?:and\s+)?(?:then|after\s+that|afterwards|finally|next|also|please|once\s+(?:done|that))\b)"
 )
 _POINTS = re.compile(r"(?:following|below|above|this|these)\b")
+_QUESTIONS = re.compile(r"\bquestions\b")
 _PARAGRAPH = re.compile(r"\n\s*\n|\n")
 
 
@@ -47,6 +48,8 @@ class _Paste:
         tail = self._masked[colon.end() :]
         weight = WEAK if _POINTS.search(head) else CERTAIN
         about_text, has_cue = self._about_text(head), bool(self._cues(head, Modality.TEXT, weight))
+        if _QUESTIONS.search(head) and "?" in tail:
+            return
         if not (about_text or has_cue) or len(tail.split()) < 1 or re.match(MARKED, tail.lstrip()):
             return
         if not has_cue and self._cues(_first_sentence(tail)):

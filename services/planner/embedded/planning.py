@@ -1,5 +1,6 @@
 """The planner without an LLM: clauses, what they call for, and what they work on, by rules and in milliseconds."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,9 @@ from services.planner.plan import Catalogue, Decision, Draft, Modality, Note, Sp
 from services.planner.request import Request
 
 CONTROLLER = "embedded"
+
+_HANDED_OVER = re.compile(r"\b(?:show|give|send|return|print|display|tell|see|have|get|save|want|need)\b")
+"""What an answer does with a result anyway."""
 
 _CONFIDENCE = {CERTAIN: 0.9, LIKELY: 0.7}
 _LEAST_CONFIDENCE = 0.5
@@ -140,6 +144,8 @@ class _Planning:
         if clause.asks and not self._resources:
             return [remarks.chat(clause.words, "This is a question for a conversation, not for one of the tasks here.")]
         aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
+        if self._wants.only_results(clause):
+            return [] if _HANDED_OVER.search(clause.masked) else [remarks.unknown(clause.words)]
         return [] if aside or clause.matches or not clause.words else [remarks.unknown(clause.words)]
 
     def _without_tasks(self) -> Note:

@@ -156,8 +156,8 @@ class Texts:
         return None
 
     def _called(self, clause: Clause) -> Stream | None:
-        called = self._media.called(clause, Modality.TEXT)
-        return Stream(Modality.TEXT, _arguments(called)) if called else None
+        pages = self._media.called(clause, Modality.IMAGE) if clause.says(self._lexicon.page) else []
+        return self._put_into_words(self._media.called(clause, Modality.TEXT) or pages, clause)
 
     def _flowed(self, clause: Clause, spec: Spec) -> Stream | None:
         """The text that flowed last: by preference what carries the content on, not what was found out about it."""

@@ -12,7 +12,7 @@ from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import feeds
 from services.planner.embedded.vocabulary import stems
-from services.planner.embedded.weaver import Weaver
+from services.planner.embedded.weaver import BRIDGES, Weaver
 from services.planner.embedded.wording import Wording
 from services.planner.plan import Catalogue, Modality, Spec
 
@@ -78,6 +78,10 @@ class Wants:
             self._note(step)
         return ordered
 
+    def only_results(self, clause: Clause) -> bool:
+        """Whether all that a clause names has been given by earlier ones."""
+        return bool(clause.matches) and all(self._speaks_of_result(clause, match) for match in clause.matches)
+
     def offered(self, names: Sequence[str]) -> bool:
         """Whether somebody offers one of the tasks; a question finds its task later."""
         return names == _QUESTION or any(name in self._catalogue for name in names)
@@ -112,6 +116,9 @@ class Wants:
 
     def _wanted(self, clause: Clause, labels: Sequence[str]) -> list[Want]:
         wanted = list(dict.fromkeys((match.tasks, match.aspect) for match in clause.matches))
+        if bridging := {names[0] for names, _ in wanted}.intersection(BRIDGES.values()):
+            kinds = {kind for one in self._weaver.media.every(clause) for kind in one.modalities[:1]}
+            wanted += [((name,), "") for kind, name in BRIDGES.items() if kind in kinds and name not in bridging]
         if len(wanted) > 1:
             wanted = [(names, aspect) for names, aspect in wanted if aspect != "also"]
         if labels and not any(aspect == "sentiment" for _, aspect in wanted):
