@@ -184,8 +184,8 @@ def _eight_bit(image: "Image") -> "Image":
 
     grey = np.asarray(image, dtype=np.float32)
     if image.mode == "F":
-        low, high = float(np.nanmin(grey)), float(np.nanmax(grey))
-        grey = (np.nan_to_num(grey, nan=low) - low) / max(high - low, 1e-9)
+        finite = np.where(np.isfinite(grey), grey, 0)
+        grey = (finite - finite.min()) / max(float(np.ptp(finite)), 1e-9)
     else:
         grey = grey / (65535.0 if grey.max() > 255 else 255.0)  # noqa: PLR2004  # 16 or 8 bits
     scaled: Image = _pillow().fromarray((grey.clip(0, 1) * 255).round().astype(np.uint8))

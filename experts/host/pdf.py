@@ -3,7 +3,7 @@
 PDFium may be entered by one thread at a time, so every call here opens, reads and closes under one lock.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -25,6 +25,8 @@ _SCAN_SHARE = 0.5
 _STAMP_CHARACTERS = 100
 _CELL_GAP = 1.5
 
+Box = tuple[float, float, float, float]
+
 _pdfium = Lock()
 
 
@@ -35,7 +37,7 @@ class Line:
     text: str
     score: float
     """0 to 1; what a file says of itself is certain."""
-    box: tuple[float, float, float, float]
+    box: Box
     """xmin, ymin, xmax, ymax from the upper left corner of the page's picture."""
 
 
@@ -99,7 +101,7 @@ def _page(document: Any, index: int) -> PdfPage:
     with _closing(document[index]) as page, _closing(page.get_textpage()) as textpage:
         width, height = page.get_size()
         scale = _scale(page)
-        lines = tuple(_lines(textpage, height, scale))
+        lines = tuple(_lines(_letters(textpage, _placing(page, scale))))
         text = "".join(line.text for line in lines)
         if not _readable(text) or (len(text) < _STAMP_CHARACTERS and _is_scan(page, width * height)):
             lines = ()
@@ -129,45 +131,66 @@ def _is_scan(page: Any, area: float) -> bool:
     return False
 
 
-def _lines(textpage: Any, height: float, scale: float) -> Iterator[Line]:
+def _lines(letters: Iterable[tuple[str, Box | None]]) -> Iterator[Line]:
     """Cuts at line ends and at wide gaps, so that the cells of a table stay apart."""
-    letters: list[str] = []
-    box: list[float] = []
-    for letter, corners in _letters(textpage, height, scale):
+    words: list[str] = []
+    box: Box | None = None
+    for letter, corners in letters:
         ends = letter in "\r\n" or (box and corners and _is_gap(box, corners))
-        if ends and letters:
-            yield from _line(letters, box)
-            letters, box = [], []
+        if ends and box:
+            yield from _line(words, box)
+            words, box = [], None
         if letter in "\r\n":
             continue
-        letters.append(letter)
+        words.append(letter)
         if corners:
-            box = [*map(min, box[:2], corners[:2]), *map(max, box[2:], corners[2:])] if box else list(corners)
-    yield from _line(letters, box)
+            box = _around(box, corners) if box else corners
+    if box:
+        yield from _line(words, box)
 
 
-def _letters(
-    textpage: Any, height: float, scale: float
-) -> Iterator[tuple[str, tuple[float, float, float, float] | None]]:
+def _letters(textpage: Any, place: Callable[[Box], Box]) -> Iterator[tuple[str, Box | None]]:
     """Every character with its corners; spaces and line ends have none."""
     from pypdfium2 import raw
 
     for index in range(textpage.count_chars()):
         code = raw.FPDFText_GetUnicode(textpage, index)
         letter = chr(code) if code else ""
-        if not letter.strip():
-            yield letter or " ", None
-            continue
-        left, bottom, right, top = textpage.get_charbox(index)
-        yield letter, (left * scale, (height - top) * scale, right * scale, (height - bottom) * scale)
+        yield letter or " ", place(textpage.get_charbox(index)) if letter.strip() else None
 
 
-def _is_gap(box: list[float], corners: tuple[float, float, float, float]) -> bool:
+def _placing(page: Any, scale: float) -> Callable[[Box], Box]:
+    """From the file's own coordinates to the dots of the picture: cropped, turned as the page is, from the top down."""
+    left, bottom, right, top = page.get_bbox()
+    turns: dict[int, Callable[[float, float], tuple[float, float]]] = {
+        0: lambda x, y: (x - left, top - y),
+        90: lambda x, y: (y - bottom, x - left),
+        180: lambda x, y: (right - x, y - bottom),
+        270: lambda x, y: (top - y, right - x),
+    }
+    turn = turns[page.get_rotation()]
+
+    def place(corners: Box) -> Box:
+        one, other = turn(*corners[:2]), turn(*corners[2:])
+        (xmin, xmax), (ymin, ymax) = (sorted((scale * a, scale * b)) for a, b in zip(one, other, strict=True))
+        return xmin, ymin, xmax, ymax
+
+    return place
+
+
+def _around(one: Box, other: Box) -> Box:
+    return min(one[0], other[0]), min(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
+
+
+def _is_gap(box: Box, corners: Box) -> bool:
+    """Whether a letter is far from those before it; in text that runs upwards they stand above one another."""
     tall = max(box[3] - box[1], corners[3] - corners[1])
-    return corners[0] - box[2] > _CELL_GAP * tall or corners[1] > box[3] or corners[3] < box[1]
+    beside = max(corners[0] - box[2], box[0] - corners[2])
+    above = max(corners[1] - box[3], box[1] - corners[3])
+    return max(beside, above) > _CELL_GAP * tall
 
 
-def _line(letters: list[str], box: list[float]) -> Iterator[Line]:
+def _line(letters: list[str], box: Box) -> Iterator[Line]:
     text = " ".join("".join(letters).split())
-    if text and box:
-        yield Line(text, 1.0, (box[0], box[1], box[2], box[3]))
+    if text:
+        yield Line(text, 1.0, box)

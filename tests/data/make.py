@@ -139,8 +139,13 @@ def letter() -> bytes:
     )
 
 
-def pdf(drawings: Iterable[str], size: tuple[int, int] = (595, 842), encryption: bytes = b"") -> bytes:
-    """A PDF with a page for each of the drawings, which are in PDF's own language; /F1 is Helvetica."""
+def pdf(
+    drawings: Iterable[str], size: tuple[int, int] = (595, 842), encryption: bytes = b"", entries: bytes = b""
+) -> bytes:
+    """A PDF with a page for each of the drawings, which are in PDF's own language; /F1 is Helvetica.
+
+    The entries go into the dictionary of every page, after those it has anyway.
+    """
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
     kids = []
     for drawing in drawings:
@@ -148,7 +153,7 @@ def pdf(drawings: Iterable[str], size: tuple[int, int] = (595, 842), encryption:
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
         objects.append(
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 %d %d] /Contents %d 0 R "
-            b"/Resources << /Font << /F1 3 0 R >> >> >>" % (*size, len(objects))
+            b"/Resources << /Font << /F1 3 0 R >> >> %s >>" % (*size, len(objects), entries)
         )
         kids.append(f"{len(objects)} 0 R")
     objects[1] = f"<< /Type /Pages /Count {len(kids)} /Kids [{' '.join(kids)}] >>".encode()

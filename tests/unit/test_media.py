@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from experts.host.audio import read_audio, resampled, wav
 from experts.host.handler import Media
@@ -90,6 +90,11 @@ def test_sixteen_bits_are_scaled_and_not_cut_off() -> None:
     assert [pixel(image, x, 0)[0] for x in range(4)] == [0, 64, 128, 255]
 
 
+def test_a_depth_map_shows_what_it_holds_even_with_holes_in_it() -> None:
+    depths = np.array([[0.5, 2.5], [np.nan, np.inf]], np.float32)
+    assert np.asarray(open_image(encoded(Image.fromarray(depths), "TIFF")))[:, :, 0].tolist() == [[51, 255], [0, 0]]
+
+
 def test_a_photo_taken_sideways_stands_upright() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turn clockwise to see it upright
@@ -147,6 +152,27 @@ def test_the_boxes_of_a_pdf_fit_its_rendered_page() -> None:
     assert picture.size == pytest.approx((page.width, page.height), abs=1)
     ink = np.asarray(picture.crop(page.lines[0].box).convert("L"))
     assert (ink < 128).mean() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("matrix", "entries"),
+    [
+        ("0 1 -1 0 200 50", b"/Rotate 90"),
+        ("-1 0 0 -1 500 300", b"/Rotate 180"),
+        ("0 -1 1 0 200 600", b"/Rotate 270"),
+        ("1 0 0 1 250 500", b"/CropBox [200 300 590 600]"),
+        ("0 1 -1 0 200 400", b"/Rotate 90 /CropBox [100 350 300 800]"),
+        ("0 1 -1 0 200 50", b""),
+    ],
+)
+def test_text_of_a_page_that_is_turned_or_cropped_is_read_in_lines_where_it_stands(matrix: str, entries: bytes) -> None:
+    document = Media(
+        pdf([f"BT /F1 20 Tf {matrix} Tm (Gate closed) Tj ET"], entries=entries), "application/pdf", "x.pdf"
+    )
+    (page,) = pages(document)
+    ink = ImageOps.invert(page.picture().convert("L")).getbbox()
+    assert [line.text for line in page.lines] == ["Gate closed"]
+    assert page.lines[0].box == pytest.approx(ink, abs=2)
 
 
 def test_cells_that_stand_apart_in_a_row_are_lines_of_their_own() -> None:
