@@ -86,7 +86,7 @@ class Stretch:
     end: int
     sequel: bool
     leads: bool
-    """It begins the sentence, or goes on with "and"."""
+    """A question may begin here: at the beginning, after "and" or a colon, after a question or what one is based on."""
 
 
 Find = Callable[[int, int, Collection[Modality] | None], list[Match]]
@@ -178,11 +178,12 @@ class Reader:
             if inside or between_marks:
                 continue
             if masked[at : joint.start()].strip():
-                yield Stretch(at, joint.start(), sequel or self._sequel(at, joint.start()), leads)
-                sequel, leads = False, bool(_LEAD_IN.match(masked, at, joint.start()))
+                stretch = Stretch(at, joint.start(), sequel or self._sequel(at, joint.start()), leads)
+                yield stretch
+                sequel, leads = False, bool(_LEAD_IN.match(masked, at, joint.start())) or self._questions(stretch)
             at = joint.end()
             sequel = sequel or bool(_SEQUEL.search(joint.group()))
-            leads = leads or "and" in joint.group()
+            leads = leads or "and" in joint.group() or ":" in joint.group()
         if masked[at:end].strip():
             yield Stretch(at, end, sequel or self._sequel(at, end), leads)
 

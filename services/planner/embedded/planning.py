@@ -18,8 +18,11 @@ from services.planner.request import Request
 
 CONTROLLER = "embedded"
 
-_HANDED_OVER = re.compile(r"\b(?:show|give|send|return|print|display|tell|see|have|get|save|want|need)\b")
-"""What an answer does with a result anyway."""
+_DONE_TO_RESULT = re.compile(
+    r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
+    r"[a-z]+\s+(?:(?:me|us)\s+)?(?:the|this|that|its)\b"
+)
+"""How a clause begins that wants something done to a result; what is left out an answer does anyway."""
 
 _CONFIDENCE = {CERTAIN: 0.9, LIKELY: 0.7}
 _LEAST_CONFIDENCE = 0.5
@@ -145,7 +148,7 @@ class _Planning:
             return [remarks.chat(clause.words, "This is a question for a conversation, not for one of the tasks here.")]
         aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
         if self._wants.only_results(clause):
-            return [] if _HANDED_OVER.search(clause.masked) else [remarks.unknown(clause.words)]
+            return [remarks.unknown(clause.words)] if _DONE_TO_RESULT.match(clause.masked) else []
         return [] if aside or clause.matches or not clause.words else [remarks.unknown(clause.words)]
 
     def _without_tasks(self) -> Note:

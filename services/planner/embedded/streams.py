@@ -73,6 +73,11 @@ def findings(spec: Spec) -> bool:
     return any(port.modality is Modality.JSON and port.required for port in spec.outputs)
 
 
+def answers(spec: Spec) -> bool:
+    """Whether a task answers a question about its input."""
+    return any(port.name == "question" for port in spec.inputs)
+
+
 def modifies(spec: Spec) -> bool:
     """Whether a task gives a new version of what it takes."""
     taken = {port.modality for port in spec.inputs if port.required}

@@ -14,7 +14,7 @@ from services.planner.embedded.ports import Ports
 from services.planner.embedded.remarks import cut, unoffered, unpaired
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
-from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
+from services.planner.embedded.streams import Flow, Stream, Wanting, answers, findings, modifies
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
 from services.planner.plan import SPLIT_LIMIT, Argument, Catalogue, Many, Modality, Note, Reference, Spec, Task
@@ -174,7 +174,7 @@ class Weaver:
             tuple(Reference(task_id, port) for task_id in placed),
             producer=step.spec.name,
             port=port,
-            finding=findings(step.spec),
+            finding=findings(step.spec) or answers(step.spec),
             clause=step.clause.start,
             languages=tuple(placed.values()) if any(placed.values()) else (),
         )
