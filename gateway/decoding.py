@@ -89,7 +89,7 @@ def _read_argument(content: Any, where: str) -> Argument:
 
 def _read_named_value(content: Any, where: str) -> NamedValue:
     entry = _object(content, where)
-    given = entry.keys() & {"text", "json", "artifact", "value"}
+    given = entry.keys() & {"text", "json", "artifact"}
     if unknown := entry.keys() - given - {"name"}:
         _unknown(where, min(unknown), ("name", "text", "json", "artifact"))
     if len(given) != 1:
@@ -104,8 +104,6 @@ def _read_named_value(content: Any, where: str) -> NamedValue:
             named.value.json = canonical(entry[key], place)
         case "artifact":
             named.value.artifact.CopyFrom(decode(Artifact, entry[key], place))
-        case _:
-            named.value.CopyFrom(_read_value(entry[key], place))
     return named
 
 
@@ -131,8 +129,6 @@ def _is_plain_list(argument: Any) -> bool:
 
 
 def _read_plan(content: Any, where: str) -> Plan:
-    if isinstance(content, dict) and content.keys() == {"tasks"}:
-        content = content["tasks"]
     return Plan(tasks=[decode(Task, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))])
 
 

@@ -66,7 +66,7 @@ class Intake:
     async def _form(self, kind: str, body: AsyncIterator[bytes]) -> Asked:
         allowance, files, fields = Allowance(self._files_bytes), [], dict[str, bytes]()
         async for part in parts(kind, body):
-            if part.name in ("file", "files"):
+            if part.name == "file":
                 files += await self._file(part, allowance)
             elif part.name in ("request", "spec") and part.name not in fields:
                 fields[part.name] = await limited(part.content, JSON_BYTES, f"the field {part.name}")

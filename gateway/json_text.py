@@ -14,7 +14,7 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def loads(content: bytes, what: str = "the body") -> Any:
+def loads(content: bytes, where: str = "") -> Any:
     """JSON as it was sent.
 
     Raises:
@@ -23,13 +23,13 @@ def loads(content: bytes, what: str = "the body") -> Any:
     try:
         return json.loads(content.decode(), parse_constant=_not_finite)
     except UnicodeDecodeError as error:
-        refuse(what, f"is not UTF-8 (byte {error.start})", reason="NOT_UTF8", remedy="send text as UTF-8")
+        refuse(where, f"is not UTF-8 (byte {error.start})", reason="NOT_UTF8", remedy="send text as UTF-8")
     except json.JSONDecodeError as error:
-        refuse(what, f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", remedy="send valid JSON")
+        refuse(where, f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", remedy="send valid JSON")
     except ValueError:
-        refuse(what, "holds a number too long to read", remedy="send shorter numbers")
+        refuse(where, "holds a number too long to read", remedy="send shorter numbers")
     except RecursionError:
-        refuse(what, "is nested too deeply", remedy="send flatter JSON")
+        refuse(where, "is nested too deeply", remedy="send flatter JSON")
 
 
 def canonical(content: Any, where: str) -> str:
@@ -63,4 +63,4 @@ def refuse(where: str, what: str, *, reason: str | None = None, remedy: str = ""
 
 
 def _not_finite(name: str) -> NoReturn:
-    refuse("the body", f"holds {name}, which is not JSON", remedy="send finite numbers")
+    refuse("", f"holds {name}, which is not JSON", remedy="send finite numbers")

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from gateway import examples
 from gateway.schemas import TAKEN, reference, schemas
 from protos.hugginggpt.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
@@ -15,51 +16,6 @@ with every artifact and every decision.
 A run belongs to the server, not to the connection: closing a stream does not stop it, and
 `GET /v1/runs/{run_id}/events` resumes after any event. Every error is a problem (RFC 9457) with a stable `code` and a
 `remedy`, and also has the `error` object that OpenAI's clients read."""
-
-_ARTIFACT = {
-    "sha256": "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
-    "media_type": "audio/wav",
-    "size_bytes": 88244,
-    "name": "speech.wav",
-}
-_TASK = {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "file1"}}, "source": "Read the text"}
-_SPEAK = {"id": 2, "task": "text-to-speech", "arguments": {"text": {"task_id": 1, "output": "text"}}}
-_RUN_ID = "run_19a2b3c4d5e6f708192a3b4"
-
-_RUN = {
-    "run_id": _RUN_ID,
-    "state": "completed",
-    "spec": {"request": "Read the text in this image aloud", "inputs": [], "bypass_memo": False, "history": []},
-    "tasks": [
-        {
-            "task": _SPEAK,
-            "state": "succeeded",
-            "result": {"task_id": 2, "attempt": 1, "seed": 0, "outputs": {"audio": {"artifact": _ARTIFACT}}},
-        }
-    ],
-    "notes": [],
-    "answer": "The image says “Open daily”. Here it is read aloud: speech.wav.",
-    "last_sequence": 14,
-    "created": "2030-01-31T12:00:00Z",
-    "ended": "2030-01-31T12:00:02Z",
-    "conversation_id": _RUN_ID,
-}
-
-_PROBLEM = {
-    "type": "urn:hugginggpt:problem:file-type",
-    "title": "The request cannot be understood",
-    "status": 400,
-    "detail": "photo.png is named as image/png but its content is application/pdf",
-    "code": "FILE_TYPE",
-    "remedy": "send the right file, or name it after its content",
-    "instance": "/v1/runs",
-    "error": {
-        "message": "photo.png is named as image/png but its content is application/pdf",
-        "type": "invalid_request_error",
-        "code": "FILE_TYPE",
-        "param": None,
-    },
-}
 
 _PROBLEM_SCHEMA = {
     "type": "object",
@@ -84,15 +40,6 @@ _PROBLEM_SCHEMA = {
         },
     },
 }
-
-_STREAM = f"""id: 1
-event: run_accepted
-data: {{"run_id":"{_RUN_ID}","sequence":1,"run_accepted":{{…}}}}
-
-id: 2
-event: task_planned
-data: {{"run_id":"{_RUN_ID}","sequence":2,"task_id":1,"task_planned":{{"task":{{…}}}}}}
-"""
 
 
 def _listed(item: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -138,17 +85,15 @@ _OWN = {
 }
 
 
-def answer(description: str, schema: str, example: Any = None) -> dict[str, Any]:
+def answer(description: str, schema: str, example: Any) -> dict[str, Any]:
     """One answer in JSON."""
-    content: dict[str, Any] = {"schema": reference(schema)}
-    if example is not None:
-        content["example"] = example
-    return {"description": description, "content": {"application/json": content}}
+    content = {"application/json": {"schema": reference(schema), "example": example}}
+    return {"description": description, "content": content}
 
 
 _EVENTS = {
     "description": "The run's events, each once, to its end.",
-    "content": {"text/event-stream": {"schema": _TEXT, "example": _STREAM}},
+    "content": {"text/event-stream": {"schema": _TEXT, "example": examples.STREAM}},
 }
 
 CREATE: dict[str, Any] = {
@@ -156,9 +101,9 @@ CREATE: dict[str, Any] = {
     "responses": {
         200: {
             "description": "By `Accept: text/event-stream` the events; by `Prefer: wait` the run, if it ended in time.",
-            "content": {**_EVENTS["content"], **answer("", "Run", _RUN)["content"]},  # type: ignore[dict-item]
+            "content": {**_EVENTS["content"], **answer("", "Run", examples.RUN)["content"]},  # type: ignore[dict-item]
         },
-        202: answer("Accepted; `Location` says where it is.", "Run"),
+        202: answer("Accepted; `Location` says where it is.", "Run", examples.RUNNING),
     },
     "openapi_extra": {
         "requestBody": {
@@ -168,7 +113,12 @@ CREATE: dict[str, Any] = {
                     "schema": reference("RunRequest"),
                     "examples": {
                         "words": {"value": {"request": "Is this good news? “We won!”"}},
-                        "plan": {"value": {"plan": [_TASK, _SPEAK], "inputs": [{"artifact": {"sha256": "9f86d081…"}}]}},
+                        "plan": {
+                            "value": {
+                                "plan": [examples.TASK, examples.SPEAK],
+                                "inputs": [{"artifact": {"sha256": "9f86d081…"}}],
+                            }
+                        },
                     },
                 },
                 "multipart/form-data": {
@@ -179,14 +129,19 @@ CREATE: dict[str, Any] = {
                             "spec": {**reference("RunRequest")},
                             "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
                         },
-                    }
+                    },
+                    "example": {"request": "Read the text in this image aloud", "file": ["(bytes of sign.png)"]},
                 },
             },
         }
     },
 }
-RUNS: dict[str, Any] = {"responses": {200: answer("A page of runs, newest first.", "RunList")}}
-RUN: dict[str, Any] = {"responses": {200: answer("The run.", "Run", _RUN)}}
+RUNS: dict[str, Any] = {
+    "responses": {
+        200: answer("A page of runs, newest first.", "RunList", {"object": "list", "data": [examples.RUNNING]})
+    }
+}
+RUN: dict[str, Any] = {"responses": {200: answer("The run.", "Run", examples.RUN)}}
 EVENTS: dict[str, Any] = {"responses": {200: _EVENTS}}
 NOTHING: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
 APPROVE: dict[str, Any] = {
@@ -198,7 +153,8 @@ APPROVE: dict[str, Any] = {
                     "schema": {
                         "type": "object",
                         "properties": {"plan": {"type": "array", "items": reference("Task" + TAKEN)}},
-                    }
+                    },
+                    "example": {"plan": [examples.TASK]},
                 }
             }
         }
@@ -207,9 +163,28 @@ APPROVE: dict[str, Any] = {
 HEALTH: dict[str, Any] = {
     "responses": {200: answer("It is.", "Health", {"status": "ok", "service": "hugginggpt", "version": "0.1.0"})}
 }
-TASKS: dict[str, Any] = {"responses": {200: answer("The kinds of task.", "TaskList")}}
-MODELS: dict[str, Any] = {"responses": {200: answer("Controllers and model cards.", "ModelList")}}
-EXPERTS: dict[str, Any] = {"responses": {200: answer("The experts.", "ExpertList")}}
+TASKS: dict[str, Any] = {
+    "responses": {
+        200: answer("The kinds of task.", "TaskList", {"object": "list", "revision": "7", "data": [examples.SPEC]})
+    }
+}
+MODELS: dict[str, Any] = {
+    "responses": {
+        200: answer(
+            "Controllers and model cards.",
+            "ModelList",
+            {
+                "object": "list",
+                "data": [{"id": "hugginggpt", "object": "model", "created": 0, "owned_by": "hugginggpt"}],
+                "revision": "7",
+                "models": [examples.CARD],
+            },
+        )
+    }
+}
+EXPERTS: dict[str, Any] = {
+    "responses": {200: answer("The experts.", "ExpertList", {"object": "list", "data": [examples.EXPERT]})}
+}
 ARTIFACT: dict[str, Any] = {
     "responses": {
         200: {"description": "All of it.", "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}},
@@ -235,7 +210,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         "responses": {
             "Problem": {
                 "description": "What is wrong, and what to do.",
-                "content": {"application/problem+json": {"schema": reference("Problem"), "example": _PROBLEM}},
+                "content": {"application/problem+json": {"schema": reference("Problem"), "example": examples.PROBLEM}},
             }
         },
     }

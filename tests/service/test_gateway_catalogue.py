@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
 from protos.hugginggpt.tasks import standard_tasks
@@ -94,6 +95,21 @@ async def test_the_description_is_valid_and_complete(doors: Doors) -> None:
         assert operation["description"]
         assert {"4XX", "5XX"} <= operation["responses"].keys()
         assert "422" not in operation["responses"]
+
+
+async def test_every_body_has_an_example_and_every_example_is_what_its_schema_says(doors: Doors) -> None:
+    described = (await doors.http.get("/openapi.json")).json()
+    operations = [each for path in described["paths"].values() for each in path.values()]
+    bodies = [body for each in operations for body in (each.get("requestBody", {}), *each["responses"].values())]
+    contents = [entry for body in bodies for entry in body.get("content", {}).items()]
+    assert len(contents) >= 14
+    for media_type, content in contents:
+        shown = [content["example"]] if "example" in content else []
+        shown += [each["value"] for each in content.get("examples", {}).values()]
+        assert shown or media_type == "*/*"
+        validator = OAS31Validator({**content["schema"], "components": described["components"]})
+        for example in shown:
+            validator.validate(example)
 
 
 async def test_what_is_described_is_what_is_sent(doors: Doors) -> None:

@@ -195,7 +195,7 @@ async def test_an_idempotency_key_is_passed_on_and_one_is_made_if_there_is_none(
 
 
 async def test_files_become_inputs_in_order(doors: Doors) -> None:
-    files = [("file", ("a.txt", b"first")), ("files", ("b.json", b"[2]"))]
+    files = [("file", ("a.txt", b"first")), ("file", ("b.json", b"[2]"))]
     response = await doors.http.post("/v1/runs", data={"request": "compare"}, files=files)
     assert response.status_code == 202, response.text
     sent = {named.name: named.value.artifact for named in doors.orchestrator.runs["run_1"].spec.inputs}

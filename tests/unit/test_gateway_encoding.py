@@ -243,10 +243,9 @@ def test_a_printed_plan_is_taken_back() -> None:
         "revision": None,
         "depends_on": [1, 2],
     }
-    for plan in ([printed], {"tasks": [printed]}):
-        (task,) = decode(RunSpec, {"plan": plan}).plan.tasks
-        assert (task.pinned_model, task.pinned_revision, task.parameters_json) == ("a/b", "", '{"threshold":0.5}')
-        assert task.arguments["image"].input.name == "file1"
+    (task,) = decode(RunSpec, {"plan": [printed]}).plan.tasks
+    assert (task.pinned_model, task.pinned_revision, task.parameters_json) == ("a/b", "", '{"threshold":0.5}')
+    assert task.arguments["image"].input.name == "file1"
 
 
 def test_a_list_for_a_port_that_takes_one_value_is_json() -> None:
