@@ -8,6 +8,7 @@ from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.remarks import lost, needed, not_sent
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
+from services.planner.embedded.wording import Mention
 from services.planner.plan import Modality, Spec
 
 PRONOUN = re.compile(
@@ -32,7 +33,12 @@ _ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last
 _THINGS = (
     r"(?:one|images?|pictures?|photos?|pics?|files?|recordings?|audios?|clips?|videos?|pages?|documents?|pdfs?|texts?)"
 )
-_ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?{_THINGS}\b|\b{_THINGS}\s+(\d)\b")
+_ORDINAL = re.compile(
+    rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?{_THINGS}\b"
+    rf"|\bthe\s+({'|'.join(_ORDINALS)})(?=\s*$|\s*[.,;!?]|\s+(?:and|then|by|to|in|into|aloud|out)\b)"
+    rf"|\b{_THINGS}\s+(\d)\b"
+)
+_OTHER_VERSION = re.compile(r"\b(?:an?|another|one)\s+(?:[\w-]+\s+){0,2}(?:version|copy)\b")
 _PLURAL = re.compile(r"\b(?:each|every|all|both|them|these|those|(?!this\b|does\b)\w{2,}[^s\W]s)\b")
 EVERY = re.compile(
     r"\b(?:each|every|all|both|these|those|them|everything)\b(?!\s+(?:about|the\s+same)\b)"
@@ -43,14 +49,18 @@ EVERY = re.compile(
 """Words by which a clause covers all that was sent, and what they are called there."""
 
 _FILES = re.compile(r"files?|attachments?|inputs?|uploads?|things?|ones")
+_SINGULAR = re.compile(r"\b(?:it|its|this|that)\b")
 _WORD = re.compile(r"[a-z]{3,}")
 
 
 class Media:
     """Finds the files a clause means among what there is."""
 
-    def __init__(self, resources: Sequence[Resource], lexicon: Lexicon, flow: Flow) -> None:
+    def __init__(
+        self, resources: Sequence[Resource], mentions: Sequence[Mention], lexicon: Lexicon, flow: Flow
+    ) -> None:
         self._resources = resources
+        self._mentions = mentions
         self._lexicon = lexicon
         self._flow = flow
         self.ambiguous = False
@@ -93,7 +103,7 @@ class Media:
 
     def _earlier(self, clause: Clause, modality: Modality, spec: Spec | None) -> Stream | None:
         """What an earlier step made, if the clause means that rather than what was sent."""
-        if clause.says(ORIGINAL) or clause.says(_ORDINAL):
+        if clause.says(ORIGINAL) or clause.says(_ORDINAL) or (clause.says(_OTHER_VERSION) and not clause.sequel):
             return None
         producers = {name for match in clause.results for name in match.tasks}
         if made := self._flow.latest(modality, lambda stream: stream.producer in producers):
@@ -175,16 +185,24 @@ class Media:
                 return narrowed
         return candidates
 
+    def _mentioned_before(self, clause: Clause, sent: Sequence[Resource]) -> list[Resource]:
+        """The file of those sent that the request named last."""
+        before = [mention.resource for mention in self._mentions if mention.start < clause.start and mention.resource]
+        return [resource for resource in before if resource in sent][-1:]
+
     def _narrowings(self, clause: Clause, modality: Modality, sent: Sequence[Resource]) -> Iterator[list[Resource]]:
         if len(sent) <= 1:
             return
         if ordinal := _ORDINAL.search(clause.masked):
-            index = _ORDINALS[ordinal[1]] if ordinal[1] else int(ordinal[2]) - 1
+            word = ordinal[1] or ordinal[2]
+            index = _ORDINALS[word] if word else int(ordinal[3]) - 1
             if -1 <= index < len(sent):
                 yield [sent[index]]
         called = [resource for resource in self.called(clause, modality) if resource in sent]
         if len(called) < len(sent):
             yield called
+        if clause.says(_SINGULAR) or not clause.says(_PLURAL):
+            yield self._mentioned_before(clause, sent)
         if modality is Modality.IMAGE:
             is_page = clause.says(self._lexicon.page) and modality not in clause.named
             is_picture = modality in clause.named and not clause.says(self._lexicon.page)

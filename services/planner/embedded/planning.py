@@ -42,6 +42,9 @@ class Embedded:
         """A plan for the last turn; what cannot be planned is in its notes."""
         there = resources(request)
         wording = with_pasted(read(request.text, there), self._lexicon)
+        excluded = wording.excluded()
+        there = tuple(one for one in there if one not in {mention.resource for mention in excluded})
+        wording = wording.without(excluded)
         weaver = Weaver(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
         wants = Wants(catalogue, self._standard, self._lexicon, resources=there, wording=wording, weaver=weaver)
         vocabulary = self._vocabulary(catalogue)

@@ -19,6 +19,7 @@ Bridge = Callable[[Stream, Clause], Stream]
 _FOUND = re.compile(r"\b(?:them|these|those)\b|\bthe\s+(?:results?|findings|outcome)\b")
 """Words for what has just been found."""
 
+_SHORTENING = "summarization"
 _READ = re.compile(r"\bread\b")
 """What is done with the text itself; a finding is rather said."""
 
@@ -167,7 +168,9 @@ class Texts:
             return texts[-1]
         carried = [stream for stream in texts if not stream.finding]
         if findings(spec) and not clause.sequel and not clause.says(PRONOUN):  # look into the whole, not its summary
-            carried = [stream for stream in carried if stream.producer != "summarization"] or carried
+            carried = [stream for stream in carried if stream.producer != _SHORTENING] or carried
+        if spec.name == _SHORTENING:  # an answer is short already
+            texts = [stream for stream in texts if not stream.producer.endswith("question-answering")]
         chosen = carried or ([] if findings(spec) else texts)
         return chosen[-1] if chosen else None
 

@@ -51,7 +51,7 @@ class Weaver:
     ) -> None:
         self._catalogue = catalogue
         self._flow = Flow()
-        self.media = Media(resources, lexicon, self._flow)
+        self.media = Media(resources, wording.mentions, lexicon, self._flow)
         self.texts = Texts(self.media, self._flow, wording, lexicon, self._bridge)
         self._ports = Ports(standard, self.media, self.texts, lexicon)
         self._ids: dict[object, int] = {}

@@ -33,6 +33,10 @@ _QUOTES = re.compile(
     r"|(?<![\w'])'(?!\s)([^\n]+?)(?<!\s)'(?!\w)|‘([^\n]+?)’(?!\w)",
     re.DOTALL,
 )
+_EXCLUDING = re.compile(
+    r"\b(?:ignor(?:e|ing)|skip(?:ping)?|except(?:\s+for)?|excluding|(?:all|everything)\s+but|apart\s+from|other\s+than|leav(?:e|ing)\s+out|not)"
+    r"\s+(?:the\s+)?(?:\w+\s+)?$"
+)
 _TARGET = re.compile(r"(?:\b(?:save|store|export|download|output)\b[^.!?\n]{0,40}|\b(?:(?:in)?to|as)\s+)$")
 
 
@@ -70,6 +74,15 @@ class Wording:
     """Lower case, of the same length as text."""
     mentions: tuple[Mention, ...] = ()
     payloads: tuple[Payload, ...] = ()
+
+    def excluded(self) -> tuple[Mention, ...]:
+        """The files the words leave out: "all but a.png"."""
+        return tuple(mention for mention in self.mentions if _EXCLUDING.search(self.masked[: mention.start]))
+
+    def without(self, mentions: Iterable[Mention]) -> "Wording":
+        """The same words with some files not meant by them."""
+        left_out = set(mentions)
+        return replace(self, mentions=tuple(mention for mention in self.mentions if mention not in left_out))
 
     def with_payload(self, start: int, end: int) -> "Wording":
         """The same words with a stretch of pasted text taken for content."""
