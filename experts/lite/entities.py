@@ -17,13 +17,16 @@ _WEEKDAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?"
 _YEAR = r"(?:1[0-9]|20)\d\d"
 _NUMBER = r"\d+(?:[.,]\d+)*"
-_SCALE = r"(?:\s?(?:thousand|million|billion|trillion|bn|[kKmM](?![\w])))?"
+_SCALE = r"(?:[^\S\n\t]?(?:thousand|million|billion|trillion|bn|[kKmM](?![\w])))?"
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]*\w"
-_NAME = rf"\b{_WORD}(?:[ \t]+(?:(?:de|da|di|del|la|le|van|von|der|den|bin|al|y|[A-Z]\.)[ \t]+){{0,3}}{_WORD}){{1,3}}"
+_NAME = rf"\b{_WORD}(?:[ ]+(?:(?:de|da|di|del|la|le|van|von|der|den|bin|al|y|[A-Z]\.)[ ]+){{0,3}}{_WORD}){{1,3}}"
 _TITLE = r"(?:Mrs?|Ms|Dr|Prof|Sir|Lady|Lord|President|Professor|Captain|Judge|Herr|Frau|Mme)"
 _CURRENCY = "USD|EUR|GBP|CHF|JPY|INR|CAD|AUD|CNY|SEK|NOK|DKK|PLN"
 _COINS = "dollars?|euros?|pounds?|francs?|yen|rupees?|cents?"
-_TOWN = rf"(?:,\s*{_WORD}(?:\s{_WORD}){{0,3}})?(?:,?\s*[A-Z]{{2}}\b)?(?:,?\s*\d{{5}}(?:-\d{{4}})?\b)?"
+_TOWN = (
+    rf"(?:,\s*{_WORD}(?: (?![A-Z]+\d){_WORD}){{0,3}})?(?:,?[ ]*[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}\b)?"
+    r"(?:,?[ ]*[A-Z]{2}\b)?(?:,?[ ]*\d{5}(?:-\d{4})?\b)?"
+)
 _STRASSE = r"(?:straße|strasse|str\.|weg|platz|allee|gasse)"
 _RUE = r"(?:rue|avenue|boulevard|place|quai|via|calle)"
 _STREET = (
@@ -65,27 +68,27 @@ _RULES = (
     _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?(?!\d)"),
     _rule("DATE", 0.95, rf"\b{_MONTH}\s+{_YEAR}\b"),
     _rule("DATE", 0.85, rf"\b(?:(?:next|last|this)\s+)?{_WEEKDAY}\b"),
-    _rule("MONEY", 0.97, rf"(?:(?:US|A|C|HK)?\$|[€£¥₹]|\b(?:{_CURRENCY})\b)\s?{_NUMBER}{_SCALE}"),
-    _rule("MONEY", 0.95, rf"\b{_NUMBER}{_SCALE}\s?(?:[€£¥₹$]|(?:{_CURRENCY}|{_COINS})\b)"),
+    _rule("MONEY", 0.97, rf"(?:(?:US|A|C|HK)?\$|[€£¥₹]|\b(?:{_CURRENCY})\b)[^\S\n\t]?{_NUMBER}{_SCALE}"),
+    _rule("MONEY", 0.95, rf"\b{_NUMBER}{_SCALE}[^\S\n\t]?(?:[€£¥₹$]|(?:{_CURRENCY}|{_COINS})\b)"),
     _rule("PERCENT", 0.97, rf"\b{_NUMBER}\s?(?:%|per\s?cent\b|percent\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]\.m\.|[ap]m\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"),
     _rule("PHONE", 0.9, r"(?<![\w+])\+\d{1,3}(?:[ ./-]?\(?\d{1,5}\)?){2,5}(?!\w)"),
-    _rule("PHONE", 0.8, r"(?<![\w.,/-])\(?0\d{1,5}\)?(?:[ ./-]\d{2,8}){1,4}(?![\w,/-])"),
+    _rule("PHONE", 0.8, r"(?<![\w.,/-])(?<!\d )\(?0\d{1,5}\)?(?:[ ./-]\d{2,8}){1,4}(?![\w,/-])"),
     _rule("PHONE", 0.85, r"(?<![\w.,/-])\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?![\w,/-])"),
-    _rule("ADDRESS", 0.85, rf"\b\d{{1,5}}[A-Za-z]?,?\s+(?:{_WORD}\s+){{1,4}}{_STREET}{_TOWN}"),
-    _rule("ADDRESS", 0.85, rf"\b[A-ZÄÖÜ][\wäöüß.-]*{_STRASSE}\s+\d{{1,4}}[a-z]?(?:,\s*\d{{4,5}}\s+{_WORD})?"),
-    _rule("ADDRESS", 0.85, rf"\b\d{{1,4}}(?:\s?bis)?,?\s+{_RUE}\s+[\w'’ -]{{0,40}}[A-Z]\w+"),
-    _rule("PER", 0.9, rf"\b{_TITLE}\.?[ \t]+(?:[A-Z]\.[ \t]*){{0,4}}(?P<it>{_WORD}(?:[ \t]+{_WORD})?)"),
-    _rule("ORG", 0.85, rf"\b(?:{_WORD}|[A-Z&])(?:[ \t]+(?:{_WORD}|&|and)){{0,6}}(?:,[ \t]*|[ \t]+){_COMPANY}"),
-    _rule("ORG", 0.8, rf"\b(?:{_WORD}[ \t]+)?{_OFFICE}(?:[ \t]+(?:the[ \t]+)?{_WORD}){{1,5}}"),
-    _rule("PER", 0.75, rf"\b(?:[A-Z]\.[ \t]?){{1,3}}{_WORD}"),
+    _rule("ADDRESS", 0.85, rf"\b\d{{1,5}}[A-Za-z]?,?[ ]+(?:{_WORD}[ ]+){{1,4}}{_STREET}{_TOWN}"),
+    _rule("ADDRESS", 0.85, rf"\b[A-ZÄÖÜ][\wäöüß.-]*{_STRASSE}[ ]+\d{{1,4}}[a-z]?(?:,\s*\d{{4,5}}\s+{_WORD})?"),
+    _rule("ADDRESS", 0.85, rf"\b\d{{1,4}}(?:[ ]?bis)?,?[ ]+{_RUE}[ ]+[\w'’ -]{{0,40}}[A-Z]\w+"),
+    _rule("PER", 0.9, rf"\b{_TITLE}\.?[ ]+(?:[A-Z]\.[ ]*){{0,4}}(?P<it>{_WORD}(?:[ ]+{_WORD})?)"),
+    _rule("ORG", 0.85, rf"\b(?:{_WORD}|[A-Z&])(?:[ ]+(?:{_WORD}|&|and)){{0,6}}(?:,[ ]*|[ ]+){_COMPANY}"),
+    _rule("ORG", 0.8, rf"\b(?:{_WORD}[ ]+)?{_OFFICE}(?:[ ]+(?:the[ ]+)?{_WORD}){{1,5}}"),
     _rule("DATE", 0.7, rf"(?<![\w.,/-]){_YEAR}(?![\w,/-]|\.\d)"),
 )
 _FULL_NAME = re.compile(_NAME)
+_INITIALS = re.compile(rf"\b(?:[A-Z]\.[ ]?){{1,3}}{_WORD}")
 _SINGLE = re.compile(rf"\b{_WORD}")
 _ACRONYM = re.compile(r"(?<![\w-])[A-Z]{3,6}(?![\w-])")
-_PLACE_AFTER = re.compile(rf"\b(?:in|near|at|from|to)[ \t]+(?P<it>{_WORD}(?:[ \t]+{_WORD})?)")
+_PLACE_AFTER = re.compile(rf"\b(?:in|near|at|from|to)[ ]+(?P<it>{_WORD}(?:[ ]+{_WORD})?)")
 _PLACES = re.compile(
     r"\b(?:"
     + "|".join(re.escape(place) for place in sorted(vocabulary()["places"], key=len, reverse=True))
@@ -93,7 +96,12 @@ _PLACES = re.compile(
 )
 _GIVEN = frozenset(vocabulary()["given_names"])
 _CAPITALS = frozenset(vocabulary()["not_organisations"])
-_ENDLESS = re.compile(r"\S{100,}|\s{20,}")
+_NO_PLACES = frozenset(vocabulary()["not_places"])
+_LABEL = "|".join(vocabulary()["labels"])
+_NO_NAME = re.compile(
+    rf"\S{{100,}}|\s{{20,}}|\b(?:Bill|Billed|Ship|Sold|Deliver|Pay)[ ]to\b"
+    rf"|\b(?:{_LABEL})(?:[ ](?:{_LABEL}|date|number|no|to|due|by|of))*(?=[ ]?(?:[:#\t\n$€£]|\d|$))",
+)
 
 
 def token_classification(_model_id: str, _device: str) -> Handler:
@@ -125,15 +133,20 @@ def _classify(inputs: Inputs, _parameters: Parameters) -> Outputs:
 
 
 def _candidates(text: str) -> Iterator[Entity]:
-    """Most reliable first. What is no word, by its length, is left out: on it the patterns would take for ever."""
-    text = _ENDLESS.sub(lambda match: "\0" * len(match[0]), text)
+    """Most reliable first.
+
+    Left out are the labels of forms, which look like names and stand beside them, and what is no word by its length: on
+    it the patterns would take for ever.
+    """
+    text = _NO_NAME.sub(lambda match: "\0" * len(match[0]), text)
     for kind, score, pattern in _RULES:
         yield from (_entity(kind, score, match) for match in pattern.finditer(text))
     yield from (_entity("PER", 0.75, match) for match in _FULL_NAME.finditer(text) if match[0].split()[0] in _GIVEN)
+    yield from (_entity("PER", 0.75, match) for match in _INITIALS.finditer(text))
     yield from (_entity("LOC", 0.9, match) for match in _PLACES.finditer(text))
     yield from (_entity("ORG", 0.5, match) for match in _ACRONYM.finditer(text) if match[0] not in _CAPITALS)
     yield from (_entity("PER", 0.5, match) for match in _SINGLE.finditer(text) if match[0] in _GIVEN)
-    yield from (_entity("LOC", 0.4, match) for match in _PLACE_AFTER.finditer(text))
+    yield from (_entity("LOC", 0.4, match) for match in _PLACE_AFTER.finditer(text) if match["it"] not in _NO_PLACES)
 
 
 def _entity(kind: str, score: float, match: re.Match[str]) -> Entity:

@@ -1,5 +1,6 @@
 """The order in which a person would read the lines of a page: columns, rows, paragraphs."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from statistics import median
 
@@ -15,7 +16,7 @@ Row = list[Line]
 
 
 def reading_order(lines: Sequence[Line]) -> str:
-    """The page's text: a line for each row, a blank line between paragraphs."""
+    """The page's text: a line for each row, a tab between cells, a blank line between paragraphs."""
     return "\n\n".join(_paragraphs(column) for column in columns(lines))
 
 
@@ -74,6 +75,15 @@ def _paragraphs(lines: Sequence[Line]) -> str:
         if before:
             gap = min(line.box[1] for line in row) - max(line.box[3] for line in before)
             text += "\n\n" if gap > _PARAGRAPH_GAP * median(map(height, (*before, *row))) else "\n"
-        text += " ".join(line.text for line in row)
+        text += _told(row)
         before = row
+    return text
+
+
+def _told(row: Row) -> str:
+    """Its words with spaces between them, its cells with tabs."""
+    text = row[0].text
+    for one, other in itertools.pairwise(row):
+        wide = other.box[0] - one.box[2] > _COLUMN_GAP * max(height(one), height(other))
+        text += ("\t" if wide else " ") + other.text
     return text

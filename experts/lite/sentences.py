@@ -14,7 +14,7 @@ _END = re.compile(
 )
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:[A-Z]|Mrs?|Ms|Dr|Prof|Sr|Jr|St|Mt|Gen|Col|Lt|Capt|Sgt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|approx|"
-    r"No|no|Nr|nr|Fig|fig|Eq|p|pp|vol|Vol|ch|ed|Inc|Ltd|Co|Corp|Ave|Blvd|Rd|dept|est|Jan|Feb|Mar|Apr|Jun|Jul|Aug|"
+    r"No|no|Nr|nr|Fig|fig|Eq|p|pp|vol|Vol|ch|ed|Inc|Ltd|Co|Corp|Ave|Blvd|Rd|dept|est|[Tt]el|Jan|Feb|Mar|Apr|Jun|Jul|Aug|"
     r"Sept?|Oct|Nov|Dec|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|z\.B|d\.h|bzw|usw|ca|Str|M|Mme|Mlle)\.$"
 )
 _CLOSES_ANYWAY = re.compile(r"(?:etc|a\.m|p\.m|U\.S|U\.K|Inc|Ltd|Co|Corp|usw|al)\.$")

@@ -1,5 +1,6 @@
 """Summaries made of the text's own sentences: those most like all the others, told once each."""
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,20 @@ _SHARE = 0.25
 _LENGTHS = (25, 150)
 _REPEATS = 0.6
 _LEAD = 0.3
+_LONG = 8
+"""Words that a line without an end has to have to be taken for a sentence."""
+_ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]」』）]*$")
+_FURNITURE = re.compile(
+    r"^[ \t]*(?:"
+    r"(?:page|seite|p\.)[ \t]*\d+(?:[ \t]*(?:of|von|/)[ \t]*\d+)?|(?:[-–—]+[ \t]*)?\d{1,4}(?:[ \t]*[-–—]+)?"
+    r"|(?:dear|hi|hello|hallo|hey|liebe[rs]?|sehr geehrte[rs]?|good (?:morning|afternoon|evening))\b[^\n]{0,40}[,:!]"
+    r"|(?:(?:kind|best|warm|with)\b[^\n]{0,20})?(?:regards|wishes)|yours\b[^\n]{0,20}|sincerely|mit [\w ]{0,20}grüßen"
+    r"|(?:from|to|cc|bcc|sent|date|subject|betreff|von|an|datum):[^\n]*"
+    r"|--[ \t]*(?:\n[^\n]*){1,8}\Z"
+    r")[ \t]*(?:,[ \t]*)?$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Lines that are about the page or the letter: page numbers, greetings, the head and the foot of an e-mail."""
 
 
 def summarization(_model_id: str, _device: str) -> Handler:
@@ -30,11 +45,20 @@ def summarization(_model_id: str, _device: str) -> Handler:
 
 def _summarize(inputs: Inputs, parameters: Parameters) -> Outputs:
     text = required(inputs["text"], "text")
-    found = sentences(text)
+    found = _prose(sentences(_FURNITURE.sub("\n\n", text)) or sentences(text))
     longest, shortest = _limits(parameters, len(words(text)))
     chosen = _chosen(found, longest, shortest)
     told = " ".join(found[index].text for index in sorted(chosen)).split()
     return {"text": " ".join(told[:longest]) + ("…" if len(told) > longest else "")}
+
+
+def _prose(found: list[Sentence]) -> list[Sentence]:
+    """What ends as sentences do, without letterheads, headings and rows of figures; all, where that is most of it."""
+    ended = [
+        one for one in found if _ENDED.search(one.text) or ("\n" not in one.text and len(words(one.text)) >= _LONG)
+    ]
+    said, whole = (sum(len(words(one.text)) for one in part) for part in (ended, found))
+    return ended if said > whole / 2 else found
 
 
 def _limits(parameters: Parameters, length: int) -> tuple[int, int]:

@@ -8,6 +8,6 @@ from importlib.resources import files
 
 @cache
 def vocabulary() -> Mapping[str, Sequence[str]]:
-    """Stop words, given names, places, and capitals that name no organisation."""
+    """Stop words, given names, places, what only looks like a place or an organisation, and the labels of forms."""
     lists: dict[str, list[str]] = json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8"))
     return lists

@@ -139,6 +139,15 @@ def test_a_language_is_named_with_its_tag(text: str, label: str) -> None:
         ("call +1 555 123 4567 now", [("PHONE", "+1 555 123 4567")]),
         ("221B Baker Street, London", [("ADDRESS", "221B Baker Street, London")]),
         ("Hauptstraße 12, 10115 Berlin", [("ADDRESS", "Hauptstraße 12, 10115 Berlin")]),
+        ("John F. Kennedy", [("PER", "John F. Kennedy")]),
+        ("at 221B Baker Street, London NW1 6XE.", [("ADDRESS", "221B Baker Street, London NW1 6XE")]),
+        ("Bill to\nJane Porter\n8 Castle Road\nYork", [("PER", "Jane Porter"), ("ADDRESS", "8 Castle Road")]),
+        ("27 Mill Lane, Leeds\nInvoice number: 7", [("ADDRESS", "27 Mill Lane, Leeds")]),
+        ("Jane Porter\tDue date:", [("PER", "Jane Porter")]),
+        ("Jane Porter Due date: today", [("PER", "Jane Porter")]),
+        ("Dear Bill, pay 5\nEUR 7.00", [("PER", "Bill"), ("MONEY", "EUR 7.00")]),
+        ("paid in Full from Invoice to Receipt in May", []),
+        ("IBAN DE89 3704 0044 0532 0130 00", []),
         ("nothing of the kind", []),
     ],
 )
@@ -179,6 +188,39 @@ def test_a_summary_is_as_long_as_asked_for() -> None:
 def test_what_is_said_twice_is_told_once() -> None:
     twice = "The bridge was closed after the storm. " * 6 + "The ferry carries people over the river instead."
     assert summary(twice).count("bridge") == 1
+
+
+LETTER = (
+    "Harbour Museum\n14 Quay Street, Bristol\n\n3 June 2024\n\nDear Ms. Clarke,\n"
+    "Thank you for your letter of 20 May. Our curator has looked at the photographs and believes that twelve of the models "
+    "were built before 1850. The museum will pay for transport.\n\nPage 2\n"
+    "The insurance covers a value of $25,000. Our driver will collect the models on 1 July.\n\n- 3 -\n\nYours sincerely,\n\nPeter Lowell\n\nDirector"
+)
+MAIL = (
+    "From: Anna Weber <anna@example.com>\nTo: Team\nSubject: Delay\n\nHi all,\n\n"
+    "The sensors will arrive three weeks late. We have to move the launch to 22 July. "
+    "Sales should tell the customers who already ordered.\n\nBest regards,\nAnna\n"
+    "--\nAnna Weber\nTel. +49 30 1234567"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "furniture"),
+    [
+        (LETTER, ("Bristol", "June 2024", "Dear", "Page", "- 3", "sincerely", "Lowell", "Director")),
+        (MAIL, ("From", "Subject", "Hi all", "regards", "Anna", "Tel")),
+    ],
+)
+def test_a_summary_leaves_out_what_is_about_the_page_or_the_letter(text: str, furniture: tuple[str, ...]) -> None:
+    told = summary(text, '{"min_length":100,"max_length":500}')
+    assert not [word for word in furniture if word in told]
+    assert told.endswith(".")
+    assert told.count(".") >= 3
+
+
+@pytest.mark.parametrize("text", ["Dear Anna,", "42", "Milk 2.40\nBread 3.10\nTotal 5.50", "no end\nin sight\nof this"])
+def test_what_is_no_prose_is_told_as_it_is(text: str) -> None:
+    assert summary(text) == " ".join(text.split())
 
 
 def test_a_short_text_is_its_own_summary() -> None:

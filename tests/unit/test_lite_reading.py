@@ -116,7 +116,7 @@ def lines(*cells: tuple[str, int, int]) -> list[Line]:
 
 def test_cells_of_a_row_stand_in_one_line_however_they_were_found() -> None:
     found = lines(("$5", 400, 52), ("Tax", 10, 50), ("Total", 10, 80), ("$9", 400, 78))
-    assert reading_order(found) == "Tax $5\nTotal $9"
+    assert reading_order(found) == "Tax\t$5\nTotal\t$9"
 
 
 def test_a_wide_gap_begins_a_paragraph() -> None:
