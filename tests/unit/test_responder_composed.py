@@ -178,6 +178,12 @@ def test_without_tasks_it_says_what_is_to_be_said(remarks: list[Remark], trouble
     assert told.count(says) == 1
 
 
+def test_a_file_that_was_not_used_is_told_between_what_came_of_it_and_how() -> None:
+    told = answer(READ, remarks=(Remark(RemarkKind.LEFT_OUT, "Not used: a.png."),))
+    assert told.index("sign.png says") < told.index("Not used: a.png.") < told.index("**How it was done**")
+    assert "could not be done" not in told
+
+
 def test_the_trouble_of_the_run_is_told_beside_what_was_done() -> None:
     assert answer(READ, trouble=Trouble("the deadline has passed")).endswith("- the deadline has passed.")
 

@@ -1,0 +1,312 @@
+"""More requests as people type them: where to look, what "it" means, which of the files, what not to do."""
+
+import pytest
+
+from services.planner.plan import NoteKind
+from tests.planning import asked, planned, written
+
+Row = tuple[str, tuple[str, ...], list[str]]
+
+OCR, ASR = "image-to-text(image=file1)", "automatic-speech-recognition(audio=file1)"
+BUILT = ["question-answering(question='When was it built?', context=file1)"]
+
+ASIDES = (
+    "Answer from the document.",
+    "Use the attached file.",
+    "The file is attached.",
+    "Look in the file.",
+    "Have a look at the attached text, please.",
+    "Based on the text.",
+    "It's in the attached pdf.",
+    "See attached.",
+    "I attached the document below.",
+    "The answer is in the second paragraph of the text.",
+)
+
+WHERE_TO_LOOK: list[Row] = [
+    (
+        "Please have a look at the attached invoice and tell me the total, the due date and who it is from.",
+        ("invoice.pdf",),
+        [
+            "document-question-answering(image=file1, question='The total')",
+            "document-question-answering(image=file1, question='The due date')",
+            "document-question-answering(image=file1, question='Who it is from')",
+        ],
+    ),
+    (
+        "Based on the transcript of speech.wav, who called?",
+        ("speech.wav",),
+        [ASR, "question-answering(question='Who called?', context=1.text)"],
+    ),
+    (
+        "Can you listen to the recording and answer: who called?",
+        ("speech.wav",),
+        [ASR, "question-answering(question='Who called?', context=1.text)"],
+    ),
+    (
+        "Three questions about the letter: who wrote it, when was it written, and what is it about?",
+        ("letter.pdf",),
+        [
+            "document-question-answering(image=file1, question='Who wrote it')",
+            "document-question-answering(image=file1, question='When was it written')",
+            OCR,
+            "summarization(text=3.text)",
+        ],
+    ),
+    (
+        "What's the total? Who is it from? When is it due?",
+        ("invoice.png",),
+        [
+            'document-question-answering(image=file1, question="What\'s the total?")',
+            "document-question-answering(image=file1, question='Who is it from?')",
+            "document-question-answering(image=file1, question='When is it due?')",
+        ],
+    ),
+]
+
+WHAT_IS_MEANT: list[Row] = [
+    (
+        "Extract all amounts of money from invoice.png and say them out loud",
+        ("invoice.png",),
+        [OCR, "token-classification(text=1.text)", "text-to-speech(text=2.text)"],
+    ),
+    (
+        "Transcribe speech.wav, find the names in it and say them in a female voice",
+        ("speech.wav",),
+        [ASR, "token-classification(text=1.text)", "text-to-speech(text=2.text; voice=female)"],
+    ),
+    (
+        "Find the names in letter.pdf and read them to me",
+        ("letter.pdf",),
+        [OCR, "token-classification(text=1.text)", "text-to-speech(text=2.text)"],
+    ),
+    (
+        "What's the sentiment of tower.txt? Say it aloud.",
+        ("tower.txt",),
+        ["text-classification(text=file1)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "read out the total",
+        ("invoice.png",),
+        [
+            "document-question-answering(image=file1, question='Read out the total')",
+            "text-to-speech(text=1.text)",
+        ],
+    ),
+    (
+        "read the text in this image aloud and tell me whether it sounds happy",
+        ("sign.png",),
+        [OCR, "text-to-speech(text=1.text)", "text-classification(text=1.text)"],
+    ),
+    (
+        "- read the text\n- tell me the language\n- read it aloud",
+        ("sign.png",),
+        [OCR, "text-classification(text=1.text)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Please summarise the following article and read it out to me: The tower was built in 1889. It is tall.",
+        (),
+        ["summarization(text='The tower was built in 1889. It is tall.')", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Turn this photo into a sketch, then count the faces in the sketch",
+        ("face.jpg",),
+        [
+            "image-to-image(image=file1, instruction='Turn this photo into a sketch')",
+            "object-detection(image=1.image)",
+        ],
+    ),
+    (
+        "make it grey. then detect the faces in the grey image",
+        ("face.jpg",),
+        ["image-to-image(image=file1, instruction='make it grey')", "object-detection(image=1.image)"],
+    ),
+    (
+        "Blur the faces in this picture and then rotate the blurred picture by 90 degrees",
+        ("face.jpg",),
+        [
+            "image-to-image(image=file1, instruction='Blur the faces in this picture')",
+            "image-to-image(image=1.image, instruction='rotate it by 90 degrees')",
+        ],
+    ),
+    (
+        "make it grey then find the edges",
+        ("face.jpg",),
+        [
+            "image-to-image(image=file1, instruction='make it grey')",
+            "image-to-image(image=1.image, instruction='find the edges')",
+        ],
+    ),
+    (
+        "Make a black-and-white version and a blurred version",
+        ("face.jpg",),
+        [
+            "image-to-image(image=file1, instruction='Make a black-and-white version')",
+            "image-to-image(image=file1, instruction='a blurred version')",
+        ],
+    ),
+    (
+        "Remove the background, then make the cutout grey",
+        ("apple.png",),
+        [
+            "image-segmentation(image=file1)",
+            "image-to-image(image=1.image, instruction='make the cutout grey')",
+        ],
+    ),
+]
+
+WHICH_FILES: list[Row] = [
+    (
+        "What is the sentiment of each of these?",
+        ("sign.png", "tower.txt"),
+        [OCR, "text-classification(text=1.text)", "text-classification(text=file2)"],
+    ),
+    (
+        "Compare the sentiment of sign.png and tower.txt",
+        ("sign.png", "tower.txt"),
+        [OCR, "text-classification(text=1.text)", "text-classification(text=file2)"],
+    ),
+    (
+        "Summarize both and read both aloud",
+        ("letter.pdf", "tower.txt"),
+        [
+            OCR,
+            "summarization(text=1.text)",
+            "summarization(text=file2)",
+            "text-to-speech(text=2.text)",
+            "text-to-speech(text=3.text)",
+        ],
+    ),
+    (
+        "What are these files about?",
+        ("letter.pdf", "speech.wav", "tower.txt"),
+        [
+            OCR,
+            "automatic-speech-recognition(audio=file2)",
+            "summarization(text=1.text)",
+            "summarization(text=2.text)",
+            "summarization(text=file3)",
+        ],
+    ),
+    (
+        "Here are two files. Summarize them please.",
+        ("letter.pdf", "tower.txt"),
+        [OCR, "summarization(text=1.text)", "summarization(text=file2)"],
+    ),
+    (
+        "What does the picture say and what is said in the recording?",
+        ("sign.png", "speech.wav"),
+        [OCR, "automatic-speech-recognition(audio=file2)"],
+    ),
+    (
+        "Blur the first and sharpen the second.",
+        ("apple.png", "face.jpg"),
+        [
+            "image-to-image(image=file1, instruction='Blur the first')",
+            "image-to-image(image=file2, instruction='sharpen the second')",
+        ],
+    ),
+]
+
+HOW_PEOPLE_TYPE: list[Row] = [
+    ("don't read it aloud, just summarize it", ("letter.pdf",), [OCR, "summarization(text=1.text)"]),
+    ("Do not read it out. Only tell me the language.", ("sign.png",), [OCR, "text-classification(text=1.text)"]),
+    ("Just the text, no summary please", ("sign.png",), [OCR]),
+    ("text pls", ("sign.png",), [OCR]),
+    (
+        "Before you transcribe it, remove the noise",
+        ("noisy.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    (
+        "Clean up noisy.wav and tell me what it says",
+        ("noisy.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    (
+        "i have this photo and i want to know how many faces are in it and then i want you to make it black and white",
+        ("face.jpg",),
+        ["object-detection(image=file1)", "image-to-image(image=file1, instruction='make it black and white')"],
+    ),
+    ("read this in French: Bonjour tout le monde", (), ["text-to-speech(text='Bonjour tout le monde'; language=fr)"]),
+    ("Is 'I will translate this' positive?", (), ["text-classification(text='I will translate this')"]),
+    (
+        "The customer wrote: 'Blur the face and read it aloud!' Is he happy?",
+        (),
+        ["text-classification(text='Blur the face and read it aloud!')"],
+    ),
+    ("How many faces are in rotate.jpg?", ("rotate.jpg",), ["object-detection(image=file1)"]),
+    ("Summarize read_aloud_notes.txt", ("read_aloud_notes.txt",), ["summarization(text=file1)"]),
+    ("tower.txt -> audio", ("tower.txt",), ["text-to-speech(text=file1)"]),
+    ("make it b/w", ("face.jpg",), ["image-to-image(image=file1, instruction='make it b/w')"]),
+    (
+        "Find all e-mail addresses and phone numbers in letter.pdf",
+        ("letter.pdf",),
+        [OCR, "token-classification(text=1.text)"],
+    ),
+    (
+        "Read the names and dates in this letter aloud",
+        ("letter.pdf",),
+        [OCR, "token-classification(text=1.text)", "text-to-speech(text=2.text)"],
+    ),
+    (
+        "give me the text of the invoice and its total",
+        ("invoice.png",),
+        [OCR, "document-question-answering(image=file1, question='Its total')"],
+    ),
+    (
+        "Hey, I need three things: the text of the sign, its language, and an audio version.",
+        ("sign.png",),
+        [OCR, "text-classification(text=1.text)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "tell me what the letter is about and whether the writer is angry",
+        ("letter.pdf",),
+        [OCR, "summarization(text=1.text)", "text-classification(text=1.text)"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "expected"),
+    [
+        *((f"When was it built? {aside}", ("tower.txt",), BUILT) for aside in ASIDES),
+        *WHERE_TO_LOOK,
+        *WHAT_IS_MEANT,
+        *WHICH_FILES,
+        *HOW_PEOPLE_TYPE,
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_request_is_read_as_it_is_meant(words: str, files: tuple[str, ...], expected: list[str]) -> None:
+    draft = planned(asked(words, files))
+    assert (written(draft.tasks), draft.notes) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "used", "kind", "named"),
+    [
+        ("Blur the photo", ("face.jpg", "letter.pdf"), ["file1"], NoteKind.TRIMMED, "letter.pdf"),
+        ("Look at b.jpg. How many faces are in it?", ("a.jpg", "b.jpg"), ["file2"], NoteKind.TRIMMED, "a.jpg"),
+        ("Summarize", ("tower.txt", "face.jpg"), ["file1"], NoteKind.TRIMMED, "face.jpg"),
+        ("Find the faces in each of these", ("face.jpg", "speech.wav"), ["file1"], NoteKind.CLARIFY, "speech.wav"),
+        ("Read the sign and play the recording", ("sign.png", "a.wav"), ["file1"], NoteKind.UNMAPPED, "play"),
+    ],
+)
+def test_a_file_that_is_not_used_is_told(
+    words: str, files: tuple[str, ...], used: list[str], kind: NoteKind, named: str
+) -> None:
+    draft = planned(asked(words, files))
+    assert [argument in str(written(draft.tasks)) for argument in used] == [True] * len(used)
+    assert (kind, True) in [(note.kind, named in note.text) for note in draft.notes]
+
+
+def test_a_file_the_words_leave_out_is_neither_used_nor_told() -> None:
+    draft = planned(asked("Summarize all files except a.txt", ["a.txt", "b.txt", "c.txt"]))
+    assert (written(draft.tasks), draft.notes) == (["summarization(text=file2)", "summarization(text=file3)"], ())
+
+
+def test_what_is_asked_of_a_result_and_cannot_be_done_is_said() -> None:
+    draft = planned(asked("Make a sketch and frame the sketch", ["face.jpg"]))
+    assert [note.span for note in draft.notes] == ["frame the sketch"]
+    assert planned(asked("Make a sketch and show me the sketch", ["face.jpg"])).notes == ()
