@@ -9,18 +9,25 @@ from gateway.cli.problem import USAGE, NobodyThere, Problem
 from services.runtime.settings import home
 
 SUFFIX = ".address"
+LAST_PORT = 65535
 
-_ADDRESS = re.compile(r"(dns:///)?(?P<host>[^\s:/,]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?P<host>[^\s:/,]+|\[[0-9a-fA-F:]+\]):(?P<port>[1-9]\d{0,4})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
 def add(address: str, name: str | None) -> str:
-    """Writes the address down; gives the name under which it stands."""
+    """Writes the address down; gives the name under which it stands.
+
+    Raises:
+        Problem: it is no address, the name cannot be one, or nothing can be written.
+    """
     match = _ADDRESS.fullmatch(address)
-    if not match:
-        raise Problem(f"{address} is no address", remedy="give HOST:PORT or dns:///NAME:PORT", status=USAGE)
+    if not match or int(match["port"]) > LAST_PORT:
+        raise Problem(f"{address} is no address", remedy="give HOST:PORT, such as 127.0.0.1:50061", status=USAGE)
     called = name or re.sub(r"[^a-z0-9.-]+", "-", f"{match['host']}-{match['port']}".lower()).strip("-.")
-    file = _file(called)
+    if not _NAME.fullmatch(called):
+        raise Problem(f"{called} is no name", remedy="use small letters, digits, dots and hyphens", status=USAGE)
+    file = _folder() / f"{called}{SUFFIX}"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         written = file.with_suffix(".new")
@@ -34,25 +41,27 @@ def add(address: str, name: str | None) -> str:
 def forget(name: str, url: str | None) -> None:
     """Removes the address, and has a running house drop what it remembers of the expert.
 
+    Args:
+        name: the expert's; or the address, or the name it was added under.
+        url: the gateway; None for the default address.
+
     Raises:
         Problem: neither is there.
     """
-    file = _file(name)
-    known = file.is_file()
-    file.unlink(missing_ok=True)
+    written = [file for file in _folder().glob(f"*{SUFFIX}") if name in (file.stem, file.read_text("utf-8").strip())]
+    for file in written:
+        file.unlink(missing_ok=True)
     try:
         with Api(url or DEFAULT_URL) as api:
             api.greet()
             api.forget(name)
     except NobodyThere:
-        if url or not known:
+        if url or not written:
             raise
     except Problem:
-        if not known:
+        if not written:
             raise
 
 
-def _file(name: str) -> Path:
-    if not _NAME.fullmatch(name):
-        raise Problem(f"{name} is no name", remedy="use small letters, digits, dots and hyphens", status=USAGE)
-    return home() / "experts" / f"{name}{SUFFIX}"
+def _folder() -> Path:
+    return home() / "experts"

@@ -50,22 +50,27 @@ class Answered:
 
     run: Run
     saved: Sequence[Mapping[str, str]]
+    unsaved: Problem | None
+    """Why there are not more."""
 
 
 def ask(question: Question, view: View) -> Answered:
     """Asks, follows the run to its end and saves what it made. Ctrl-C cancels the run."""
     spec = question.spec()
-    run = Run()
+    run, saved, unsaved = Run(), list[Mapping[str, str]](), None
     try:
         with gateway(question.url, view.busy) as api, _cancelling(api, run):
             view.busy("planning")
             for event in api.ask(spec, question.files):
                 kind = run.apply(event)
                 view.show(run, kind, event.get("task_id", 0))
-            saved = [_saved(api, artifact, question.out) for artifact in run.artifacts()]
+            try:
+                saved.extend(_saved(api, artifact, question.out) for artifact in run.artifacts())
+            except Problem as problem:
+                unsaved = problem
     finally:
         view.close()
-    return Answered(run, saved)
+    return Answered(run, saved, unsaved)
 
 
 @contextmanager

@@ -109,6 +109,8 @@ def ask(
     with terminal.problems_told():
         answered = asking.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
+        if answered.unsaved:
+            raise answered.unsaved
     raise typer.Exit(0 if answered.run.completed else 1)
 
 
@@ -189,7 +191,7 @@ def list_experts(url: Url = None, as_json: Json = False) -> None:
 
 @experts.command("add")
 def add_expert(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers, or dns:///NAME:PORT.")],
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="What to call the address. Unset: made from the address.")
     ] = None,
@@ -208,7 +210,10 @@ def add_expert(
 
 @experts.command("forget")
 def forget_expert(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As experts list shows it, or as it was added.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="As experts list shows it, by name or address, or as it was added."),
+    ],
     url: Url = None,
 ) -> None:
     """Forget an expert: its address, and what is remembered of it while it sleeps."""

@@ -12,7 +12,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from gateway.cli.asking import Answered
-from gateway.cli.problem import INTERRUPTED, Problem
+from gateway.cli.problem import FAILED, INTERRUPTED, Problem
 from gateway.cli.run import report
 from gateway.cli.view import Lines, Picture, Silent, View, printable
 
@@ -44,7 +44,8 @@ def tell(answered: Answered, *, as_json: bool) -> None:
 
 
 def tell_json(content: Any) -> None:
-    typer.echo(json.dumps(content, ensure_ascii=False, indent=2))
+    known = sys.stdout.encoding.lower().startswith("utf")
+    sys.stdout.write(json.dumps(content, ensure_ascii=not known, indent=2) + "\n")
 
 
 def tell_problem(message: str, remedy: str) -> None:
@@ -57,14 +58,22 @@ def tell_problem(message: str, remedy: str) -> None:
 @contextmanager
 def problems_told() -> Iterator[None]:
     """Turns problems, and Ctrl-C, into a message and an exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # text streams; one that knows few letters shows the rest
     try:
         yield
+        sys.stdout.flush()
     except KeyboardInterrupt:
         tell_problem("cancelled", "")
         raise typer.Exit(INTERRUPTED) from None
     except Problem as problem:
         tell_problem(problem.message, problem.remedy)
         raise typer.Exit(problem.status) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        tell_problem(str(error), "")
+        raise typer.Exit(FAILED) from None
 
 
 def _tell_answer(answered: Answered) -> None:

@@ -74,6 +74,13 @@ def ask(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["ask", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
+def told_to(out: Any, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a process of its own, writing to out."""
+    known = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    command = [sys.executable, "-m", "gateway.cli", "ask", *arguments]
+    return subprocess.run(command, env=known, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+
+
 def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: ScriptedGateway, folder: Path) -> None:
     result = ask("read it", "--file", "sign.png", "--url", gateway.url, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -201,7 +208,28 @@ def test_an_artifact_that_arrives_damaged_is_no_file(gateway: ScriptedGateway, f
     gateway.artifacts = dict.fromkeys(gateway.artifacts, b"RIFX")
     result = ask("read it", "--url", gateway.url)
     assert (result.exit_code, "arrived damaged" in result.stderr) == (1, True)
+    assert "It says **OPEN**." in result.stdout
     assert list((folder / "out").iterdir()) == []
+    told = json.loads(ask("read it", "--url", gateway.url, "--json").stdout)
+    assert (told["answer"], told["artifacts"]) == ("It says **OPEN**.", [])
+
+
+def test_letters_the_output_does_not_know_are_no_error(gateway: ScriptedGateway, folder: Path) -> None:
+    gateway.events[-2] = {"answer_chunk": {"text": "größer 😀"}}
+    command = ("read it", "--url", gateway.url)
+    told = told_to(subprocess.PIPE, *command, PYTHONIOENCODING="ascii")
+    assert (told.returncode, told.stdout) == (0, "It says gr??er ?\n")
+    told = told_to(subprocess.PIPE, *command, "--json", PYTHONIOENCODING="ascii")
+    assert json.loads(told.stdout)["answer"] == "It says größer 😀"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_disk_that_is_full_is_said_without_a_trace(gateway: ScriptedGateway, folder: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        result = told_to(full, "read it", "--url", gateway.url)
+    assert result.returncode != 0
+    assert "No space left" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -86,16 +87,26 @@ def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
 def test_an_expert_is_added_as_an_address_file(gateway: ScriptedGateway, tmp_path: Path) -> None:
     assert run("experts", "add", "127.0.0.1:5060", "--name", "text").exit_code == 0
     assert (tmp_path / "experts" / "text.address").read_text() == "127.0.0.1:5060\n"
-    assert run("experts", "add", "dns:///GPU.example:50051").stdout == (
-        "added gpu.example-50051: dns:///GPU.example:50051\n"
-    )
+    assert run("experts", "add", "GPU.example:50051").stdout == "added gpu.example-50051: GPU.example:50051\n"
 
 
-def test_a_forgotten_expert_leaves_the_folder_and_the_house(gateway: ScriptedGateway, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["text", "127.0.0.1:5060"])
+def test_a_forgotten_expert_leaves_the_folder_and_the_house(
+    gateway: ScriptedGateway, tmp_path: Path, name: str
+) -> None:
     run("experts", "add", "127.0.0.1:5060", "--name", "text")
-    assert run("experts", "forget", "text").exit_code == 0
-    assert list((tmp_path / "experts").iterdir()) == []
-    assert ("DELETE", "/v1/experts/text", b"") in gateway.asked
+    run("experts", "add", "127.0.0.1:5061", "--name", "other")
+    assert run("experts", "forget", name).exit_code == 0
+    assert [file.name for file in (tmp_path / "experts").iterdir()] == ["other.address"]
+    assert ("DELETE", f"/v1/experts/{quote(name)}", b"") in gateway.asked
+
+
+def test_forgetting_reaches_no_file_outside_the_folder(gateway: ScriptedGateway, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.address"
+    mine.write_text("127.0.0.1:5060\n")
+    run("experts", "add", "127.0.0.1:5061", "--name", "text")
+    run("experts", "forget", "../mine")
+    assert mine.exists()
 
 
 def test_an_address_is_forgotten_where_no_house_runs(
@@ -113,9 +124,11 @@ def test_an_address_is_forgotten_where_no_house_runs(
     [
         ["experts", "add", "nowhere"],
         ["experts", "add", "127.0.0.1:port"],
+        ["experts", "add", "127.0.0.1:99999"],
+        ["experts", "add", "127.0.0.1:0"],
+        ["experts", "add", "dns:///name:50051"],
         ["experts", "add", "127.0.0.1:1,127.0.0.1:2"],
         ["experts", "add", "127.0.0.1:1", "--name", "../text"],
-        ["experts", "forget", "../text"],
         ["experts", "remove", "text"],
     ],
 )
