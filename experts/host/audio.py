@@ -26,7 +26,10 @@ _REMEDY = "Send a WAV, FLAC, Ogg or MP3 file."
 def read_audio(
     media: Media, *, rate: int | None = None, port: str = "audio", longest: float = MAX_SECONDS
 ) -> "tuple[Samples, int]":
-    """The recording in one channel, -1 to 1, at the rate asked for or its own; never empty."""
+    """The recording in one channel, -1 to 1, at the rate asked for or its own; never empty.
+
+    One that is louder, as files of floats may be, is turned down as a whole.
+    """
     import soundfile
 
     try:
@@ -38,6 +41,7 @@ def read_audio(
         ) from error
     if not len(samples):
         raise InvalidRequest(f"{media.name} is a recording of zero length.", remedy="Record it again.", port=port)
+    samples /= max(1.0, float(abs(samples).max()))
     return (samples, own) if rate in {None, own} else (resampled(samples, own, rate or own), rate or own)
 
 

@@ -41,13 +41,16 @@ _NUMBER = re.compile(
 _NAME = re.compile(
     r"(?<![\w.])[A-ZÀ-ÖØ-Þ][\w'’-]*\w(?:[ \t]+(?:of[ \t]+|the[ \t]+|de[ \t]+)?[A-ZÀ-ÖØ-Þ][\w'’-]*\w){0,4}"
 )
+_ASKED_NAME = re.compile(r"(?<=\s)[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{3,}")
 _COPULA = re.compile(r"\b(?:is|are|was|were|means|became|called|named|remains)\b[ \t]*:?", re.IGNORECASE)
 _REASON = re.compile(
     r"\b(?:because(?: of)?|since|due to|as a result of|in order to|so that|thanks to)\b", re.IGNORECASE
 )
 _TIMESPAN = re.compile(r"\s*(?:to|and|until|till|-|–|—)\s*")
 _HOW_MANY = re.compile(r"\bhow many ([\w-]+)", re.IGNORECASE)
-_LEAST = 0.2
+_EXACT = frozenset({"MONEY", "PERCENT", "EMAIL", "URL", "PHONE"})
+"""Kinds known by their form: where there is none, no other words are the answer."""
+_LEAST = 0.25
 _SURE, _VAGUE, _SENTENCE = 0.9, 0.6, 0.5
 _NEIGHBOUR = 0.25
 _NEAR = 60
@@ -69,18 +72,21 @@ def question_answering(_model_id: str, _device: str) -> Handler:
 
 
 def find(question: str, context: str) -> Answer | None:
-    """The best stretch of the text, or nothing if no sentence shares enough with the question."""
-    found = sentences(context)
-    asked = set(stems(question))
-    overlap, sentence = max(_overlaps(asked, found), key=lambda pair: pair[0], default=(0.0, None))
-    if sentence is None or overlap < _LEAST:
+    """The best stretch of the text; nothing if it has none of the question's names, or too few of its words."""
+    names = _ASKED_NAME.findall(question)
+    if names and not any(name.lower() in context.lower() for name in names):
         return None
-    kinds = wanted(question)
-    sure = min(overlap, 1.0)
-    for start, end in _typed(kinds, question, asked, sentence):
-        return Answer(context[start:end], round(sure * (_VAGUE if "NAME" in kinds else _SURE), 4), start, end)
-    start, end = _rest(question, asked, sentence)
-    return Answer(context[start:end], round(sure * _SENTENCE, 4), start, end)
+    found = sentences(context)
+    asked, kinds = set(stems(question)), wanted(question)
+    likely = [pair for pair in sorted(_overlaps(asked, found), key=lambda pair: -pair[0]) if pair[0] >= _LEAST]
+    for overlap, sentence in likely:
+        for start, end in _typed(kinds, question, asked, sentence):
+            sure = min(overlap, 1.0) * (_VAGUE if "NAME" in kinds else _SURE)
+            return Answer(context[start:end], round(sure, 4), start, end)
+        if not kinds & _EXACT:
+            start, end = _rest(question, asked, sentence)
+            return Answer(context[start:end], round(min(overlap, 1.0) * _SENTENCE, 4), start, end)
+    return None
 
 
 def wanted(question: str) -> frozenset[str]:
@@ -141,11 +147,12 @@ def _typed(kinds: frozenset[str], question: str, asked: set[str], sentence: Sent
     middle = sum(places) / len(places) if places else 0.0
     counted = _HOW_MANY.search(question)
 
-    def order(span: tuple[int, int]) -> tuple[bool, bool, float]:
+    def order(span: tuple[int, int]) -> tuple[bool, bool, bool, float]:
         start, end = span
         by = "PER" in kinds and text[:start].rstrip().endswith((" by", " was", " is"))
         of = counted and stem(counted[1].lower()) in stems(text[start : end + len(counted[1]) + 1])
-        return not by, not of, abs((start + end) / 2 - middle) // _NEAR
+        follows = "DATE" in kinds and asked.intersection(stems(text[:start])[-1:])
+        return not by, not of, not follows, abs((start + end) / 2 - middle) // _NEAR
 
     for start, end in sorted(spans, key=order):
         yield sentence.start + start, sentence.start + end

@@ -6,9 +6,11 @@ from typing import Any
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.lite.languages import identifier, names
 from experts.lite.sentences import required, sentences
+from services.runtime.errors import InvalidRequest
 
 _NEUTRAL_BELOW = 0.05
 _UNDETERMINED_BELOW = 0.1
+_FOREIGN_FROM = 0.9
 _LABELS = 5
 _PIECE = 2000
 
@@ -23,10 +25,18 @@ def text_classification(model_id: str, _device: str) -> Handler:
 def _sentiment() -> Handler:
     from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
-    analyzer = SentimentIntensityAnalyzer()
+    analyzer, languages = SentimentIntensityAnalyzer(), identifier.get()
 
     def classify(inputs: Inputs, parameters: Parameters) -> Outputs:
-        return _labels(feelings(required(inputs["text"], "text"), analyzer.polarity_scores), parameters)
+        text = required(inputs["text"], "text")
+        tag, probability = languages.rank(text)[0]
+        if tag != "en" and probability > _FOREIGN_FROM:
+            raise InvalidRequest(
+                f"This model only knows the feelings in English, and the text is in {names()[tag]}.",
+                remedy="Send it in English, or choose a model that knows the language.",
+                port="text",
+            )
+        return _labels(feelings(text, analyzer.polarity_scores), parameters)
 
     return single(classify)
 

@@ -297,6 +297,13 @@ def test_a_wav_comes_back_as_it_was_and_is_cut_off_at_full_scale() -> None:
     assert samples == pytest.approx([0.5, -0.5, 1.0, -1.0], abs=1e-3)
 
 
+def test_a_recording_louder_than_full_scale_is_turned_down_and_not_cut_off() -> None:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, 20_000 * tone(8000, 0.5, 440), 8000, format="WAV", subtype="FLOAT")
+    samples, _ = read_audio(Media(buffer.getvalue(), "audio/wav", "loud.wav"))
+    assert samples == pytest.approx(tone(8000, 0.5, 440), abs=0.01)
+
+
 def test_numbers_that_are_none_become_silence() -> None:
     buffer = io.BytesIO()
     soundfile.write(buffer, np.array([0.5, np.nan, np.inf], dtype=np.float32), 8000, format="WAV", subtype="FLOAT")
