@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 import time
+from collections import Counter
 
 from protos.hugginggpt.v1 import planner_pb2 as planning
 from protos.hugginggpt.v1.types_pb2 import (
@@ -30,8 +31,8 @@ def check(spec: RunSpec) -> None:
         raise InvalidRequest(
             "the request is empty", reason="EMPTY", remedy="say what should be done, or supply a plan", port="request"
         )
-    names = [item.name for item in spec.inputs]
-    if twice := {name for name in names if names.count(name) > 1 or not name}:
+    names = Counter(item.name for item in spec.inputs)
+    if twice := [name for name, count in names.items() if count > 1 or not name]:
         raise InvalidRequest(
             f"inputs need names of their own; these have not: {sorted(twice)}", remedy="rename them", port="inputs"
         )
@@ -53,7 +54,7 @@ def digest(spec: RunSpec, who: Caller) -> str:
     bare = RunSpec()
     bare.CopyFrom(spec)
     bare.ClearField("idempotency_key")
-    return hashlib.sha256(bare.SerializeToString(deterministic=True) + bytes([who.policy])).hexdigest()
+    return hashlib.sha256(bare.SerializeToString(deterministic=True) + b"%d" % who.policy).hexdigest()
 
 
 def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seconds: float) -> NewRun:
@@ -68,7 +69,7 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
     """
     now = time.time()
     run_id = f"run_{int(now * 1000):011x}{secrets.token_hex(8)}"
-    wanted = spec.budget.wall_time.ToTimedelta().total_seconds()
+    wanted = spec.budget.wall_time.seconds + spec.budget.wall_time.nanos / 1e9
     deadline = now + (min(wanted, run_seconds) if wanted > 0 else run_seconds)
     kept = Caller()
     kept.CopyFrom(who)

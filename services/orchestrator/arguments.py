@@ -22,7 +22,7 @@ def resolved(task: Task, inputs: Mapping[str, Value], results: Mapping[int, Task
         results: of the tasks it needs; none has a failure.
 
     Raises:
-        InvalidRequest: a reference leads to nothing; names the port.
+        InvalidRequest: an argument leads to nothing; names the port.
     """
     request = InferRequest(task=task.task, parameters_json=task.parameters_json)
     for port, argument in sorted(task.arguments.items()):
@@ -61,6 +61,8 @@ def _value(port: str, argument: Argument, inputs: Mapping[str, Value], results: 
         raise InvalidRequest(
             f"the run has no input {argument.input.name}", port=port, remedy=f"it has {', '.join(inputs) or 'none'}"
         )
+    if not argument.HasField("reference"):
+        raise InvalidRequest("an argument is empty, or a list within a list", port=port, remedy="give it a value")
     reference = argument.reference
     outputs = results[reference.task_id].outputs
     if reference.output in outputs:

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import cycle
 from typing import Self
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_TEXT,
     AttemptFailed,
     Candidate,
+    Endpoint,
     Failure,
     Port,
     RunEvent,
@@ -77,7 +79,7 @@ class Attempts:
             request: the call, without model.
             candidates: best first.
             spec: what the reply must look like.
-            emit: told of every attempt's start and failure.
+            emit: told of every attempt's start, and of every failure but the last.
             last_attempt: number of the last attempt made before.
 
         Returns:
@@ -97,6 +99,12 @@ class Attempts:
         return result
 
     async def _ask(self, asking: "_Asking", candidate: Candidate) -> TaskResult:
+        if not candidate.endpoints:
+            asking.attempt += 1
+            remedy = "start the expert, or try again later"
+            raise Unavailable(f"expert {candidate.expert} has no address", remedy=remedy)
+        turns = cycle(sorted(candidate.endpoints, key=lambda endpoint: (not endpoint.loaded, endpoint.queue)))
+
         def wait(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
             asked = error.retry_after if isinstance(error, ServiceError) else None
@@ -114,10 +122,11 @@ class Attempts:
             before_sleep=before_sleep,
             reraise=True,
         )
-        return await retrying(self._attempt, asking, candidate)
+        return await retrying(self._attempt, asking, candidate, turns)
 
-    async def _attempt(self, asking: "_Asking", candidate: Candidate) -> TaskResult:
-        by = asking.started(candidate)
+    async def _attempt(self, asking: "_Asking", candidate: Candidate, turns: Iterator[Endpoint]) -> TaskResult:
+        """One call to the endpoint whose turn it is."""
+        by = asking.started(candidate, next(turns))
         stub = rpc.ExpertServiceStub(self._channel(by.endpoints[0].address))
         call = InferRequest(model=by.model_id, revision=by.revision, call_id=uuid4().hex)
         call.MergeFrom(asking.request)
@@ -155,18 +164,13 @@ class _Asking:
         self.emit = emit
         self.attempt = last_attempt
 
-    def started(self, candidate: Candidate) -> Candidate:
-        """The candidate with the one endpoint this attempt goes to: the loaded and idle first, then around."""
-        if not candidate.endpoints:
-            raise Unavailable(
-                f"expert {candidate.expert} has no address", remedy="start the expert, or try again later"
-            )
+    def started(self, candidate: Candidate, endpoint: Endpoint) -> Candidate:
+        """The candidate with the one endpoint this attempt goes to."""
         self.attempt += 1
-        ordered = sorted(candidate.endpoints, key=lambda endpoint: (not endpoint.loaded, endpoint.queue))
         by = Candidate()
         by.CopyFrom(candidate)
         del by.endpoints[:]
-        by.endpoints.append(ordered[(self.attempt - 1) % len(ordered)])
+        by.endpoints.append(endpoint)
         self._tell(RunEvent(task_started=TaskStarted(by=by)))
         return by
 
@@ -241,3 +245,4 @@ async def _followed(stub: "rpc.ExpertServiceAsyncStub", call_id: str, asking: _A
         yield
     finally:
         following.cancel()
+        await asyncio.wait([following])

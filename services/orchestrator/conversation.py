@@ -5,18 +5,26 @@ from collections.abc import Iterator
 from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, Run, RunEvent, Turn
 from services.orchestrator.journal import Journal
 from services.orchestrator.view import RunView
+from services.runtime.errors import NotFound
 
 EARLIER_RUNS = 20
 """How far back a conversation is read."""
 
 
 async def turns_of(run: Run, parent_id: str, tenant: str, journal: Journal) -> list[Turn]:
-    """All turns up to and including the run's request, oldest first."""
+    """All turns up to and including the run's request, oldest first; of what has been deleted there are none.
+
+    Raises:
+        Unavailable: the journal does not answer.
+    """
     earlier: list[Turn] = []
     for _ in range(EARLIER_RUNS):
         if not parent_id:
             break
-        row = await journal.row(parent_id, tenant)
+        try:
+            row = await journal.row(parent_id, tenant)
+        except NotFound:
+            break
         parent = RunView(await events_of(parent_id, journal))
         earlier[:0] = [_question(parent.run), _answer(parent)]
         parent_id = row.parent_id

@@ -12,6 +12,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_MODE_RESULTS,
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     TASK_STATE_CANCELLED,
     TASK_STATE_FAILED,
@@ -29,6 +30,7 @@ from services.orchestrator.live import LiveRun
 from services.orchestrator.outcome import outcome, spent
 from services.orchestrator.pipeline import Pipeline, end_task
 from services.runtime import caller
+from services.runtime.errors import Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +52,7 @@ class Driver:
         self._journal = journal
 
     async def drive(self, run: LiveRun, parent_id: str) -> None:
-        """Takes a run to its end; being cancelled leaves it for another owner."""
+        """Takes a run to its end; being cancelled leaves it for another owner, as does a journal that is not there."""
         try:
             with caller.acting_for(run.caller):
                 async with asyncio.TaskGroup() as group:
@@ -58,15 +60,22 @@ class Driver:
                     await self._through(run, parent_id)
         except* LeaseLost:
             log.warning("run lost to another orchestrator", run_id=run.id)
+        except* Unavailable:
+            log.warning("run let go: the journal does not answer", run_id=run.id)
         finally:
             await run.let_go()
 
     async def _through(self, run: LiveRun, parent_id: str) -> None:
         turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal)
-        failure = None
-        if not run.cancel_asked:
-            failure = await _worked(run, self._pipeline.execute(run, turns), run.deadline - time.time())
-        state, wrong = await self._concluded(run, turns, failure)
+        try:
+            failure = None
+            if not run.cancel_asked:
+                failure = await _worked(run, self._pipeline.execute(run, turns), run.deadline - time.time())
+            state, wrong = await self._concluded(run, turns, failure)
+        except Exception:
+            log.exception("a run broke")
+            _end_tasks(run, TASK_STATE_FAILED, _BROKEN)
+            state, wrong = RUN_STATE_FAILED, _BROKEN
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=spent(run.view.run))))
         log.info("run ended", state=RunState.Name(state), reason=wrong.reason if wrong else "")
 
@@ -97,12 +106,18 @@ async def _worked(run: LiveRun, work: Coroutine[Any, Any, Failure | None], secon
     except TimeoutError:
         return _DEADLINE
     except asyncio.CancelledError:
-        if not run.cancel_asked:
+        if not run.cancel_asked or _let_go():
             raise
         return None
     except Exception:
-        log.exception("a run broke", run_id=run.id)
+        log.exception("a part of a run broke")
         return _BROKEN
+
+
+def _let_go() -> bool:
+    """Whether it is the driving of the run that is cancelled, and not the run."""
+    driving = asyncio.current_task()
+    return driving is not None and driving.cancelling() > 0
 
 
 def _end_tasks(run: LiveRun, state: "TaskState.ValueType", failure: Failure | None) -> None:

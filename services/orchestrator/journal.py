@@ -5,9 +5,10 @@ taken for dead cannot write any more. Others only leave commands. Times of lease
 """
 
 import asyncio
+import json
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, Caller, RunEvent, RunState
 from services.orchestrator.tables import ENDED, NewRun, Row
@@ -170,7 +171,7 @@ class Journal:
         """(run id, kind) of the wishes for this owner's runs, oldest first."""
         return await self._database.read(
             lambda connection: connection.execute(
-                f"SELECT run_id, kind FROM commands JOIN runs ON runs.id = run_id"  # noqa: S608  # constants
+                f"SELECT run_id, kind FROM runs CROSS JOIN commands ON run_id = runs.id"  # noqa: S608  # constants
                 f" WHERE owner = ? AND {_ALIVE} ORDER BY commands.id",
                 (self._owner,),
             ).fetchall()
@@ -195,14 +196,20 @@ class Journal:
 
         return self._database.write(operation)
 
-    def renew(self) -> "asyncio.Future[None]":
-        """Keeps all runs of this owner for another lease."""
+    def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
+        """Keeps runs for another lease; gives the fences of those that are still this owner's.
 
-        def operation(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                f"UPDATE runs SET lease_until = {_NOW} + ? WHERE owner = ? AND {_ALIVE}",  # noqa: S608  # constants
-                (self._lease, self._owner),
+        Only what is really driven may be renewed: what was accepted or claimed and then lost sight of is to be claimed.
+        """
+        ids = json.dumps(list(run_ids))
+
+        def operation(connection: sqlite3.Connection) -> dict[str, int]:
+            found = connection.execute(
+                f"UPDATE runs SET lease_until = {_NOW} + ?"  # noqa: S608  # constants
+                " WHERE id IN (SELECT value FROM json_each(?)) AND owner = ? RETURNING id, fence",
+                (self._lease, ids, self._owner),
             )
+            return dict(found.fetchall())
 
         return self._database.write(operation)
 

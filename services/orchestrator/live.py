@@ -72,10 +72,10 @@ class LiveRun:
         self.caller = caller
         self.view = RunView(events)
         self.feed = Feed(events)
+        self.fence = fence
         self.work: asyncio.Task[Failure | None] | None = None
         self.cancel_asked = False
         self._journal = journal
-        self._fence = fence
         self._outbox: asyncio.Queue[RunEvent] = asyncio.Queue()
 
     @property
@@ -114,7 +114,7 @@ class LiveRun:
         """Keeps what has happened so far, for the next owner to start from."""
         if batch := self._waiting():
             with contextlib.suppress(Unavailable):
-                await self._journal.append(self.id, self._fence, batch, self.view.run.state)
+                await self._journal.append(self.id, self.fence, batch, self.view.run.state)
         self.feed.close()
 
     def _waiting(self) -> list[RunEvent]:
@@ -124,7 +124,7 @@ class LiveRun:
         state = self.view.run.state
         while True:
             try:
-                return await self._journal.append(self.id, self._fence, batch, state)
+                return await self._journal.append(self.id, self.fence, batch, state)
             except LeaseLost:
                 raise
             except Unavailable as error:

@@ -4,9 +4,10 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
 import structlog
@@ -18,7 +19,7 @@ from services.orchestrator.driver import Driver
 from services.orchestrator.journal import Journal
 from services.orchestrator.live import LiveRun
 from services.orchestrator.pipeline import Pipeline
-from services.orchestrator.tables import Row
+from services.orchestrator.tables import NewRun, Row
 from services.orchestrator.view import RunView
 from services.runtime import caller
 from services.runtime.errors import Overloaded, Unavailable
@@ -27,6 +28,12 @@ log = structlog.get_logger(__name__)
 
 CHANGES_SECONDS = 0.05
 """How soon this process sees what another one has written."""
+
+JOURNAL_PAUSE_SECONDS = 0.5
+"""How long a journal that does not answer is left alone."""
+
+CANCEL = "cancel"
+"""The kind of command that asks a run to stop."""
 
 
 def owner_name() -> str:
@@ -55,20 +62,28 @@ class Runs:
         self._run_seconds = run_seconds
         self._heartbeat_seconds = lease_seconds / 3
         self._live: dict[str, LiveRun] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._driving: dict[LiveRun, asyncio.Task[None]] = {}
+        self._accepting = 0
+        self._closed = False
+        self._seen = -1
         self._changed = asyncio.Event()
+        self._watching: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        for work in (self._heartbeat(), self._follow_changes()):
-            self._tasks.add(asyncio.create_task(work))
+        for step, seconds in ((self._beat, self._heartbeat_seconds), (self._look, CHANGES_SECONDS)):
+            self._watching.append(asyncio.create_task(_forever(step, seconds), name=step.__name__))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = list(self._tasks)
+        self._closed = True
+        tasks = [*self._watching, *self._driving.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._journal.release()
+        try:
+            await self._journal.release()
+        except Unavailable as error:
+            log.warning("runs are handed over late: the journal does not answer", error=error.message)
 
     async def accept(self, spec: RunSpec) -> str:
         """Keeps a run and starts it; gives its id, or that of the earlier run with the same idempotency key.
@@ -78,22 +93,33 @@ class Runs:
             Overloaded: too many runs are under way.
             AlreadyExists: IDEMPOTENCY, the key stands for another request.
             NotFound: RUN, there is no such parent.
+            Unavailable: the journal or, for a supplied plan, the planner does not answer.
         """
         acceptance.check(spec)
-        if len(self._live) >= self._max_runs:
+        if len(self._live) + self._accepting >= self._max_runs:
             raise Overloaded(
                 f"{self._max_runs} runs are under way", remedy="try again soon", retry_after=timedelta(seconds=1)
             )
+        self._accepting += 1
+        try:
+            return await self._accept(spec)
+        finally:
+            self._accepting -= 1
+
+    async def _accept(self, spec: RunSpec) -> str:
         who = caller.current()
         asked = acceptance.digest(spec, who)
         parent = await self._journal.row(spec.parent_run_id, who.tenant) if spec.parent_run_id else None
         if spec.HasField("plan"):
             spec.plan.CopyFrom(await self._pipeline.check(acceptance.plan_to_check(spec)))
         new = acceptance.new_run(spec, who, parent, asked, self._run_seconds)
-        kept = await self._journal.accept(new)
-        if kept == new.id:
+        keeping = self._journal.accept(new)
+        keeping.add_done_callback(partial(self._start_kept, new))
+        return await asyncio.shield(keeping)  # a caller that leaves now does not undo it
+
+    def _start_kept(self, new: NewRun, kept: "asyncio.Future[str]") -> None:
+        if not kept.exception() and kept.result() == new.id:
             self._start(LiveRun(self._journal, new.id, 1, new.caller, [new.first]), new.parent_id)
-        return kept
 
     async def watch(self, run_id: str, after: int) -> AsyncGenerator[RunEvent]:
         """Events numbered above after, to the run's end.
@@ -102,6 +128,7 @@ class Runs:
             NotFound: RUN.
             Unavailable: the run goes on elsewhere; watch again.
         """
+        after = max(after, 0)
         run = self._live.get(run_id)
         if run and run.caller.tenant == caller.current().tenant:
             async with aclosing(run.feed.after(after)) as events:
@@ -156,7 +183,7 @@ class Runs:
         row = await self._journal.row(run_id, caller.current().tenant)
         if row.ended:
             return
-        await self._journal.command(run_id, "cancel")
+        await self._journal.command(run_id, CANCEL)
         if run := self._live.get(run_id):
             run.cancel()
 
@@ -170,48 +197,71 @@ class Runs:
         await self._journal.delete(run_id, caller.current().tenant)
 
     def _start(self, run: LiveRun, parent_id: str) -> None:
+        if self._closed:
+            return
         self._live[run.id] = run
-        driving = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
-        self._tasks.add(driving)
-        driving.add_done_callback(self._tasks.discard)
-        driving.add_done_callback(lambda _: self._live.pop(run.id, None))
+        self._driving[run] = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
+        self._driving[run].add_done_callback(partial(self._left, run))
 
-    async def _heartbeat(self) -> None:
-        while True:
-            try:
-                await self._journal.renew()
-                await self._take_over()
-            except Unavailable as error:
-                log.warning("the journal does not answer", error=error.message)
-            await asyncio.sleep(self._heartbeat_seconds)
+    def _left(self, run: LiveRun, driving: asyncio.Task[None]) -> None:
+        del self._driving[run]
+        if self._live.get(run.id) is run:
+            del self._live[run.id]
+        if not driving.cancelled() and (error := driving.exception()):
+            log.error("a run was let go", run_id=run.id, exc_info=error)
 
-    async def _take_over(self) -> None:
-        """Goes on with runs whose orchestrator has not been heard of."""
-        for row in await self._journal.claim(max(0, self._max_runs - len(self._live))):
+    async def _beat(self) -> None:
+        """Keeps this process's runs, lets go of those it has lost, and takes those that others have left."""
+        held = dict(self._live)
+        fences = await self._journal.renew(held)
+        for run_id, run in held.items():
+            if fences.get(run_id) != run.fence and run in self._driving:
+                log.warning("run lost to another orchestrator", run_id=run_id)
+                self._driving[run].cancel()
+        if claimed := await self._journal.claim(max(0, self._max_runs - len(self._live))):
+            cancelled = await self._cancelled()
+            for row in claimed:
+                await self._take_over(row, cancel_asked=row.id in cancelled)
+
+    async def _take_over(self, row: Row, *, cancel_asked: bool) -> None:
+        """Goes on with a run whose orchestrator has not been heard of; if it cannot, its lease will run out again."""
+        try:
             events = await events_of(row.id, self._journal)
             run = LiveRun(self._journal, row.id, row.fence, row.caller, events)
             run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="its orchestrator was not heard of")))
-            log.info("run taken over", run_id=row.id, events=row.seq)
-            run.cancel_asked = row.id in {run_id for run_id, _ in await self._journal.commands()}
-            self._start(run, row.parent_id)
+        except Exception:
+            log.exception("a run cannot be taken over", run_id=row.id)
+            return
+        log.info("run taken over", run_id=row.id, events=row.seq)
+        run.cancel_asked = cancel_asked
+        self._start(run, row.parent_id)
 
-    async def _follow_changes(self) -> None:
-        seen = -1
-        while True:
-            try:
-                version = await self._journal.version()
-                if version != seen:
-                    seen = version
-                    woken, self._changed = self._changed, asyncio.Event()
-                    woken.set()
-                    await self._obey()
-            except Unavailable as error:
-                log.warning("the journal does not answer", error=error.message)
-            await asyncio.sleep(CHANGES_SECONDS)
-
-    async def _obey(self) -> None:
-        """Does what others have asked of this process's runs."""
-        for run_id, _ in await self._journal.commands():
+    async def _look(self) -> None:
+        """Tells watchers of other processes' runs of what has been written, and does what others have asked of ours."""
+        version = await self._journal.version()
+        if version == self._seen:
+            return
+        woken, self._changed = self._changed, asyncio.Event()
+        woken.set()
+        for run_id in await self._cancelled():
             run = self._live.get(run_id)
             if run and not run.cancel_asked:
                 run.cancel()
+        self._seen = version
+
+    async def _cancelled(self) -> set[str]:
+        return {run_id for run_id, kind in await self._journal.commands() if kind == CANCEL}
+
+
+async def _forever(step: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Does a step again and again; what goes wrong with one is told, and does not keep the next from being done."""
+    while True:
+        try:
+            await step()
+        except Unavailable as error:
+            log.warning("the journal does not answer", error=error.message)
+            await asyncio.sleep(JOURNAL_PAUSE_SECONDS)
+        except Exception:
+            log.exception("unexpected error")
+            await asyncio.sleep(JOURNAL_PAUSE_SECONDS)
+        await asyncio.sleep(seconds)

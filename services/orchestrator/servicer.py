@@ -9,7 +9,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.orchestrator.runs import Runs
 from services.orchestrator.tables import Row
-from services.runtime.errors import InvalidRequest, Unimplemented
+from services.runtime.errors import InvalidRequest, ServiceError, Unimplemented
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 1_000
@@ -23,12 +23,14 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
 
     async def Run(self, request: pb.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         run_id = await self._runs.accept(request.spec)
-        ended = False
         try:
-            ended = await self._write(context, run_id, 0)
-        finally:
-            if not ended and request.spec.on_disconnect == ON_DISCONNECT_CANCEL:
+            await self._write(context, run_id, 0)
+        except ServiceError:  # the caller is still there, and told to watch
+            raise
+        except BaseException:
+            if request.spec.on_disconnect == ON_DISCONNECT_CANCEL:
                 await self._runs.cancel(run_id)
+            raise
 
     async def Watch(self, request: pb.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await self._write(context, request.run_id, request.after_sequence)
@@ -64,14 +66,10 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         await self._runs.delete(request.run_id)
         return pb.DeleteRunResponse()
 
-    async def _write(self, context: Any, run_id: str, after: int) -> bool:
-        """Streams events; whether the run's last one was sent."""
-        ended = False
+    async def _write(self, context: Any, run_id: str, after: int) -> None:
         async with aclosing(self._runs.watch(run_id, after)) as events:
             async for event in events:
                 await context.write(event)
-                ended = event.HasField("run_ended")
-        return ended
 
 
 def _position(token: str) -> tuple[float, str] | None:

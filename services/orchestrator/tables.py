@@ -46,6 +46,7 @@ MIGRATIONS = (
         kind TEXT NOT NULL,
         created REAL NOT NULL
     );
+    CREATE INDEX commands_by_run ON commands (run_id);
     CREATE TABLE idempotency (
         tenant TEXT NOT NULL,
         key TEXT NOT NULL,
@@ -53,7 +54,9 @@ MIGRATIONS = (
         digest TEXT NOT NULL,
         created REAL NOT NULL,
         PRIMARY KEY (tenant, key)
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID;
+    CREATE INDEX idempotency_by_run ON idempotency (run_id);
+    CREATE INDEX idempotency_by_age ON idempotency (created)
     """,
 )
 

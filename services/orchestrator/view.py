@@ -44,6 +44,14 @@ class RunView:
         run.answer = self.answer
         return run
 
+    def __contains__(self, task_id: int) -> bool:
+        return task_id in self._tasks
+
+    @property
+    def last_task(self) -> int:
+        """Id of the last task planned, 0 if there is none; ids only grow."""
+        return self.run.tasks[-1].task.id if self.run.tasks else 0
+
     @property
     def answer(self) -> str:
         return "".join(self._answer)
@@ -96,6 +104,7 @@ class RunView:
         status = self._tasks[event.task_id]
         status.state = TASK_STATE_RUNNING
         status.candidate.CopyFrom(event.task_started.by)
+        status.result.ClearField("failure")
         status.result.task_id, status.result.attempt = event.task_id, event.attempt
 
     def _task_progress(self, event: RunEvent) -> None:

@@ -18,43 +18,52 @@ T = TypeVar("T")
 _BUSY_SECONDS = 10.0
 _GROUP = 256
 """Most operations in one commit."""
+_OF_THE_FILE = frozenset({sqlite3.OperationalError, sqlite3.DatabaseError})
+"""Errors that are no single operation's; those derived from them are."""
 
 
 class Database:
     """A SQLite file in WAL mode with synchronous=FULL: what has been committed survives a power cut."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, writing: sqlite3.Connection, reading: sqlite3.Connection) -> None:
+        self._writing = writing
+        self._reading = reading
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
+        self._writer.start()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="database-reader")
-        self._reading: sqlite3.Connection | None = None
 
     def write(self, operation: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
         """Runs an operation in a transaction; the future is done once it is committed.
 
-        Operations run in the order of the calls. One that raises is rolled back alone.
+        Operations run in the order of the calls. One that raises is rolled back alone. The future raises what its
+        operation raised, or Unavailable if the file does not take it; cancelling it does not undo the operation.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Write(operation, future))
         return future
 
     async def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs an operation on a connection that sees what has been committed."""
+        """Runs an operation on a connection that sees what has been committed.
 
-        def on_thread() -> T:
-            if self._reading is None:
-                self._reading = _open(self._path)
-            return operation(self._reading)
-
+        Raises:
+            Unavailable: the file cannot be read.
+        """
         try:
-            return await self._loop.run_in_executor(self._reader, on_thread)
+            return await self._loop.run_in_executor(self._reader, operation, self._reading)
         except sqlite3.Error as error:
             raise _unavailable(error) from error
 
+    async def close(self) -> None:
+        """Does what it has been asked, then closes the file; nothing may be asked of it any more."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._writer.join)
+        await asyncio.to_thread(self._reader.shutdown)
+        self._writing.close()
+        self._reading.close()
+
     def _write_all(self) -> None:
-        connection = _open(self._path)
         while (first := self._queue.get()) is not None:
             group = [first]
             with contextlib.suppress(queue.Empty):
@@ -64,10 +73,9 @@ class Database:
                         self._queue.put(None)
                         break
                     group.append(following)
-            outcomes = _committed(connection, group)
+            outcomes = _committed(self._writing, group)
             with contextlib.suppress(RuntimeError):  # the loop may be closed when the process ends
                 self._loop.call_soon_threadsafe(_deliver, group, outcomes)
-        connection.close()
 
 
 @asynccontextmanager
@@ -83,15 +91,11 @@ async def opened(path: Path, schema: str, migrations: Sequence[str]) -> AsyncIte
         Unavailable: the file cannot be opened or written.
         FailedPrecondition: NEWER_SCHEMA, a later version of this program has written it.
     """
-    await asyncio.to_thread(_prepare, path, schema, migrations)
-    database = Database(path)
-    database._writer.start()  # noqa: SLF001  # only a prepared file gets a writer
+    database = Database(*await asyncio.to_thread(_prepared, path, schema, migrations))
     try:
         yield database
     finally:
-        database._queue.put(None)  # noqa: SLF001
-        await asyncio.to_thread(database._writer.join)  # noqa: SLF001
-        database._reader.shutdown()  # noqa: SLF001
+        await database.close()
 
 
 class _Write:
@@ -111,15 +115,15 @@ def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[
             connection.execute("SAVEPOINT one")
             try:
                 outcomes.append(write.operation(connection))
-            except sqlite3.OperationalError:
-                raise
-            except Exception as error:  # noqa: BLE001  # it is handed to whoever asked
+            except Exception as error:
+                if type(error) in _OF_THE_FILE:
+                    raise
                 connection.execute("ROLLBACK TO one")
                 outcomes.append(error)
             connection.execute("RELEASE one")
         connection.execute("COMMIT")
     except sqlite3.Error as error:
-        if connection.in_transaction:
+        with contextlib.suppress(sqlite3.Error):  # where the error has ended the transaction, there is none
             connection.execute("ROLLBACK")
         return [_unavailable(error)] * len(group)
     return outcomes
@@ -143,27 +147,36 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(path: Path, schema: str, migrations: Sequence[str]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.closing(_open(path)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("CREATE TABLE IF NOT EXISTS schemas (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
-            row = connection.execute("SELECT version FROM schemas WHERE name = ?", (schema,)).fetchone()
-            version = row[0] if row else 0
-            if version > len(migrations):
-                raise FailedPrecondition(
-                    f"{path} has version {version} of schema {schema}; this program knows {len(migrations)}",
-                    reason="NEWER_SCHEMA",
-                    remedy="run the newer program, or restore a copy made before it",
-                )
-            for script in migrations[version:]:
-                for statement in script.split(";"):
-                    connection.execute(statement)
-            connection.execute("INSERT OR REPLACE INTO schemas VALUES (?, ?)", (schema, len(migrations)))
-            connection.execute("COMMIT")
-    except (OSError, sqlite3.Error) as error:
-        raise _unavailable(error) from error
+def _prepared(path: Path, schema: str, migrations: Sequence[str]) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Connections to write and to read, the schema up to date; only this user may read the file."""
+    with contextlib.ExitStack() as opening:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+            writing, reading = [opening.enter_context(contextlib.closing(_open(path))) for _ in range(2)]
+            _migrate(writing, path, schema, migrations)
+        except (OSError, sqlite3.Error) as error:
+            raise _unavailable(error) from error
+        opening.pop_all()
+    return writing, reading
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, schema: str, migrations: Sequence[str]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("CREATE TABLE IF NOT EXISTS schemas (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
+    row = connection.execute("SELECT version FROM schemas WHERE name = ?", (schema,)).fetchone()
+    version = row[0] if row else 0
+    if version > len(migrations):
+        raise FailedPrecondition(
+            f"{path} has version {version} of schema {schema}; this program knows {len(migrations)}",
+            reason="NEWER_SCHEMA",
+            remedy="run the newer program, or restore a copy made before it",
+        )
+    for script in migrations[version:]:
+        for statement in script.split(";"):
+            connection.execute(statement)
+    connection.execute("INSERT OR REPLACE INTO schemas VALUES (?, ?)", (schema, len(migrations)))
+    connection.execute("COMMIT")
 
 
 def _unavailable(error: Exception) -> Unavailable:

@@ -66,10 +66,19 @@ async def test_an_old_owner_cannot_write(database: Database) -> None:
 async def test_a_renewed_lease_is_not_claimed(database: Database) -> None:
     mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
     await mine.accept(new("r"))
-    await mine.renew()
+    assert await mine.renew(["r", "unknown"]) == {"r": 1}
+    assert await other.renew(["r"]) == {}
     assert await other.claim(10) == []
     await mine.release()
     assert [row.id for row in await other.claim(10)] == ["r"]
+
+
+async def test_only_what_is_named_is_renewed(database: Database) -> None:
+    forgetful, other = Journal(database, "me", -1), Journal(database, "other", 10)
+    await forgetful.accept(new("seen"))
+    await forgetful.accept(new("lost"))
+    await Journal(database, "me", 10).renew(["seen"])
+    assert [row.id for row in await other.claim(10)] == ["lost"]
 
 
 async def test_an_ended_run_is_not_claimed(database: Database) -> None:
@@ -162,3 +171,26 @@ async def test_a_locked_database_fails_the_write_clearly(tmp_path: Path, monkeyp
         blocker.execute("ROLLBACK")
         blocker.close()
         assert await Journal(database, "me", 10).accept(new("r")) == "r"
+
+
+async def test_only_this_user_may_read_the_journal(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "journal.sqlite"
+    async with opened(path, SCHEMA, MIGRATIONS) as database:
+        await Journal(database, "me", 10).accept(new("r"))
+        kept = [path, *path.parent.glob("journal.sqlite-*")]
+        assert len(kept) == 3
+        assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
+
+
+async def test_an_operation_that_contradicts_the_tables_fails_alone(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    results = await asyncio.gather(journal.accept(new("r")), journal.accept(new("r")), return_exceptions=True)
+    assert results[0] == "r"
+    assert isinstance(results[1], sqlite3.IntegrityError)
+
+
+async def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
+    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as database:
+        await database.read(lambda connection: connection.execute("SELECT 1").fetchone())
+    left = [file.name for file in tmp_path.glob("journal.sqlite-*")]  # noqa: ASYNC240  # a look at one folder
+    assert left == []  # SQLite removes them with the last connection
