@@ -213,6 +213,10 @@ HOW_PEOPLE_TYPE: list[Row] = [
     ("Do not read it out. Only tell me the language.", ("sign.png",), [OCR, "text-classification(text=1.text)"]),
     ("Just the text, no summary please", ("sign.png",), [OCR]),
     ("text pls", ("sign.png",), [OCR]),
+    ("sumarize tower.txt pls thx", ("tower.txt",), ["summarization(text=file1)"]),
+    ("trascribe speech.wav", ("speech.wav",), [ASR]),
+    ("waht langauge is this", ("sign.png",), [OCR, "text-classification(text=1.text)"]),
+    ("Say aloud: sumarize", (), ["text-to-speech(text='sumarize')"]),
     (
         "Before you transcribe it, remove the noise",
         ("noisy.wav",),

@@ -9,10 +9,11 @@ from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
 from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, lexicon
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import Resource, resources
+from services.planner.embedded.spelling import read_mended
 from services.planner.embedded.vocabulary import Vocabulary, common_words
 from services.planner.embedded.wants import Wants
 from services.planner.embedded.weaver import Weaver
-from services.planner.embedded.wording import Wording, read
+from services.planner.embedded.wording import Wording
 from services.planner.plan import Catalogue, Decision, Draft, Modality, Note, Spec
 from services.planner.request import Request
 
@@ -41,7 +42,7 @@ class Embedded:
     def plan(self, request: Request, catalogue: Catalogue) -> Draft:
         """A plan for the last turn; what cannot be planned is in its notes."""
         there = resources(request)
-        wording = with_pasted(read(request.text, there), self._lexicon)
+        wording = with_pasted(read_mended(request.text, there), self._lexicon)
         excluded = wording.excluded()
         there = tuple(one for one in there if one not in {mention.resource for mention in excluded})
         wording = wording.without(excluded)

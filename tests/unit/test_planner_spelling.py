@@ -1,0 +1,24 @@
+"""Slips of the pen."""
+
+import pytest
+
+from services.planner.embedded.spelling import read_mended
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sumarize it", "summarize it"),
+        ("Summerise it", "summarise it"),
+        ("trasncribe it", "transcribe it"),
+        ("what langauge is it", "what language is it"),
+        ("summarized, transcribing, pictures, recordings", "summarized, transcribing, pictures, recordings"),
+        ("a recorder and a sediment", "a recorder and a sediment"),
+        ("blur sumarize.png", "blur sumarize.png"),
+        ("is 'sumarize' a word?", "is 'sumarize' a word?"),
+        ("read this aloud: sumarize", "read this aloud: sumarize"),
+        ("read this aloud\nsumarize", "read this aloud\nsumarize"),
+    ],
+)
+def test_only_slips_in_the_words_of_the_request_itself_are_mended(written: str, meant: str) -> None:
+    assert read_mended(written, ()).text == meant
