@@ -39,7 +39,8 @@ async def parts(content_type: str, body: AsyncIterator[bytes]) -> AsyncIterator[
     while await form.to_next_part():
         count += 1
         if count > MAX_PARTS:
-            raise _broken(f"has more than {MAX_PARTS} parts")
+            message = f"the form has more than {MAX_PARTS} fields and files"
+            raise InvalidRequest(message, reason="TOO_LARGE", remedy="send fewer files at once")
         yield form.part()
 
 

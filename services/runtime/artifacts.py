@@ -7,6 +7,7 @@ attributes. Streams go to _staging/ and are renamed once their digest is known.
 import asyncio
 import hashlib
 import json
+import os
 import re
 from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
@@ -26,6 +27,7 @@ PARTS_AT_ONCE = 2
 THREAD_BYTES = 1024 * 1024
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -204,7 +206,8 @@ def _corrupt(sha256: str) -> CorruptData:
 
 
 def _unavailable(error: BaseError) -> Unavailable:
+    found = _OS_ERROR.search(str(error))  # the rest of its text names places
     return Unavailable(
-        f"the artifact store does not answer: {type(error).__name__}",
+        f"the artifact store does not answer: {os.strerror(int(found[1])) if found else type(error).__name__}",
         remedy="check ARTIFACTS_URL, its permissions and the free space",
     )

@@ -54,6 +54,11 @@ BODIES: dict[str, tuple[str, bytes, tuple[int, str, str]]] = {
         (400, "NOT_UTF8", "the name of a part or file is not UTF-8"),
     ),
     "a form that is cut off": (FORM, part(b'name="file"; filename="a.txt"', b"x" * 99)[:-20], (400, "INVALID", "ends")),
+    "a thousand files": (
+        FORM,
+        part(b'name="file"; filename="a.txt"', b"x").removesuffix(b"--X--\r\n") * 1000 + b"--X--\r\n",
+        (413, "TOO_LARGE", "the form has more than 256 fields and files"),
+    ),
     "a form that is none": (FORM, b"request=x", (400, "INVALID", "the multipart body is not well formed")),
 }
 

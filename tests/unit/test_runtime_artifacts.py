@@ -100,3 +100,12 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_store_is_a_clear_error(url: str) -> None:
     with pytest.raises(InvalidRequest, match="artifact store"):
         ArtifactStore.open(url)
+
+
+async def test_a_store_that_takes_nothing_says_why_and_not_where(tmp_path: Path) -> None:
+    store = ArtifactStore.open(tmp_path.as_uri())
+    (tmp_path / "default").write_text("in the way")
+    with pytest.raises(Unavailable) as caught:
+        await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    assert caught.value.message.endswith(("Not a directory", "File exists"))
+    assert str(tmp_path) not in caught.value.message
