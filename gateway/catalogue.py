@@ -19,7 +19,10 @@ CONTROLLERS = ("hugginggpt",)
 
 
 class Catalogue:
-    """Asks the selector; keeps the kinds of task, as JSON, until they change."""
+    """Asks the selector; keeps the kinds of task, as JSON, until they change.
+
+    Every method raises the ServiceError the selector raised, or Unavailable if it did not answer.
+    """
 
     def __init__(self, stub: "SelectorServiceAsyncStub") -> None:
         self._stub = stub

@@ -16,8 +16,6 @@ from gateway.cli.problem import FAILED, INTERRUPTED, Problem
 from gateway.cli.run import report
 from gateway.cli.view import Lines, Picture, Silent, View, printable
 
-KILO = 1000
-
 
 def err() -> Console:
     return Console(stderr=True, highlight=False)

@@ -15,8 +15,12 @@ from protos.hugginggpt.v1.types_pb2 import (
     PRIORITY_INTERACTIVE,
     AnswerChunk,
     Caller,
+    Candidate,
+    Endpoint,
+    Run,
     RunEvent,
     RunSpec,
+    TaskStarted,
 )
 from services.runtime import caller
 from tests.doors import Doors, opened_doors
@@ -352,3 +356,30 @@ async def test_a_stopping_gateway_lets_its_watchers_go(tmp_path: Path) -> None:
         assert [line async for line in lines if line.startswith(":")] == [": the gateway is stopping"]
         assert (await asking).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
         await response.aclose()
+
+
+INSIDE = Candidate(model_id="m", expert="lite", endpoints=[Endpoint(address="10.1.2.3:50051")])
+
+
+class WithAddresses(ScriptedOrchestrator):
+    """Tells where its experts are, as orchestrators do."""
+
+    async def Get(self, request: orchestrator_pb2.GetRunRequest, context: Any) -> Run:
+        run = await super().Get(request, context)
+        run.tasks.add(candidate=INSIDE)
+        return run
+
+
+async def test_where_experts_are_is_told_at_neither_door(tmp_path: Path) -> None:
+    script = (RunEvent(task_id=1, task_started=TaskStarted(by=INSIDE)), *ANSWERED)
+    async with opened_doors(tmp_path, WithAddresses(script)) as doors:
+        told = [
+            (await doors.ask(headers=SSE)).text,
+            (await doors.ask(headers={"prefer": "wait=5"})).text,
+            (await doors.http.get("/v1/runs/run_1")).text,
+            str([each async for each in doors.grpc.Ask(gateway_pb2.AskRequest(spec=RunSpec(request="x")), timeout=5)]),
+            str(await doors.grpc.Get(orchestrator_pb2.GetRunRequest(run_id="run_1"), timeout=5)),
+        ]
+    for each in told:
+        assert "lite" in each
+        assert "10.1.2.3" not in each
