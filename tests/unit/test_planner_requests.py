@@ -199,6 +199,11 @@ WHICH_FILES: list[Row] = [
         [OCR, "automatic-speech-recognition(audio=file2)"],
     ),
     (
+        "Read a.png. Then read b.png. Which one is more positive?",
+        ("a.png", "b.png"),
+        [OCR, "image-to-text(image=file2)", "text-classification(text=1.text)", "text-classification(text=2.text)"],
+    ),
+    (
         "Blur the first and sharpen the second.",
         ("apple.png", "face.jpg"),
         [
@@ -209,6 +214,12 @@ WHICH_FILES: list[Row] = [
 ]
 
 HOW_PEOPLE_TYPE: list[Row] = [
+    (
+        "Read the picture's text with a female voice",
+        ("sign.png",),
+        [OCR, "text-to-speech(text=1.text; voice=female)"],
+    ),
+    ("Tell me: is this text positive?", ("tower.txt",), ["text-classification(text=file1)"]),
     ("don't read it aloud, just summarize it", ("letter.pdf",), [OCR, "summarization(text=1.text)"]),
     ("Do not read it out. Only tell me the language.", ("sign.png",), [OCR, "text-classification(text=1.text)"]),
     ("Just the text, no summary please", ("sign.png",), [OCR]),
@@ -292,6 +303,8 @@ def test_a_request_is_read_as_it_is_meant(words: str, files: tuple[str, ...], ex
     [
         ("Blur the photo", ("face.jpg", "letter.pdf"), ["file1"], NoteKind.TRIMMED, "letter.pdf"),
         ("Look at b.jpg. How many faces are in it?", ("a.jpg", "b.jpg"), ["file2"], NoteKind.TRIMMED, "a.jpg"),
+        ("Take the second picture and rotate it", ("a.jpg", "b.jpg"), ["file2"], NoteKind.TRIMMED, "a.jpg"),
+        ("How many faces are in a.jpg? And in b.jpg?", ("a.jpg", "b.jpg"), ["file1"], NoteKind.CLARIFY, "b.jpg"),
         ("Summarize", ("tower.txt", "face.jpg"), ["file1"], NoteKind.TRIMMED, "face.jpg"),
         ("Find the faces in each of these", ("face.jpg", "speech.wav"), ["file1"], NoteKind.CLARIFY, "speech.wav"),
         ("Read the sign and play the recording", ("sign.png", "a.wav"), ["file1"], NoteKind.UNMAPPED, "play"),

@@ -45,6 +45,7 @@ _RELATIVE = re.compile(r"(?:which|where|who|whom|whose|when)\b")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _FEWEST_QUESTION_WORDS = 3
 _SHORT_QUESTION = re.compile(r"(?:what|who|where|when|why|which|how)\s+[\w'-]+\s*\?")
+_PICKS = re.compile(r"\b(?:first|second|third|fourth|fifth|last|other)\b")
 _EDGES = " .,:;!?"
 
 
@@ -111,7 +112,7 @@ class Reader:
             if within or (self.requests(stretch) and not self._aside(stretch)):
                 groups.append((stretch, [*leading, stretch], within))
                 leading = []
-            elif self._aside(stretch):
+            elif self._aside(stretch) and not _PICKS.search(self._core(stretch)):
                 continue
             elif groups:
                 groups[-1][1].append(stretch)

@@ -41,7 +41,7 @@ _ORDINAL = re.compile(
 _OTHER_VERSION = re.compile(r"\b(?:an?|another|one)\s+(?:[\w-]+\s+){0,2}(?:version|copy)\b")
 _PLURAL = re.compile(r"\b(?:each|every|all|both|them|these|those|(?!this\b|does\b)\w{2,}[^s\W]s)\b")
 EVERY = re.compile(
-    r"\b(?:each|every|all|both|these|those|them|everything)\b(?!\s+(?:about|the\s+same)\b)"
+    r"\b(?:each|every|all|both|these|those|them|everything|which\s+one|(?:which|any|none|neither|either)\s+of)\b(?!\s+(?:about|the\s+same)\b)"
     r"(?:\s+(?:one|of|the|these|those|them|my|our|your|attached|enclosed|following|given|uploaded|sent|different|two|three|four|five"
     r"|\d+)\b)*(?:\s+(?!(?:aloud|out|say|mean|sound|mention|contain|please|pls|thanks|thx|briefly|together|separately|up|down)\b)"
     r"(?P<noun>[^\W\d_][\w-]*))?"

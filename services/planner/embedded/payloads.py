@@ -20,7 +20,7 @@ _FURTHER = re.compile(
     r"(?:[.!?]\s+|\n\s*)(?=(?:and\s+)?(?:then|after\s+that|afterwards|finally|next|also|please|once\s+(?:done|that))\b)"
 )
 _POINTS = re.compile(r"(?:following|below|above|this|these)\b")
-_QUESTIONS = re.compile(r"\bquestions\b")
+_QUESTIONS = re.compile(r"\bquestions\b|\b(?:answer|tell\s+me|know)\s*$")
 _PARAGRAPH = re.compile(r"\n\s*\n|\n")
 
 

@@ -19,6 +19,7 @@ from services.planner.request import Request
 
 CONTROLLER = "embedded"
 
+_PDF = re.compile(r"\bpdfs?\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
     r"[a-z]+\s+(?:(?:me|us)\s+)?(?:the|this|that|its)\b"
@@ -178,6 +179,7 @@ class _Planning:
         media, kinds = self._weaver.media, set(resource.modalities[:1]) - {Modality.TEXT}
         by_name = any(mention.resource == resource for mention in self._wording.mentions)
         by_kind = kinds & self._lexicon.named(self._wording.masked) - media.used_kinds()
+        by_kind |= {Modality.IMAGE} if resource.pdf and _PDF.search(self._wording.masked) else set()
         return by_name or bool(by_kind) or any(resource in media.every(clause) for clause in self._clauses)
 
     # ------------------------------------------------------------ how sure

@@ -124,9 +124,11 @@ class Texts:
         return self._put_into_words(named, clause)
 
     def _every(self, clause: Clause) -> Stream | None:
-        """All that was sent and can be put into words, if the clause speaks of all and they are of several kinds."""
+        """All that was sent and can be put into words, if the clause speaks of all and nothing has flowed from all."""
         covered = self._media.every(clause)
-        return self._put_into_words(covered, clause) if len({one.modalities[:1] for one in covered}) > 1 else None
+        flowed = self._flow.latest(Modality.TEXT) is not None and len(covered) > 1
+        several_kinds = len({one.modalities[:1] for one in covered}) > 1
+        return self._put_into_words(covered, clause) if flowed or several_kinds else None
 
     def _put_into_words(self, resources: Sequence[Resource], clause: Clause) -> Stream | None:
         """Their texts, read out where they are not texts themselves."""
