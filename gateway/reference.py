@@ -142,7 +142,7 @@ RUNS: dict[str, Any] = {
     }
 }
 RUN: dict[str, Any] = {"responses": {200: answer("The run.", "Run", examples.RUN)}}
-EVENTS: dict[str, Any] = {"responses": {200: _EVENTS}}
+EVENTS: dict[str, Any] = {"responses": {200: _EVENTS, 204: {"description": "The run has ended, and all was seen."}}}
 NOTHING: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
 APPROVE: dict[str, Any] = {
     **NOTHING,

@@ -61,7 +61,9 @@ class RunRoutes:
         self,
         request: Request,
         accept: Annotated[str, Header(description="`text/event-stream` streams the events.")] = "",
-        prefer: Annotated[str, Header(description="`wait=30` waits up to so many seconds for the end.")] = "",
+        prefer: Annotated[
+            list[str] | None, Header(description="`wait=30` waits up to so many seconds for the end.")
+        ] = None,
         idempotency_key: Annotated[str, Header(description="Same key, same request: same run, for 24 h.")] = "",
     ) -> Response:
         """Starts a run.
@@ -72,7 +74,7 @@ class RunRoutes:
         asked = await self._intake.asked(request)
         with acting_for(self._callers.caller(current().request_id, asked.policy)):
             spec = await self._admission.admit(asked.spec, asked.files, idempotency_key)
-            streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(prefer)
+            streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(",".join(prefer or ()))
             if spec.on_disconnect == ON_DISCONNECT_CANCEL and not streams and not wait:
                 raise InvalidRequest(
                     "on_disconnect=cancel needs a connection to last",
@@ -113,11 +115,18 @@ class RunRoutes:
         after: Annotated[int, Query(ge=0, lt=2**63, description="The last number already seen.")] = 0,
         last_event_id: Annotated[str, Header(description="The same, as browsers say it.")] = "",
     ) -> Response:
-        """Streams a run's events as server-sent events, from the first or after a number, to the run's end."""
+        """Streams a run's events as server-sent events, from the first or after a number, to the run's end.
+
+        Where nothing follows any more there is no stream.
+        """
         if last_event_id and not _NUMBER.fullmatch(last_event_id):
             message = "Last-Event-ID is not a number"
             raise InvalidRequest(message, remedy="send the id of an event", port="Last-Event-ID")
-        return EventStream(await self._runs.watch(run_id, max(after, int(last_event_id or 0))))
+        feed = await self._runs.watch(run_id, max(after, int(last_event_id or 0)))
+        if feed.ended:
+            feed.stop()
+            return Response(status_code=204)  # by which a browser knows not to come back
+        return EventStream(feed)
 
     async def cancel(self, run_id: RunId) -> Response:
         """Asks a run to stop; its last event tells when it has. What has finished is kept."""
