@@ -39,6 +39,8 @@ class Line:
     """0 to 1; what a file says of itself is certain."""
     box: Box
     """xmin, ymin, xmax, ymax from the upper left corner of the page's picture."""
+    slope: float = 0.0
+    """How far it sinks from left to right, for each dot; a photographed page is hardly ever level."""
 
 
 @dataclass(frozen=True)

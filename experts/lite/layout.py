@@ -29,10 +29,11 @@ def columns(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
-    """What stands at the same height, from left to right; the rows from top to bottom."""
+    """What stands at the same height, from left to right; the rows from top to bottom, even if the page lies askew."""
     found: list[Row] = []
-    for line in sorted(lines, key=_middle):
-        if found and _beside(found[-1][-1], line):
+    slope = _slope(lines)
+    for line in sorted(lines, key=lambda line: sum(_span(line, slope))):
+        if found and _beside(_span(found[-1][-1], slope), _span(line, slope)):
             found[-1].append(line)
         else:
             found.append([line])
@@ -43,13 +44,20 @@ def height(line: Line) -> float:
     return line.box[3] - line.box[1]
 
 
-def _middle(line: Line) -> float:
-    return (line.box[1] + line.box[3]) / 2
+def _slope(lines: Sequence[Line]) -> float:
+    return median([line.slope for line in lines if line.slope] or [0.0])
 
 
-def _beside(one: Line, other: Line) -> bool:
-    shared = min(one.box[3], other.box[3]) - max(one.box[1], other.box[1])
-    return shared > _SAME_ROW * min(height(one), height(other))
+def _span(line: Line, slope: float) -> tuple[float, float]:
+    """Its upper and lower edge, if the page lay level."""
+    left, top, right, bottom = line.box
+    sunk, inclined = slope * (left + right) / 2, abs(slope) * (right - left) / 2
+    return top + inclined - sunk, bottom - inclined - sunk
+
+
+def _beside(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    shared = min(one[1], other[1]) - max(one[0], other[0])
+    return shared > _SAME_ROW * min(one[1] - one[0], other[1] - other[0])
 
 
 def _cuts(lines: Sequence[Line]) -> Iterator[tuple[list[Line], list[Line]]]:

@@ -24,6 +24,7 @@ _STRIP = 2.0
 _STRIPS = 20
 _SHARED = 0.25
 _SLIMMEST = 4
+_TELLING = 2
 
 
 class Reader:
@@ -62,7 +63,7 @@ class Reader:
             found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True
         ):
             if text.strip():
-                yield Line(text.strip(), round(float(score), 4), _upright(box, top))
+                yield Line(text.strip(), round(float(score), 4), _upright(box, top), _slope(box))
 
     def _warm(self) -> None:
         """Loads the three models, which come only when they are needed; on a square picture this is quickest."""
@@ -126,6 +127,12 @@ def _upright(box: Any, top: int) -> tuple[float, float, float, float]:
     """The smallest upright box around one that may be turned."""
     (left, upper), (right, lower) = box.min(axis=0), box.max(axis=0)
     return round(float(left), 1), round(float(upper) + top, 1), round(float(right), 1), round(float(lower) + top, 1)
+
+
+def _slope(box: Any) -> float:
+    """By the upper edge; too short a line says nothing."""
+    across, down = (float(side) for side in box[1] - box[0])
+    return down / across if across > _TELLING * abs(box[3][1] - box[0][1]) else 0.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ SUFFIX = ".address"
 """Of the files that count in a folder."""
 
 _DNS = "dns:///"
-_NOBODY = (socket.EAI_NONAME, socket.EAI_NODATA)
+_NOBODY = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))  # not every system has the second
 """In a cluster: all that stand behind the name sleep."""
 _PORTS = range(1, 65_536)
 _REMEDY = "give SELECTOR_EXPERTS host:port, dns:///name:port or a folder, several by comma"
@@ -124,11 +124,13 @@ def _source(entry: str, folder_seconds: float, dns_seconds: float) -> Source:
 
 
 def _first_line(file: Path) -> str:
-    """Empty if the file is about to be written, or gone while we looked."""
+    """Empty if the file is about to be written, or gone while we looked; one that cannot be read holds no address."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()
     except FileNotFoundError:
         return ""
+    except OSError as error:
+        return error.strerror or "unreadable"
 
 
 def _joined(host: str, port: int) -> str:
@@ -145,6 +147,6 @@ def _is_address(line: str) -> bool:
 
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and int(port) in _PORTS and not set(host) & set("/ ,"):
+    if host and port.isdecimal() and len(port) <= len("65535") and int(port) in _PORTS and not set(host) & set("/ ,"):
         return host.strip("[]"), int(port)
     raise InvalidRequest(f"{address} is no host:port", remedy=_REMEDY)

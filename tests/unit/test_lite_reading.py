@@ -59,6 +59,19 @@ def test_a_picture_upside_down_is_read() -> None:
     assert text == "The harbour is closed"
 
 
+@pytest.mark.parametrize("degrees", [-4, 3])
+def test_the_rows_of_a_receipt_photographed_askew_stay_together(degrees: int) -> None:
+    image = Image.new("RGB", (420, 300), "white")
+    font = ImageFont.load_default(24)
+    for place, (thing, price) in enumerate(
+        (("Milk", "2.40"), ("Bread", "3.10"), ("Coffee", "8.95"), ("TOTAL", "14.45"))
+    ):
+        ImageDraw.Draw(image).text((30, 40 + 48 * place), thing, "black", font)
+        ImageDraw.Draw(image).text((390, 40 + 48 * place), price, "black", font, anchor="ra")
+    askew = image.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
+    assert read(media(askew))[0].split("\n") == ["Milk\t2.40", "Bread\t3.10", "Coffee\t8.95", "TOTAL\t14.45"]
+
+
 def test_a_picture_without_text_says_so() -> None:
     text, pages = read(media(Image.new("RGB", (300, 200), "#88aacc")))
     assert text == NO_TEXT

@@ -37,9 +37,11 @@ async def test_a_folder_lists_the_first_line_of_its_address_files(tmp_path: Path
 async def test_a_file_without_an_address_is_named_and_the_others_count(tmp_path: Path) -> None:
     (tmp_path / "good.address").write_text("127.0.0.1:1")
     (tmp_path / "bad.address").write_bytes(b"\xff\xfe nonsense")
+    (tmp_path / "long.address").write_text("127.0.0.1:" + 5000 * "1")
+    (tmp_path / "folder.address").mkdir()
     listing = await Folder(tmp_path).look()
     assert listing.addresses == frozenset({"127.0.0.1:1"})
-    assert "bad.address" in listing.trouble
+    assert all(name in listing.trouble for name in ("bad.address", "long.address", "folder.address"))
 
 
 async def test_a_folder_that_is_not_there_lists_nothing(tmp_path: Path) -> None:
