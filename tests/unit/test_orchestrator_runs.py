@@ -219,12 +219,12 @@ async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, sta
     stages.work = work
     async with running(Troubled(database), stages) as runs:
         run_id = await runs.accept(SPEC)
-        watching = asyncio.create_task(watched(runs, run_id))
-        await stages.running.wait()
+        events = runs.watch(run_id, 0)
+        assert [(await anext(events)).sequence for _ in range(2)] == [1, 2]
         await stolen(database, run_id)
         await stopped.wait()
         with pytest.raises(Unavailable, match="no longer owns"):
-            await watching
+            await anext(events)
 
 
 async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Database, stages: Stages) -> None:

@@ -1,0 +1,74 @@
+"""The orchestrator among its scripted cast, for those tests that ask for it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from protos.hugginggpt.v1 import (
+    expert_pb2,
+    expert_pb2_grpc,
+    planner_pb2,
+    planner_pb2_grpc,
+    responder_pb2,
+    responder_pb2_grpc,
+    selector_pb2,
+    selector_pb2_grpc,
+)
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from services.runtime.server import serving
+from tests.orchestrating import Cast, Expert, House, Planner, Responder, Selector, candidate, connected, registered
+
+
+@pytest.fixture
+async def cast() -> Cast:
+    return Cast()
+
+
+@pytest.fixture
+async def peers(cast: Cast) -> AsyncIterator[dict[str, str]]:
+    services = {
+        "planner": (planner_pb2, "PlannerService", planner_pb2_grpc.add_PlannerServiceServicer_to_server, Planner),
+        "selector": (
+            selector_pb2,
+            "SelectorService",
+            selector_pb2_grpc.add_SelectorServiceServicer_to_server,
+            Selector,
+        ),
+        "responder": (
+            responder_pb2,
+            "ResponderService",
+            responder_pb2_grpc.add_ResponderServiceServicer_to_server,
+            Responder,
+        ),
+        "expert": (expert_pb2, "ExpertService", expert_pb2_grpc.add_ExpertServiceServicer_to_server, Expert),
+    }
+    async with AsyncExitStack() as stack:
+        addresses = {}
+        for name, (module, service, add, servicer) in services.items():
+            running = await stack.enter_async_context(
+                serving(registered(add, servicer(cast)), module.DESCRIPTOR.services_by_name[service])
+            )
+            addresses[name] = f"127.0.0.1:{running.port}"
+        cast.candidates.append(candidate("model", addresses["expert"]))
+        yield addresses
+
+
+@pytest.fixture
+def settings(peers: dict[str, str], tmp_path: Path) -> Settings:
+    return Settings(
+        listen="127.0.0.1:0",
+        planner=peers["planner"],
+        selector=peers["selector"],
+        responder=peers["responder"],
+        journal=tmp_path / "journal.sqlite",
+        drain_seconds=0,
+    )
+
+
+@pytest.fixture
+async def house(cast: Cast, settings: Settings) -> AsyncIterator[House]:
+    async with orchestrator(settings) as running, connected(running) as stub:
+        yield House(cast, stub, settings)

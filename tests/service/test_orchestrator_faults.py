@@ -1,0 +1,203 @@
+"""What goes wrong around the orchestrator, and what becomes of its runs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import orchestrator_pb2, planner_pb2
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from services.runtime.errors import Overloaded, ServiceError, from_rpc
+from tests.orchestrating import (
+    END,
+    Cast,
+    House,
+    connected,
+    ended,
+    hanging,
+    kinds,
+    note,
+    ref,
+    states,
+    task,
+    text,
+)
+
+RUN = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [task(1, text=text("again")), task(3, text=ref(9)), task(3, text=ref(3)), task(0)],
+    ids=["an id that is taken", "a reference forward", "a reference to itself", "an id that does not grow"],
+)
+async def test_a_task_that_cannot_stand_breaks_the_stream_not_the_run(house: House, bad: planner_pb2.PlanEvent) -> None:
+    house.cast.plan(task(1), task(2), bad, END)
+    house.cast.plan(task(4, text=ref(2)), END)
+    events = await house.run()
+    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED", 4: "SUCCEEDED"}
+    assert [planned.task_id for planned in events if planned.HasField("task_planned")] == [1, 2, 4]
+    assert house.cast.planned[1].goal.HasField("continuation")
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+
+
+async def test_a_planner_that_only_sends_what_cannot_stand_fails_the_run_clearly(house: House) -> None:
+    house.cast.plan(task(1, text=ref(7)), END)
+    events = await house.run()
+    assert len(house.cast.planned) == 3
+    assert ended(events).state == types.RUN_STATE_FAILED
+    assert ended(events).failure.code == "DATA_LOSS"
+    assert "answer_chunk" in kinds(events)
+
+
+async def test_what_the_planner_says_twice_is_told_once(house: House) -> None:
+    house.cast.plan(note(types.NOTE_KIND_UNMAPPED, "what?"))
+    house.cast.plan(note(types.NOTE_KIND_UNMAPPED, "what?"), task(1), END)
+    events = await house.run()
+    assert kinds(events).count("plan_note") == 1
+
+
+async def test_a_planner_that_breaks_is_asked_to_continue(house: House) -> None:
+    async def breaking(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
+        yield task(1)
+        raise ZeroDivisionError
+
+    house.cast.plans.append(breaking)
+    house.cast.plan(task(2), END)
+    events = await house.run()
+    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [types.Argument(), types.Argument(list=types.ArgumentList(items=[types.Argument(list=types.ArgumentList())]))],
+    ids=["empty", "a list in a list"],
+)
+async def test_an_argument_that_is_none_fails_its_task(house: House, argument: types.Argument) -> None:
+    house.cast.plan(task(1, text=argument), task(2), END)
+    events = await house.run()
+    assert states(events) == {1: "FAILED", 2: "SUCCEEDED"}
+    assert (ended(events).failure.reason, ended(events).failure.port) == ("INVALID", "text")
+
+
+async def test_a_task_for_which_nobody_is_chosen_fails(house: House) -> None:
+    house.cast.candidates.clear()
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    assert states(events) == {1: "FAILED"}
+    assert (ended(events).failure.code, ended(events).failure.reason) == ("NOT_FOUND", "MODEL")
+
+
+async def test_a_candidate_without_an_address_is_passed_over(house: House) -> None:
+    house.cast.candidates.insert(0, types.Candidate(model_id="asleep", expert="fake"))
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    (failed,) = [event for event in events if event.HasField("attempt_failed")]
+    assert (failed.attempt_failed.next, failed.attempt) == ("next candidate", 1)
+    result = next(event.task_ended.result for event in events if event.HasField("task_ended"))
+    assert (result.by.model_id, result.attempt) == ("model", 2)
+
+
+async def test_the_end_of_a_task_that_is_skipped_is_the_last_heard_of_it(house: House) -> None:
+    chosen = asyncio.Event()
+
+    async def select() -> None:  # the choice for the second task never comes
+        if chosen.is_set():
+            await asyncio.Event().wait()
+        chosen.set()
+
+    async def planned(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
+        yield task(1, "time-travel")
+        await chosen.wait()
+        yield task(2, text=ref(1))
+        yield END
+
+    house.cast.select = select
+    house.cast.plans.append(planned)
+    async with asyncio.timeout(5):
+        events = await house.run()
+    assert states(events) == {1: "FAILED", 2: "SKIPPED"}
+    assert {event.task_id: event.WhichOneof("event") for event in events if event.task_id} == {
+        1: "task_ended",
+        2: "task_ended",
+    }
+
+
+async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_went(house: House) -> None:
+    async def breaking() -> AsyncIterator[str]:
+        yield "so "
+        yield "it "
+        raise ZeroDivisionError
+
+    house.cast.answer = breaking
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    assert "".join(event.answer_chunk.text for event in events) == "so it "
+    assert (ended(events).state, ended(events).failure.code) == (types.RUN_STATE_INCOMPLETE, "INTERNAL")
+
+
+async def test_text_is_told_though_the_rest_takes_long(house: House) -> None:
+    told = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[str]:
+        yield "so "
+        yield "it "
+        await told.wait()
+        yield "is"
+
+    house.cast.answer = slowly
+    house.cast.plan(task(1), END)
+    answer = ""
+    async with asyncio.timeout(5):
+        async for event in house.stub.Run(RUN, timeout=5):
+            answer += event.answer_chunk.text
+            if answer == "so it ":
+                told.set()
+    assert answer == "so it is"
+
+
+async def test_a_deadline_that_is_over_at_once_ends_the_run(house: House) -> None:
+    budget = types.Budget()
+    budget.wall_time.FromNanoseconds(1)
+    house.cast.plan(task(1), END)
+    events = await house.run(budget=budget)
+    assert (ended(events).state, ended(events).failure.reason) == (types.RUN_STATE_FAILED, "DEADLINE")
+
+
+async def test_an_absurd_time_is_as_much_as_there_is(house: House, settings: Settings) -> None:
+    budget = types.Budget()
+    budget.wall_time.seconds = 2**62
+    house.cast.plan(task(1), END)
+    first = (await house.run(budget=budget))[0]
+    given = first.run_accepted.deadline.ToNanoseconds() - first.time.ToNanoseconds()
+    assert given <= settings.run_seconds * 1e9
+
+
+async def test_one_key_used_by_many_at_once_is_one_run(house: House) -> None:
+    house.cast.plan(task(1), END)
+    many = await asyncio.gather(*(house.run(idempotency_key="k") for _ in range(10)))
+    assert all(events == many[0] for events in many)
+    assert len(house.cast.planned) == 1
+
+
+async def test_many_at_once_are_no_more_than_fit(cast: Cast, settings: Settings) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+    cast.infer["model"] = lambda _: hanging(inferring, cancelled)
+    cast.plan(task(1), END)
+
+    async def first(call: Any) -> types.RunEvent | ServiceError:
+        try:
+            return await anext(aiter(call))
+        except grpc.aio.AioRpcError as error:
+            return from_rpc(error)
+
+    async with orchestrator(settings.model_copy(update={"max_runs": 2})) as running, connected(running) as stub:
+        calls = [stub.Run(RUN, timeout=20) for _ in range(10)]
+        answers = await asyncio.gather(*map(first, calls))
+    assert sum(isinstance(answer, types.RunEvent) for answer in answers) == 2
+    assert sum(isinstance(answer, Overloaded) for answer in answers) == 8

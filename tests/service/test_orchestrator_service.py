@@ -1,0 +1,258 @@
+"""Runs of the orchestrator as their callers see them: accepted, watched, cancelled, listed, handed over."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import (
+    expert_pb2,
+    orchestrator_pb2,
+)
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from services.runtime import caller
+from tests.orchestrating import (
+    END,
+    Cast,
+    House,
+    connected,
+    echo,
+    ended,
+    hanging,
+    kinds,
+    ref,
+    states,
+    task,
+    text,
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"request": "  "}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"inputs": [types.NamedValue(name="a"), types.NamedValue(name="a")]}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"mode": types.RUN_MODE_APPROVE}, grpc.StatusCode.UNIMPLEMENTED),
+        ({"parent_run_id": "run_unknown"}, grpc.StatusCode.NOT_FOUND),
+    ],
+)
+async def test_what_cannot_be_a_run_is_refused(house: House, spec: dict[str, Any], code: grpc.StatusCode) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await house.run(**spec)
+    assert caught.value.code() is code
+
+
+async def test_a_run_outlives_the_call_that_started_it(house: House) -> None:
+    go, inferring = asyncio.Event(), asyncio.Event()
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        inferring.set()
+        await go.wait()
+        return await echo(request)
+
+    house.cast.infer["model"] = infer
+    house.cast.plan(task(1), END)
+    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    call = house.stub.Run(request, timeout=20)
+    first = await anext(aiter(call))
+    await inferring.wait()
+    call.cancel()
+    go.set()
+    watch = house.stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=first.run_id, after_sequence=1), timeout=20)
+    events = [event async for event in watch]
+    assert events[0].sequence == 2
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+
+
+async def test_cancel_stops_the_expert_and_ends_the_run(house: House) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+    house.cast.infer["model"] = lambda _: hanging(inferring, cancelled)
+    house.cast.plan(task(1), END)
+    running = asyncio.create_task(house.run())
+    await inferring.wait()
+    (run,) = (await house.stub.List(orchestrator_pb2.ListRunsRequest(), timeout=5)).runs
+    await house.stub.Cancel(orchestrator_pb2.CancelRunRequest(run_id=run.run_id), timeout=5)
+    async with asyncio.timeout(5):
+        await cancelled.wait()
+        events = await running
+    assert states(events) == {1: "CANCELLED"}
+    assert ended(events).state == types.RUN_STATE_CANCELLED
+
+
+async def test_a_run_may_ask_to_end_with_its_call(house: House) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+    house.cast.infer["model"] = lambda _: hanging(inferring, cancelled)
+    house.cast.plan(task(1), END)
+    running = asyncio.create_task(house.run(on_disconnect=types.ON_DISCONNECT_CANCEL))
+    await inferring.wait()
+    running.cancel()
+    async with asyncio.timeout(5):
+        await cancelled.wait()
+
+
+async def test_a_deadline_ends_the_run_with_what_there_is(house: House) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        if request.inputs["text"].text == "slow":
+            return await hanging(inferring, cancelled)
+        return await echo(request)
+
+    house.cast.infer["model"] = infer
+    house.cast.plan(task(1), task(2, text=text("slow")), END)
+    budget = types.Budget()
+    budget.wall_time.FromMilliseconds(500)
+    events = await house.run(budget=budget)
+    assert states(events) == {1: "SUCCEEDED", 2: "FAILED"}
+    ending = ended(events)
+    assert (ending.state, ending.failure.reason) == (types.RUN_STATE_INCOMPLETE, "DEADLINE")
+    assert "answer_chunk" in kinds(events)
+
+
+async def test_the_same_idempotency_key_gives_the_same_run(house: House) -> None:
+    house.cast.plan(task(1), END)
+    first = await house.run(idempotency_key="k")
+    again = await house.run(idempotency_key="k")
+    assert first == again
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await house.run(idempotency_key="k", request="something else")
+    assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+
+
+async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    run = await house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
+    assert (run.state, run.answer, run.last_sequence) == (types.RUN_STATE_COMPLETED, "so it is", events[-1].sequence)
+    assert run.tasks[0].result.outputs["text"].text == "hello!"
+    assert not run.HasField("failure")
+    assert run.usage.elapsed.ToNanoseconds() > 0
+
+
+@pytest.mark.parametrize("after", [0, 3, 8, 1000])
+async def test_watching_an_ended_run_ends(house: House, after: int) -> None:
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    watch = house.stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=events[0].run_id, after_sequence=after), timeout=5)
+    assert [event.sequence async for event in watch] == list(range(after + 1, len(events) + 1))
+
+
+async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
+    house.cast.plan(END)
+    ids = [(await house.run(request=f"run {number}"))[0].run_id for number in range(5)]
+    listed, token = [], ""
+    for _ in range(3):
+        page = await house.stub.List(orchestrator_pb2.ListRunsRequest(page_size=2, page_token=token), timeout=5)
+        listed += [run.run_id for run in page.runs]
+        token = page.next_page_token
+    assert listed == ids[::-1]
+    assert token == ""
+
+
+async def test_a_page_of_negative_size_is_refused(house: House) -> None:
+    house.cast.plan(task(1), END)
+    await house.run()
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await house.stub.List(orchestrator_pb2.ListRunsRequest(page_size=-2), timeout=5)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_another_tenant_sees_nothing(house: House) -> None:
+    house.cast.plan(task(1), END)
+    run_id = (await house.run())[0].run_id
+    with caller.acting_for(types.Caller(tenant="other")):
+        who = caller.metadata()
+    calls: list[Any] = [
+        house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
+        house.stub.Cancel(orchestrator_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=who),
+        house.stub.Delete(orchestrator_pb2.DeleteRunRequest(run_id=run_id), timeout=5, metadata=who),
+        anext(aiter(house.stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=run_id), timeout=5, metadata=who))),
+    ]
+    for call in calls:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert not (await house.stub.List(orchestrator_pb2.ListRunsRequest(), timeout=5, metadata=who)).runs
+
+
+async def test_the_caller_travels_with_policy_run_and_deadline(house: House) -> None:
+    house.cast.plan(END)
+    with caller.acting_for(types.Caller(tenant="acme", policy=types.DATA_POLICY_OPEN)):
+        events = await house.run()
+    (seen,) = house.cast.callers
+    assert (seen.tenant, seen.policy, seen.run_id) == ("acme", types.DATA_POLICY_OPEN, events[0].run_id)
+    assert seen.deadline == events[0].run_accepted.deadline
+
+
+async def test_a_later_turn_sees_the_earlier_one(house: House) -> None:
+    house.cast.plan(task(1), END)
+    first = await house.run(request="read this")
+    second = await house.run(request="and now that", parent_run_id=first[0].run_id)
+    assert [turn.text for turn in house.cast.planned[1].conversation] == ["read this", "so it is", "and now that"]
+    assert second[0].run_accepted.conversation_id == first[0].run_id
+
+
+async def test_a_run_whose_orchestrator_died_is_finished_by_another(cast: Cast, settings: Settings) -> None:
+    calls: list[str] = []
+    hang = asyncio.Event()
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        calls.append(request.inputs["text"].text)
+        if calls == ["hello", "hello!"]:
+            hang.set()
+            await asyncio.Event().wait()
+        return await echo(request)
+
+    cast.infer["model"] = infer
+    cast.plan(task(1), task(2, text=ref(1)), END)
+    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    async with orchestrator(settings) as running, connected(running) as stub:
+        call = stub.Run(request, timeout=20)
+        run_id = (await anext(aiter(call))).run_id
+        await hang.wait()
+    async with orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
+        watch = stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=run_id), timeout=20)
+        events = [event async for event in watch]
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert "taken_over" in kinds(events)
+    assert calls == ["hello", "hello!", "hello!"]
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+
+
+async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(cast: Cast, settings: Settings) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+    cast.infer["model"] = lambda _: hanging(inferring, cancelled)
+    cast.plan(task(1), END)
+    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    async with (
+        orchestrator(settings) as here,
+        connected(here) as mine,
+        orchestrator(settings) as there,
+        connected(there) as theirs,
+        asyncio.timeout(10),
+    ):
+        call = mine.Run(request, timeout=20)
+        run_id = (await anext(aiter(call))).run_id
+        await inferring.wait()
+        watch = theirs.Watch(orchestrator_pb2.WatchRunRequest(run_id=run_id), timeout=20)
+        assert (await anext(aiter(watch))).sequence == 1
+        await theirs.Cancel(orchestrator_pb2.CancelRunRequest(run_id=run_id), timeout=5)
+        await cancelled.wait()
+        events = [event async for event in watch]
+    assert ended(events).state == types.RUN_STATE_CANCELLED
+
+
+async def test_more_runs_than_fit_are_refused_at_once(cast: Cast, settings: Settings) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+    cast.infer["model"] = lambda _: hanging(inferring, cancelled)
+    cast.plan(task(1), END)
+    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    async with orchestrator(settings.model_copy(update={"max_runs": 1})) as running, connected(running) as stub:
+        call = stub.Run(request, timeout=20)
+        await anext(aiter(call))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await anext(aiter(stub.Run(request, timeout=20)))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
