@@ -342,7 +342,7 @@ class _NoteKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoteKind.Val
     NOTE_KIND_FELL_BACK: _NoteKind.ValueType  # 4
     """Another controller took over."""
     NOTE_KIND_TRIMMED: _NoteKind.ValueType  # 5
-    """Something was left out of the prompt to keep its budget."""
+    """Something was left out: of the prompt, to keep its budget, or a file that no task uses."""
 
 class NoteKind(_NoteKind, metaclass=_NoteKindEnumTypeWrapper):
     """What kind of remark the planner makes."""
@@ -357,7 +357,7 @@ NOTE_KIND_CHAT: NoteKind.ValueType  # 3
 NOTE_KIND_FELL_BACK: NoteKind.ValueType  # 4
 """Another controller took over."""
 NOTE_KIND_TRIMMED: NoteKind.ValueType  # 5
-"""Something was left out of the prompt to keep its budget."""
+"""Something was left out: of the prompt, to keep its budget, or a file that no task uses."""
 Global___NoteKind: _TypeAlias = NoteKind  # noqa: Y015
 
 class _RunState:
