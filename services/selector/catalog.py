@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -12,6 +13,9 @@ from services.selector.replica import Attention, Description, Replica
 from services.selector.view import View
 
 FORGET_SECONDS = 10.0
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
+"""Of an expert: it is shown, typed, and a name in the store."""
 
 
 class Catalog:
@@ -69,12 +73,12 @@ class Catalog:
         """An expert has described itself, or said that nothing changed.
 
         Raises:
-            CorruptData: it does not say who it is.
+            CorruptData: it does not say who it is, or by what is no name.
         """
         replica = self._replicas[address]
         unchanged = reply.unchanged and replica.attention is Attention.ANSWERS
-        if not unchanged and not reply.expert:
-            raise CorruptData("does not say which expert it is")
+        if not unchanged and not _NAME.fullmatch(reply.expert):
+            raise CorruptData("does not say which expert it is, by a short plain name")
         replica.carries(reply.load)
         replica.seen = self._clock()
         if not unchanged:

@@ -197,12 +197,20 @@ def test_an_address_that_never_answered_is_named(catalog: Catalog, clock: Clock)
     assert list(row(catalog, HERE).problems) == [f"{HERE} does not answer, for 100 s now"]
 
 
-def test_an_expert_must_say_who_it_is(catalog: Catalog) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        DescribeResponse(models=[OCR]),
+        DescribeResponse(unchanged=True),
+        *(DescribeResponse(expert=name) for name in (".", "../lite", "a\nb", "x" * 300)),
+    ],
+)
+def test_an_expert_must_say_who_it_is_by_a_name_that_can_be_shown_and_kept(
+    catalog: Catalog, said: DescribeResponse
+) -> None:
     catalog.listed(HERE)
     with pytest.raises(CorruptData, match="which expert"):
-        catalog.heard(HERE, DescribeResponse(models=[OCR]))
-    with pytest.raises(CorruptData, match="which expert"):
-        catalog.heard(HERE, DescribeResponse(unchanged=True))
+        catalog.heard(HERE, said)
 
 
 def test_replicas_stand_under_one_name(catalog: Catalog) -> None:
