@@ -58,7 +58,7 @@ def read_plan(file: Path) -> list[Any]:
         content = json.loads(file.read_text("utf-8"))
     except OSError as error:
         raise Problem(f"cannot read {file}: {error.strerror}", remedy="check --plan", status=USAGE) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Problem(f"{file} is not JSON: {error}", remedy="give what ask --json printed", status=USAGE) from error
     plan = content.get("plan") if isinstance(content, dict) else content
     if not isinstance(plan, list) or not plan:

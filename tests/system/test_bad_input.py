@@ -19,6 +19,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cake.json").write_text(json.dumps([{"id": 1, "task": "cake-baking", "args": {}}]))
     loose = {"id": 1, "task": "text-to-speech", "args": {"text": {"task_id": 2, "output": "text"}}}
     (folder / "loose.json").write_text(json.dumps([loose]))
+    (folder / "deep.json").write_text("[" * 100_000)
     (folder / "pinned.json").write_text(
         json.dumps([{"id": 1, "task": "text-to-speech", "args": {"text": "hello"}, "model": "nobody/has-it"}])
     )
@@ -44,6 +45,7 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["Make a video of a dancing cat"], 1, "which no expert here offers"),
         (["--plan", "cake.json"], 2, "nobody offers the task cake-baking"),
         (["--plan", "loose.json"], 2, "port text refers to task 2, which is not there"),
+        (["--plan", "deep.json"], 2, "deep.json is not JSON"),
         (["--plan", "pinned.json"], 1, "nobody/has-it"),
     ],
 )
