@@ -7,15 +7,16 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import orchestrator_pb2, planner_pb2
+from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, planner_pb2
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime.errors import Overloaded, ServiceError, from_rpc
+from services.runtime.errors import ModelFailed, Overloaded, ServiceError, from_rpc
 from tests.orchestrating import (
     END,
     Cast,
     House,
+    candidate,
     connected,
     ended,
     hanging,
@@ -201,3 +202,43 @@ async def test_many_at_once_are_no_more_than_fit(cast: Cast, settings: Settings)
         answers = await asyncio.gather(*map(first, calls))
     assert sum(isinstance(answer, types.RunEvent) for answer in answers) == 2
     assert sum(isinstance(answer, Overloaded) for answer in answers) == 8
+
+
+async def test_an_answer_is_continued_by_the_next_owner(cast: Cast, settings: Settings) -> None:
+    async def hanging_answer() -> AsyncIterator[str]:
+        yield "so "
+        await asyncio.Event().wait()
+
+    async def rest() -> AsyncIterator[str]:
+        yield "it is"
+
+    cast.answer = hanging_answer
+    cast.plan(task(1), END)
+    async with orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
+        async for event in stub.Run(RUN, timeout=20):
+            if event.HasField("answer_chunk"):
+                break
+    cast.answer = rest
+    async with orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
+        watch = stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=event.run_id), timeout=20)
+        events = [event async for event in watch]
+    assert cast.answered[1].sent == "so "
+    assert "".join(event.answer_chunk.text for event in events) == "so it is"
+    assert kinds(events).count("task_ended") == 1
+    assert len(cast.planned) == 1
+
+
+async def test_every_candidate_is_first_asked_at_its_best_place(house: House, peers: dict[str, str]) -> None:
+    async def broken(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        raise ModelFailed("nan")
+
+    house.cast.infer["broken"] = broken
+    (good,) = house.cast.candidates
+    good.endpoints.insert(0, types.Endpoint(address="127.0.0.1:1"))
+    good.endpoints[1].loaded = True
+    house.cast.candidates.insert(0, candidate("broken", peers["expert"]))
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    tried = [event.task_started.by for event in events if event.HasField("task_started")]
+    assert [by.model_id for by in tried] == ["broken", "model"]
+    assert tried[1].endpoints[0].address == peers["expert"]

@@ -1,0 +1,120 @@
+"""Runs that another orchestrator takes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
+from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.orchestrator.journal import Journal
+from services.orchestrator.live import LiveRun
+from services.orchestrator.servicer import OrchestratorServicer
+from services.orchestrator.tables import MIGRATIONS, SCHEMA
+from services.runtime.database import Database, opened
+from services.runtime.errors import Unavailable
+from tests.stages import SPEC, Stages, Troubled, forever, running, to_the_end, watched
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as kept:
+        yield kept
+
+
+@pytest.fixture
+def stages() -> Stages:
+    return Stages()
+
+
+async def stolen(database: Database, run_id: str) -> None:
+    """Another orchestrator takes the run."""
+    await database.write(
+        lambda connection: (
+            connection.execute(
+                "UPDATE runs SET owner = 'thief', fence = fence + 1, lease_until = 9e9 WHERE id = ?", (run_id,)
+            ).rowcount
+        )
+    )
+
+
+async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, stages: Stages) -> None:
+    stopped = asyncio.Event()
+
+    async def work(_: LiveRun) -> Failure | None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return None
+
+    stages.work = work
+    async with running(Troubled(database), stages) as runs:
+        run_id = await runs.accept(SPEC)
+        events = runs.watch(run_id, 0)
+        assert [(await anext(events)).sequence for _ in range(2)] == [1, 2]
+        await stolen(database, run_id)
+        await stopped.wait()
+        with pytest.raises(Unavailable, match="no longer owns"):
+            await anext(events)
+
+
+async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Database, stages: Stages) -> None:
+    answering, told = asyncio.Event(), asyncio.Event()
+
+    async def answer(run: LiveRun) -> Failure | None:
+        answering.set()
+        await told.wait()
+        run.emit(RunEvent(answer_chunk=types.AnswerChunk(text="too late")))
+        await asyncio.Event().wait()
+        return None
+
+    stages.answer = answer
+    journal = Troubled(database)
+    async with running(journal, stages) as runs:
+        run_id = await runs.accept(SPEC)
+        watching = asyncio.create_task(watched(runs, run_id))
+        await answering.wait()
+        await stolen(database, run_id)
+        told.set()
+        with pytest.raises(Unavailable, match="no longer owns"):
+            await watching
+        row = await journal.row(run_id, "default")
+        assert (row.owner, row.fence, row.ended) == ("thief", 2, False)
+        assert not any(event.HasField("answer_chunk") for event in await journal.events(run_id, 0))
+
+
+async def test_a_run_that_was_lost_and_comes_back_can_be_cancelled(database: Database, stages: Stages) -> None:
+    stages.work = forever
+    async with running(Troubled(database), stages) as runs:
+        run_id = await runs.accept(SPEC)
+        await stages.running.wait()
+        stages.running.clear()
+        await stolen(database, run_id)
+        await Journal(database, "thief", 60).release()
+        await stages.running.wait()  # again, by this process, under a new fence
+        await runs.cancel(run_id)
+        events = await to_the_end(runs, run_id)
+    assert events[-1].run_ended.state == types.RUN_STATE_CANCELLED
+
+
+async def test_a_run_that_goes_on_elsewhere_is_not_cancelled_by_the_end_of_its_stream(
+    database: Database, stages: Stages
+) -> None:
+    class Context:
+        async def write(self, event: RunEvent) -> None:
+            return
+
+    stages.work = forever
+    journal = Troubled(database)
+    async with running(journal, stages) as runs:
+        request = RunRequest(spec=RunSpec(request="do it", on_disconnect=types.ON_DISCONNECT_CANCEL))
+        calling = asyncio.create_task(OrchestratorServicer(runs).Run(request, Context()))
+        await stages.running.wait()
+        (row,) = await journal.rows("default", limit=10)
+        await stolen(database, row.id)
+        with pytest.raises(Unavailable, match="no longer owns"):
+            await calling
+        assert await Journal(database, "thief", 60).commands() == []
