@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -60,9 +60,9 @@ class Troubled(Journal):
         self._troubles("append")
         return super().append(*args)
 
-    def claim(self, limit: int) -> "asyncio.Future[list[Any]]":
+    def claim(self, limit: int, held: Collection[str] = ()) -> "asyncio.Future[list[Any]]":
         self._troubles("claim")
-        return super().claim(limit)
+        return super().claim(limit, held)
 
     def release(self) -> "asyncio.Future[None]":
         self._troubles("release")

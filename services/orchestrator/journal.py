@@ -182,15 +182,17 @@ class Journal:
         row = await self._database.read(lambda connection: connection.execute("PRAGMA data_version").fetchone())
         return int(row[0])
 
-    def claim(self, limit: int) -> "asyncio.Future[list[Row]]":
-        """Takes runs whose owner has not renewed its lease."""
+    def claim(self, limit: int, held: Collection[str] = ()) -> "asyncio.Future[list[Row]]":
+        """Takes runs whose owner has not renewed its lease; not those held here, where only the renewal is late."""
+        ids = json.dumps(list(held))
 
         def operation(connection: sqlite3.Connection) -> list[Row]:
             found = connection.execute(
                 f"UPDATE runs SET owner = ?, fence = fence + 1, lease_until = {_NOW} + ? WHERE id IN"  # noqa: S608  # constants
-                f" (SELECT id FROM runs WHERE {_ALIVE} AND lease_until < {_NOW} ORDER BY created LIMIT ?)"
+                f" (SELECT id FROM runs WHERE {_ALIVE} AND lease_until < {_NOW}"
+                "   AND id NOT IN (SELECT value FROM json_each(?)) ORDER BY created LIMIT ?)"
                 f" RETURNING {_COLUMNS}",
-                (self._owner, self._lease, limit),
+                (self._owner, self._lease, ids, limit),
             ).fetchall()
             return [_row(row) for row in found]
 

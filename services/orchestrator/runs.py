@@ -218,7 +218,7 @@ class Runs:
             if fences.get(run_id) != run.fence and run in self._driving:
                 log.warning("run lost to another orchestrator", run_id=run_id)
                 self._driving[run].cancel()
-        if claimed := await self._journal.claim(max(0, self._max_runs - len(self._live))):
+        if claimed := await self._journal.claim(max(0, self._max_runs - len(self._live)), self._live):
             cancelled = await self._cancelled()
             for row in claimed:
                 await self._take_over(row, cancel_asked=row.id in cancelled)

@@ -81,6 +81,14 @@ async def test_only_what_is_named_is_renewed(database: Database) -> None:
     assert [row.id for row in await other.claim(10)] == ["lost"]
 
 
+async def test_a_run_held_here_is_not_claimed_from_oneself(database: Database) -> None:
+    busy = Journal(database, "me", -1)
+    await busy.accept(new("held"))
+    await busy.accept(new("left"))
+    assert [row.id for row in await busy.claim(10, ["held"])] == ["left"]
+    await busy.append("held", 1, [event(2)], RUN_STATE_RUNNING)
+
+
 async def test_an_ended_run_is_not_claimed(database: Database) -> None:
     journal = Journal(database, "me", -1)
     await journal.accept(new("r"))
