@@ -14,7 +14,7 @@ from experts.host.pdf import Line
 from services.runtime.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from PIL.Image import Image
 
@@ -74,6 +74,11 @@ def png(image: "Image", name: str) -> Media:
     buffer = io.BytesIO()
     image.save(buffer, "PNG", compress_level=1)
     return Media(buffer.getvalue(), "image/png", name)
+
+
+def box(corners: "Sequence[float]") -> dict[str, float]:
+    """Where something is in a picture, as results say it: left, upper, right and lower edge, to a tenth of a pixel."""
+    return {side: round(place, 1) for side, place in zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True)}
 
 
 def renamed(media: Media, suffix: str, extension: str) -> str:

@@ -84,6 +84,4 @@ def _sendable(error: BaseException) -> Exception:
     """The error itself, unless it would end something on the loop: a generator, a task, the process."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    sendable = RuntimeError(f"{type(error).__name__} in a thread")
-    sendable.__cause__ = error
-    return sendable
+    return RuntimeError(f"{type(error).__name__} in a thread").with_traceback(error.__traceback__)

@@ -38,9 +38,7 @@ _NUMBER = re.compile(
     r"km|kilometres?|kilometers?|miles?|metres?|meters?|m|cm|feet|foot|kg|tons?|tonnes?|people|percent|%))*",
     re.IGNORECASE,
 )
-_NAME = re.compile(
-    r"(?<![\w.])[A-ZÀ-ÖØ-Þ][\w'’-]*\w(?:[ \t]+(?:of[ \t]+|the[ \t]+|de[ \t]+)?[A-ZÀ-ÖØ-Þ][\w'’-]*\w){0,4}"
-)
+_NAME = re.compile(r"(?<![\w.])[A-ZÀ-ÖØ-Þ][\w'’-]*\w(?:[ ]+(?:of[ ]+|the[ ]+|de[ ]+)?[A-ZÀ-ÖØ-Þ][\w'’-]*\w){0,4}")
 _ASKED_NAME = re.compile(r"(?<=\s)[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{3,}")
 _COPULA = re.compile(r"\b(?:is|are|was|were|means|became|called|named|remains)\b[ \t]*:?", re.IGNORECASE)
 _REASON = re.compile(

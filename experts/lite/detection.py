@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.host.media import open_image, png, renamed
+from experts.host.media import box, open_image, png, renamed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -170,12 +170,7 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 
 
 def _described(found: Found) -> dict[str, Any]:
-    corners = zip(("xmin", "ymin", "xmax", "ymax"), found.box, strict=True)
-    return {
-        "label": found.label,
-        "score": round(found.score, 4),
-        "box": {side: round(place, 1) for side, place in corners},
-    }
+    return {"label": found.label, "score": round(found.score, 4), "box": box(found.box)}
 
 
 def _marked(picture: "Image", found: Sequence[Found]) -> "Image":

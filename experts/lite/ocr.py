@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.media import Page, pages
+from experts.host.media import Page, box, pages
 from experts.host.pdf import Line
 from experts.lite.layout import reading_order
 from experts.lite.shared import Shared
@@ -59,11 +59,11 @@ class Reader:
 
         with self._lock:
             found = self._engine(np.asarray(picture)[:, :, ::-1])
-        for text, score, box in zip(
+        for text, score, quad in zip(
             found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True
         ):
             if text.strip():
-                yield Line(text.strip(), round(float(score), 4), _upright(box, top), _slope(box))
+                yield Line(text.strip(), round(float(score), 4), _upright(quad, top), _slope(quad))
 
     def _warm(self) -> None:
         """Loads the three models, which come only when they are needed; on a square picture this is quickest."""
@@ -123,16 +123,16 @@ def _padded(picture: "Image") -> "Image":
     return canvas
 
 
-def _upright(box: Any, top: int) -> tuple[float, float, float, float]:
+def _upright(quad: Any, top: int) -> tuple[float, float, float, float]:
     """The smallest upright box around one that may be turned."""
-    (left, upper), (right, lower) = box.min(axis=0), box.max(axis=0)
+    (left, upper), (right, lower) = quad.min(axis=0), quad.max(axis=0)
     return round(float(left), 1), round(float(upper) + top, 1), round(float(right), 1), round(float(lower) + top, 1)
 
 
-def _slope(box: Any) -> float:
+def _slope(quad: Any) -> float:
     """By the upper edge; too short a line says nothing."""
-    across, down = (float(side) for side in box[1] - box[0])
-    return down / across if across > _TELLING * abs(box[3][1] - box[0][1]) else 0.0
+    across, down = (float(side) for side in quad[1] - quad[0])
+    return down / across if across > _TELLING * abs(quad[3][1] - quad[0][1]) else 0.0
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,7 @@ def _page(text: Text) -> dict[str, Any]:
 
 
 def described(line: Line) -> dict[str, Any]:
-    corners = zip(("xmin", "ymin", "xmax", "ymax"), line.box, strict=True)
-    return {"text": line.text, "score": line.score, "box": {side: round(place, 1) for side, place in corners}}
+    return {"text": line.text, "score": line.score, "box": box(line.box)}
 
 
 def image_to_text(_model_id: str, _device: str) -> Handler:

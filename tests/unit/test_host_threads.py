@@ -2,6 +2,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -78,8 +79,9 @@ async def test_an_error_comes_back_as_it_was(thread: Threads, error: Exception) 
     "error", [SystemExit(1), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()], ids=repr
 )
 async def test_what_would_end_more_than_the_call_comes_back_as_an_error(thread: Threads, error: BaseException) -> None:
-    with pytest.raises(RuntimeError, match=type(error).__name__):
+    with pytest.raises(RuntimeError, match=type(error).__name__) as caught:
         await thread.run(raising(error))
+    assert traceback.extract_tb(caught.tb)[-1].name == "function"
 
 
 def test_a_stuck_thread_does_not_keep_the_process_from_ending() -> None:
