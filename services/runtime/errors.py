@@ -11,7 +11,8 @@ ServiceError
 ├── ModelFailed           INTERNAL              the model broke on this input
 ├── CorruptData           DATA_LOSS             a reply or stored bytes are not what they should be
 ├── DeadlineExceeded      DEADLINE_EXCEEDED
-└── Unavailable           UNAVAILABLE           try again
+├── Unavailable           UNAVAILABLE           try again
+└── Unimplemented         UNIMPLEMENTED         not here
 """
 
 from collections.abc import Sequence
@@ -132,6 +133,8 @@ class Verdict(Enum):
 _VERDICTS: dict[tuple[StatusCode, str | None], Verdict] = {
     (StatusCode.UNAVAILABLE, None): Verdict.RETRY,
     (StatusCode.DEADLINE_EXCEEDED, None): Verdict.RETRY,
+    # What we cancel ourselves never comes as a status: this is a server that drops calls because too many wait.
+    (StatusCode.CANCELLED, None): Verdict.RETRY,
     (StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED"): Verdict.RETRY,
     (StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_MEMORY"): Verdict.NEXT_CANDIDATE,
     (StatusCode.INTERNAL, None): Verdict.NEXT_CANDIDATE,
