@@ -48,7 +48,8 @@ def forget(name: str, url: str | None) -> None:
     Raises:
         Problem: neither is there.
     """
-    written = [file for file in _folder().glob(f"*{SUFFIX}") if name in (file.stem, file.read_text("utf-8").strip())]
+    there = _folder().glob(f"*{SUFFIX}")
+    written = [file for file in there if name in (file.stem, file.read_text("utf-8", "replace").strip())]
     for file in written:
         file.unlink(missing_ok=True)
     try:

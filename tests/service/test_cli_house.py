@@ -95,7 +95,7 @@ def test_a_forgotten_expert_leaves_the_folder_and_the_house(
     gateway: ScriptedGateway, tmp_path: Path, name: str
 ) -> None:
     run("experts", "add", "127.0.0.1:5060", "--name", "text")
-    run("experts", "add", "127.0.0.1:5061", "--name", "other")
+    (tmp_path / "experts" / "other.address").write_bytes(b"\xff")
     assert run("experts", "forget", name).exit_code == 0
     assert [file.name for file in (tmp_path / "experts").iterdir()] == ["other.address"]
     assert ("DELETE", f"/v1/experts/{quote(name)}", b"") in gateway.asked
