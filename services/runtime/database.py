@@ -29,6 +29,7 @@ class Database:
         self._writing = writing
         self._reading = reading
         self._loop = asyncio.get_running_loop()
+        self._closed = False
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
         self._writer.start()
@@ -41,7 +42,10 @@ class Database:
         operation raised, or Unavailable if the file does not take it; cancelling it does not undo the operation.
         """
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Write(operation, future))
+        if self._closed:
+            future.set_exception(_closed())
+        else:
+            self._queue.put(_Write(operation, future))
         return future
 
     async def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
@@ -50,13 +54,16 @@ class Database:
         Raises:
             Unavailable: the file cannot be read.
         """
+        if self._closed:
+            raise _closed()
         try:
             return await self._loop.run_in_executor(self._reader, operation, self._reading)
         except sqlite3.Error as error:
             raise _unavailable(error) from error
 
     async def close(self) -> None:
-        """Does what it has been asked, then closes the file; nothing may be asked of it any more."""
+        """Does what it has been asked, then closes the file."""
+        self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._reader.shutdown)
@@ -177,6 +184,10 @@ def _migrate(connection: sqlite3.Connection, path: Path, schema: str, migrations
             connection.execute(statement)
     connection.execute("INSERT OR REPLACE INTO schemas VALUES (?, ?)", (schema, len(migrations)))
     connection.execute("COMMIT")
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the database is closed", remedy="ask another process, or this one when it has started again")
 
 
 def _unavailable(error: Exception) -> Unavailable:

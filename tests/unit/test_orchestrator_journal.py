@@ -202,3 +202,14 @@ async def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
         await database.read(lambda connection: connection.execute("SELECT 1").fetchone())
     left = [file.name for file in tmp_path.glob("journal.sqlite-*")]  # noqa: ASYNC240  # a look at one folder
     assert left == []  # SQLite removes them with the last connection
+
+
+async def test_a_closed_database_refuses_and_does_not_hang(tmp_path: Path) -> None:
+    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as database:
+        journal = Journal(database, "me", 10)
+        await journal.accept(new("r"))
+    async with asyncio.timeout(5):
+        with pytest.raises(Unavailable, match="closed"):
+            await journal.accept(new("s"))
+        with pytest.raises(Unavailable, match="closed"):
+            await journal.row("r", "default")
