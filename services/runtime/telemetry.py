@@ -24,7 +24,7 @@ def setup(service: str, *, level: str = "INFO", style: str = "json") -> None:
     """
     structlog.contextvars.bind_contextvars(service=service)
     renderers: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
         if style == "pretty"
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
