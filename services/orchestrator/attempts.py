@@ -53,14 +53,14 @@ class Attempts:
 
     def __init__(self, attempt_seconds: float) -> None:
         self._attempt_seconds = attempt_seconds
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._lines: dict[str, _Line] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for channel in self._channels.values():
-            await channel.close()
+        for line in self._lines.values():
+            await line.channel.close()
 
     async def infer(
         self,
@@ -127,15 +127,11 @@ class Attempts:
     async def _attempt(self, asking: "_Asking", candidate: Candidate, turns: Iterator[Endpoint]) -> TaskResult:
         """One call to the endpoint whose turn it is."""
         by = asking.started(candidate, next(turns))
-        stub = rpc.ExpertServiceStub(self._channel(by.endpoints[0].address))
         call = InferRequest(model=by.model_id, revision=by.revision, call_id=uuid4().hex)
         call.MergeFrom(asking.request)
         begun = time.monotonic()
-        try:
-            async with _followed(stub, call.call_id, asking):
-                reply = await stub.Infer(call, timeout=self._seconds(), metadata=caller.metadata())
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from error
+        async with self._reaching(by.endpoints[0].address) as stub, _followed(stub, call.call_id, asking):
+            reply = await stub.Infer(call, timeout=self._seconds(), metadata=caller.metadata())
         check(reply, asking.spec)
         result = TaskResult(task_id=asking.task_id, attempt=asking.attempt, by=by, outputs=reply.outputs)
         result.by.revision = reply.revision or by.revision
@@ -148,10 +144,32 @@ class Attempts:
         left = deadline.ToNanoseconds() / 1e9 - time.time() if deadline.seconds else self._attempt_seconds
         return max(0.001, min(left, self._attempt_seconds))
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = dial(address)
-        return self._channels[address]
+    @asynccontextmanager
+    async def _reaching(self, address: str) -> "AsyncIterator[rpc.ExpertServiceAsyncStub]":
+        """An expert at an address; one that cannot be reached is dialled anew the next time, if there is one."""
+        if address not in self._lines:
+            self._lines[address] = _Line(address)
+        line = self._lines[address]
+        line.calls += 1
+        try:
+            yield rpc.ExpertServiceStub(line.channel)
+        except grpc.aio.AioRpcError as error:
+            line.broken = line.broken or error.code() is grpc.StatusCode.UNAVAILABLE
+            raise from_rpc(error) from error
+        finally:
+            line.calls -= 1
+            if line.broken and not line.calls:
+                del self._lines[address]
+                await line.channel.close()
+
+
+class _Line:
+    """A channel to an address, with the calls that are under way on it."""
+
+    def __init__(self, address: str) -> None:
+        self.channel = dial(address)
+        self.calls = 0
+        self.broken = False
 
 
 class _Asking:
