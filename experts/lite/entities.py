@@ -100,7 +100,7 @@ _NO_PLACES = frozenset(vocabulary()["not_places"])
 _LABEL = "|".join(vocabulary()["labels"])
 _NO_NAME = re.compile(
     rf"\S{{100,}}|\s{{20,}}|\b(?:Bill|Billed|Ship|Sold|Deliver|Pay)[ ]to\b"
-    rf"|\b(?:{_LABEL})(?:[ ](?:{_LABEL}|date|number|no|to|due|by|of))*(?=[ ]?(?:[:#\t\n$€£]|\d|$))",
+    rf"|\b(?:{_LABEL})(?:[ ](?:{_LABEL}|date|number|no|to|due|by|of)){{0,4}}(?=[ ]?(?:[:#\t\n$€£]|\d|$))",
 )
 
 

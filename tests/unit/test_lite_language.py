@@ -313,6 +313,8 @@ def strange_texts() -> list[str]:
         "Aa " * (size // 3),
         "12 34 " * (size // 6),
         "1 May " * (size // 6),
+        "Due Date " * (size // 9),
+        "--\n" * (size // 3),
         "A" + " " * size + "b",
         "\n" * size + "a",
         "but good " * (size // 9),
