@@ -1,5 +1,6 @@
 """Text read from pictures and PDF pages (rapidocr with the models inside its wheel; nothing is downloaded)."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 NO_TEXT = "No text found."
 
 _LONGEST_SIDE = 2000
+_REMEMBERED = 4
 _SHORTEST_SIDE = 64
 _STRIP = 2.0
 _STRIPS = 20
@@ -34,6 +36,7 @@ class Reader:
         from rapidocr import RapidOCR
 
         self._lock = Lock()
+        self._recent: dict[bytes, tuple[Line, ...]] = {}
         self._engine = RapidOCR(
             params={
                 "Global.log_level": "critical",
@@ -46,19 +49,26 @@ class Reader:
         self._warm()
 
     def lines(self, picture: "Image") -> tuple[Line, ...]:
-        """What is written in the picture, in no particular order."""
-        return tuple(
-            line
-            for strip in _strips(*picture.size)
-            for line in self._lines(_padded(picture.crop((0, strip.top, picture.width, strip.bottom))), strip.top)
-            if strip.first <= (line.box[1] + line.box[3]) / 2 < strip.last
-        )
+        """What is written in the picture, in no particular order; of the last few pictures it is remembered."""
+        digest = hashlib.sha256(repr(picture.size).encode() + picture.tobytes()).digest()
+        with self._lock:
+            if digest not in self._recent:
+                self._recent[digest] = tuple(self._read(picture))
+                for oldest in list(self._recent)[:-_REMEMBERED]:
+                    del self._recent[oldest]
+            return self._recent[digest]
+
+    def _read(self, picture: "Image") -> Iterator[Line]:
+        for strip in _strips(*picture.size):
+            part = _padded(picture.crop((0, strip.top, picture.width, strip.bottom)))
+            for line in self._lines(part, strip.top):
+                if strip.first <= (line.box[1] + line.box[3]) / 2 < strip.last:
+                    yield line
 
     def _lines(self, picture: "Image", top: int) -> Iterator[Line]:
         import numpy as np
 
-        with self._lock:
-            found = self._engine(np.asarray(picture)[:, :, ::-1])
+        found = self._engine(np.asarray(picture)[:, :, ::-1])
         for text, score, quad in zip(
             found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True
         ):
