@@ -11,7 +11,7 @@ from typing import Self
 from uuid import uuid4
 
 import grpc
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse, ProgressRequest
@@ -32,7 +32,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.runtime import caller
 from services.runtime.channel import dial
-from services.runtime.errors import CorruptData, ServiceError, Unavailable, Verdict, from_rpc, verdict
+from services.runtime.errors import CorruptData, Overloaded, ServiceError, Unavailable, Verdict, from_rpc, verdict
 
 Emit = Callable[[RunEvent], None]
 
@@ -88,17 +88,18 @@ class Attempts:
         asking = _Asking(task_id, request, spec, emit, last_attempt)
         result = TaskResult(task_id=task_id)
         for position, candidate in enumerate(candidates):
+            last = position == len(candidates) - 1
             try:
-                return await self._ask(asking, candidate)
+                return await self._ask(asking, candidate, patient=last)
             except ServiceError as error:
-                last = position == len(candidates) - 1
                 result = TaskResult(task_id=task_id, attempt=asking.attempt, by=candidate, failure=to_failure(error))
                 if last or verdict(error) is Verdict.GIVE_UP:
                     return result
                 asking.failed(error, candidate, Verdict.NEXT_CANDIDATE)
         return result
 
-    async def _ask(self, asking: "_Asking", candidate: Candidate) -> TaskResult:
+    async def _ask(self, asking: "_Asking", candidate: Candidate, *, patient: bool) -> TaskResult:
+        """Asks one candidate; a patient one waits out an overload, however long the run has."""
         if not candidate.endpoints:
             asking.attempt += 1
             remedy = "start the expert, or try again later"
@@ -110,13 +111,17 @@ class Attempts:
             asked = error.retry_after if isinstance(error, ServiceError) else None
             return max(_BACKOFF(state), asked.total_seconds() if asked else 0.0)
 
+        def stop(state: RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome else None
+            return state.attempt_number >= TRIES and not (patient and isinstance(error, Overloaded))
+
         def before_sleep(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             if isinstance(error, ServiceError):
                 asking.failed(error, candidate, Verdict.RETRY, timedelta(seconds=state.upcoming_sleep))
 
         retrying = AsyncRetrying(
-            stop=stop_after_attempt(TRIES),
+            stop=stop,
             wait=wait,
             retry=retry_if_exception(lambda error: isinstance(error, ServiceError) and _retryable(error)),
             before_sleep=before_sleep,

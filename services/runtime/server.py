@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection
 from services.runtime import caller, telemetry
 from services.runtime.channel import MESSAGE_LIMITS
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable, from_rpc, to_status
+from services.runtime.health import HealthServicer
 from services.runtime.settings import ServiceSettings
 
 log = structlog.get_logger(__name__)
@@ -31,7 +32,7 @@ class Serving:
     """A server that runs."""
 
     port: int
-    health: health.aio.HealthServicer
+    health: HealthServicer
 
     async def set_ready(self, *names: str, ready: bool = True) -> None:
         """Sets what grpc.health.v1 answers for some names."""
@@ -68,7 +69,7 @@ async def serving(
     options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1)]
     server = grpc.aio.server(interceptors=[Boundary()], options=options)
     register(server)
-    running = Serving(_bound(server, listen), health.aio.HealthServicer())
+    running = Serving(_bound(server, listen), HealthServicer())
     health_pb2_grpc.add_HealthServicer_to_server(running.health, server)
     names = (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)

@@ -1,6 +1,7 @@
 """Asking experts that come and go."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.types_pb2 import Candidate, Endpoint, RunEvent, TaskResult, Value
 from services.orchestrator.attempts import Attempts
+from services.runtime.errors import Overloaded
 from tests.fakes import FakeExpert, card
 
 SPEC = standard_tasks()["summarization"]
@@ -61,6 +63,24 @@ async def test_the_other_place_of_an_expert_is_asked_when_one_is_gone(fake: Fake
         result, told = await infer(attempts, "127.0.0.1:1", address)
         assert (result.attempt, result.by.endpoints[0].address) == (2, address)
         assert told == ["task_started", "attempt_failed", "task_started"]
+
+
+async def test_an_overload_is_waited_out_when_nobody_else_is_left(
+    fake: FakeExpert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.orchestrator.attempts.TRIES", 2)
+    refusals = iter([Overloaded("full", retry_after=timedelta(milliseconds=1))] * 4)
+
+    async def answer(request: InferRequest) -> dict[str, Value]:
+        if refusal := next(refusals, None):
+            raise refusal
+        return {"text": request.inputs["text"]}
+
+    fake.answer = answer
+    async with Attempts(5) as attempts, fake.serving() as address:
+        result, told = await infer(attempts, address)
+    assert (result.attempt, result.outputs["text"].text) == (5, "hello")
+    assert told.count("attempt_failed") == 4
 
 
 async def test_a_call_that_a_server_drops_is_made_again() -> None:

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
@@ -161,6 +162,19 @@ async def test_a_server_that_is_not_ready_is_alive() -> None:
             for name in ("liveness", "readiness")
         ]
     assert states == [health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
+
+
+async def test_whoever_watches_the_health_is_told_and_does_not_hold_the_stop() -> None:
+    async with asyncio.timeout(5):
+        async with serving(registered(TellingCaller()), RESPONDER, drain_seconds=60) as running:
+            channel = dial(f"127.0.0.1:{running.port}")
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            watch = aiter(stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), wait_for_ready=True))
+            first = (await anext(watch)).status
+        rest = [reply.status async for reply in watch]
+        await channel.close()
+    assert first == health_pb2.HealthCheckResponse.SERVING
+    assert set(rest) == {health_pb2.HealthCheckResponse.NOT_SERVING}
 
 
 async def test_reflection_lists_the_service(serve: Serve) -> None:
