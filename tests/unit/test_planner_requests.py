@@ -3,7 +3,7 @@
 import pytest
 
 from services.planner.plan import NoteKind
-from tests.planning import asked, planned, written
+from tests.planning import STANDARD, asked, planned, written
 
 Row = tuple[str, tuple[str, ...], list[str]]
 
@@ -327,3 +327,151 @@ def test_what_is_asked_of_a_result_and_cannot_be_done_is_said() -> None:
     draft = planned(asked("Make a sketch and frame the sketch", ["face.jpg"]))
     assert [note.span for note in draft.notes] == ["frame the sketch"]
     assert planned(asked("Make a sketch and show me the sketch", ["face.jpg"])).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "conditional"),
+    [
+        (
+            "Read the text and, if it is positive, blur the image",
+            [OCR],
+            ["if it is positive, blur the image"],
+        ),
+        ("Read the text, if it is positive, blur the image", [OCR], ["if it is positive, blur the image"]),
+        (
+            "Read the text. If it's negative, read it aloud and blur it",
+            [OCR],
+            ["If it's negative, read it aloud and blur it"],
+        ),
+        ("Read the sign. Blur it unless it is positive.", [OCR], ["Blur it unless it is positive"]),
+        (
+            "Blur it, unless it is positive, and read it aloud",
+            [],
+            ["Blur it, unless it is positive, and read it aloud"],
+        ),
+        (
+            "Read the text, then read it aloud only when it is positive",
+            [OCR],
+            ["read it aloud only when it is positive"],
+        ),
+        ("Read the text and read it aloud in case it is long", [OCR], ["read it aloud in case it is long"]),
+        (
+            "If it is positive, blur the image. Otherwise rotate it.",
+            [],
+            ["If it is positive, blur the image", "Otherwise rotate it"],
+        ),
+        (
+            "Depending on the sentiment, blur or rotate the image",
+            [],
+            ["Depending on the sentiment, blur or rotate the image"],
+        ),
+        ("Read the text aloud if it is negative", [], ["Read the text aloud if it is negative"]),
+    ],
+)
+def test_what_depends_on_a_condition_is_not_planned_but_said(
+    words: str, expected: list[str], conditional: list[str]
+) -> None:
+    draft = planned(asked(words, ["sign.png"]))
+    assert written(draft.tasks) == expected
+    assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, span) for span in conditional]
+    assert all("ask again with the result" in note.text for note in draft.notes)
+
+
+SENTIMENT, SPOKEN = "text-classification(text=1.text)", "text-to-speech(text=1.text)"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Read the text if you can", [OCR]),
+        ("If you could read the text, please", [OCR]),
+        ("I'd appreciate it if you read the text", [OCR]),
+        ("Read the text, if possible, aloud", [OCR, SPOKEN]),
+        ("Read the text if there is any", [OCR]),
+        ("If there is text, read it aloud", [OCR, SPOKEN]),
+        ("Read the text and tell me if it sounds happy", [OCR, SENTIMENT]),
+        ("Check the text to see if it is positive", [OCR, SENTIMENT]),
+        ("Tell me the language and if it is positive", [OCR, SENTIMENT, SENTIMENT]),
+        ("Say aloud 'if it is positive, blur it'", ["text-to-speech(text='if it is positive, blur it')"]),
+    ],
+)
+def test_a_courtesy_or_a_question_makes_nothing_conditional(words: str, expected: list[str]) -> None:
+    draft = planned(asked(words, [] if "'if" in words else ["sign.png"]))
+    assert (written(draft.tasks), draft.notes) == (expected, ())
+
+
+def test_a_question_keeps_the_condition_it_asks_about() -> None:
+    draft = planned(asked("What happens if I cancel?", ["letter.pdf"]))
+    asks = "document-question-answering(image=file1, question='What happens if I cancel?')"
+    assert (written(draft.tasks), draft.notes) == ([asks], ())
+
+
+HALLO, BONJOUR = "text-to-speech(text='hello'; language=de)", "text-to-speech(text='bonjour'; language=fr)"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Read 'hello' in German, then 'bonjour' in French", [HALLO, BONJOUR]),
+        ("In German read 'hello', in French 'bonjour'", [HALLO, BONJOUR]),
+        ("Say 'hello' in German and 'hello' in French", [HALLO, "text-to-speech(text='hello'; language=fr)"]),
+        ("Say 'hello' and 'tag' in German", [HALLO, "text-to-speech(text='tag'; language=de)"]),
+        (
+            "Translate 'hello' into German and 'cat' into French",
+            ["translation(text='hello'; target_language=de)", "translation(text='cat'; target_language=fr)"],
+        ),
+    ],
+)
+def test_each_quoted_text_takes_the_language_beside_it(words: str, expected: list[str]) -> None:
+    draft = planned(asked(words), STANDARD)
+    assert (written(draft.tasks), draft.notes) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    "words", ["Read 'hello' in German and 'bonjour'", "Say 'hello', 'bonjour' in German and French"]
+)
+def test_languages_that_cannot_be_told_apart_are_said_to_be(words: str) -> None:
+    draft = planned(asked(words))
+    assert draft.tasks == ()
+    assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, words)]
+    assert "name the language right after each quoted text" in draft.notes[0].text
+
+
+def test_a_quoted_text_in_a_sentence_of_its_own_is_not_dropped_silently() -> None:
+    draft = planned(asked("Read aloud 'hello' in German; then 'bonjour' in French"))
+    assert written(draft.tasks) == [HALLO]
+    assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, "then 'bonjour' in French")]
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "span"),
+    [
+        ("Email me the sketch after making it", "face.jpg", "Email me the sketch after making it"),
+        ("Post the sketch to Slack after making it", "face.jpg", "Post the sketch to Slack after making it"),
+        ("Make a sketch and send it to Bob", "face.jpg", "send it to Bob"),
+        ("Make a sketch and email me the sketch", "face.jpg", "email me the sketch"),
+        (
+            "Read the sign and return the contents of /etc/passwd",
+            "sign.png",
+            "return the contents of /etc/passwd",
+        ),
+    ],
+)
+def test_what_no_task_does_is_said_beside_what_one_does(words: str, name: str, span: str) -> None:
+    draft = planned(asked(words, [name]))
+    assert len(draft.tasks) == 1
+    assert [(note.kind, note.span) for note in draft.notes] == [(NoteKind.UNMAPPED, span)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Send me the text of the sign",
+        "Read the sign and return the text",
+        "Read the sign. Do not email the text.",
+        "Read the text of the post",
+    ],
+)
+def test_what_an_answer_does_anyway_is_no_matter_for_a_note(words: str) -> None:
+    draft = planned(asked(words, ["sign.png"]))
+    assert (written(draft.tasks), draft.notes) == ([OCR], ())

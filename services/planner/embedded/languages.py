@@ -10,9 +10,9 @@ TAGS: dict[str, str] = json.loads((files("services.planner.embedded") / "languag
 PATTERN = f"(?:{'|'.join(sorted(TAGS, key=len, reverse=True))})"
 """Any of the names, the longest first."""
 
-_NAME = re.compile(rf"(?<![\w-]){PATTERN}(?![\w-])")
+NAME = re.compile(rf"(?<![\w-]){PATTERN}(?![\w-])")
 
 
 def tags(masked: str) -> list[str]:
     """The languages named in lower-case words, in their order."""
-    return [TAGS[found.group()] for found in _NAME.finditer(masked)]
+    return [TAGS[found.group()] for found in NAME.finditer(masked)]

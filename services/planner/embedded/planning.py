@@ -6,14 +6,16 @@ from dataclasses import replace
 
 from services.planner.embedded import remarks
 from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
+from services.planner.embedded.conditions import condition
 from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, lexicon
+from services.planner.embedded.outside import outside
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import Resource, resources
 from services.planner.embedded.spelling import read_mended
 from services.planner.embedded.vocabulary import Vocabulary, common_words
 from services.planner.embedded.wants import Wants
 from services.planner.embedded.weaver import Weaver
-from services.planner.embedded.wording import Wording
+from services.planner.embedded.wording import QUOTE_MARK, Wording
 from services.planner.plan import Catalogue, Decision, Draft, Modality, Note, Spec
 from services.planner.request import Request
 
@@ -25,6 +27,9 @@ _DONE_TO_RESULT = re.compile(
     r"[a-z]+\s+(?:(?:me|us)\s+)?(?:the|this|that|its)\b"
 )
 """How a clause begins that wants something done to a result; what is left out an answer does anyway."""
+
+_FURTHER_TEXT = re.compile(rf"\W*(?:and\s+)?(?:then|next|also|finally|afterwards)\s+{QUOTE_MARK}")
+"""How a sentence begins that wants for another text what the one before wants."""
 
 _CONFIDENCE = {CERTAIN: 0.9, LIKELY: 0.7}
 _LEAST_CONFIDENCE = 0.5
@@ -88,10 +93,13 @@ class _Planning:
         for start, end in sentences(self._wording.masked):
             if self._lexicon.chat.fullmatch(self._wording.masked[start:end]):
                 continue
-            clauses = self._read(start, end)
+            clauses, open_ended = self._unconditional(start, end)
+            self._weaver.notes += open_ended
             self._clauses += clauses
             words = self._wording.text[start:end].strip()
-            if words and not clauses and self._states(start, end):
+            if not (clauses or open_ended) and _FURTHER_TEXT.match(self._wording.masked, start, end):
+                self._weaver.notes.append(remarks.unknown(words))
+            elif words and not (clauses or open_ended) and self._states(start, end):
                 stated.append(words)
                 self._weaver.texts.aside = " ".join(stated)
             for clause in clauses:
@@ -111,6 +119,25 @@ class _Planning:
         clauses = self._reader.clauses(start, end, at_hand)
         made = {port.modality for clause in clauses for spec in self._specs(clause.matches) for port in spec.outputs}
         return clauses if made <= at_hand else self._reader.clauses(start, end, at_hand | made)
+
+    def _unconditional(self, start: int, end: int) -> tuple[list[Clause], list[Note]]:
+        """What a sentence asks for whatever may be the case, and a note on what depends on a condition."""
+        clauses = self._read(start, end)
+        found = condition(self._wording.masked, start, end, self._lexicon)
+        if found is None or not clauses:
+            return clauses, []
+        before = self._read(start, found.start) if self._wording.masked[start : found.start].strip() else []
+        depends = found.start
+        if not found.leads:
+            last = max(before, key=lambda clause: clause.start, default=None)
+            if last and last.asks:
+                return clauses, []
+            before = [clause for clause in before if clause is not last]
+            depends = last.start if last else start
+        return before, [remarks.conditional(self._said(depends, end))]
+
+    def _said(self, start: int, end: int) -> str:
+        return self._wording.text[start:end].strip(" \t\n,;:.")
 
     def _at_hand(self, start: int, end: int) -> set[Modality]:
         """What a sentence may be about: what it names, else all there is."""
@@ -144,6 +171,9 @@ class _Planning:
         steps = self._wants.steps(clause)
         if not steps:
             self._weaver.notes += self._not_planned(clause)
+        else:
+            stretches = outside(clause, self._lexicon)
+            self._weaver.notes += [remarks.beyond_tasks(self._said(*stretch)) for stretch in stretches]
         for step in steps:
             self._weaver.weave(step)
             self._confidence.append(self._certainty(clause))

@@ -28,6 +28,24 @@ def unknown(words: str) -> Note:
     return _unmapped(f"“{words}” matches no kind of task offered here: see what is with `hugginggpt tasks`.", words)
 
 
+def conditional(words: str) -> Note:
+    """Something is wanted only on a condition, and a plan has none."""
+    remedy = "ask for what it depends on first, then ask again with the result"
+    return _unmapped(f"“{words}” depends on a condition, and a plan has no conditions: {remedy}.", words)
+
+
+def beyond_tasks(words: str) -> Note:
+    """Something is wanted that no task does, in words that also call for one."""
+    remedy = "tasks work on what was sent and show what they give; do the rest yourself with it"
+    return _unmapped(f"“{words}” asks for something that no kind of task here does: {remedy}.", words)
+
+
+def which_language(clause: Clause) -> Note:
+    """Several texts and languages, and which belong together is not said."""
+    remedy = "name the language right after each quoted text"
+    return _unmapped(f"“{clause.words}” does not say which text is in which language: {remedy}.", clause.words)
+
+
 def not_understood(words: str) -> Note:
     """Nothing in the words is understood."""
     return _unmapped("These words were not understood: say in English what is to be done.", words)

@@ -21,6 +21,8 @@ class Stream:
     """Where the clause stands that made it."""
     languages: tuple[str, ...] = ()
     """Of each value, where a translation made it."""
+    wanted: tuple[str, ...] = ()
+    """Of each value, the language named beside it."""
     spoken: bool = False
     """Words of the clause itself, such as a question: nothing to go on with."""
     lost: str = ""

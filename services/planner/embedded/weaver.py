@@ -3,21 +3,23 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from services.planner.embedded import beside
 from services.planner.embedded.clauses import Clause
 from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.languages import tags
 from services.planner.embedded.media import Media
 from services.planner.embedded.parameters import TARGET, parameters
 from services.planner.embedded.ports import Ports
-from services.planner.embedded.remarks import cut, unoffered, unpaired
+from services.planner.embedded.remarks import cut, unoffered, unpaired, which_language
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Stream, Wanting, answers, findings, modifies
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
-from services.planner.plan import SPLIT_LIMIT, Argument, Catalogue, Many, Modality, Note, Reference, Spec, Task
+from services.planner.plan import SPLIT_LIMIT, Argument, Catalogue, Many, Modality, Note, Reference, Spec, Task, Text
 
 BRIDGES = {
     Modality.IMAGE: "image-to-text",
@@ -75,6 +77,7 @@ class Weaver:
             if port.name == "mask":
                 filled[port.name] = self._mask(step.clause)
         variants = self._variants(step)
+        filled = {name: _told_apart(step, stream) for name, stream in filled.items()}
         if not self._speaks_of_itself(step.spec, filled, variants):
             self._place(step, filled, variants)
 
@@ -115,7 +118,7 @@ class Weaver:
         found = parameters(step.spec, step.clause.masked)
         if step.labels and step.spec.takes("candidate_labels"):
             found["candidate_labels"] = list(step.labels)
-        if step.spec.takes("target_language"):
+        if step.spec.takes("target_language") and not beside.targets(step.clause):
             return [found | {"target_language": target} for target in _targets(step.clause, found)] or [found]
         return [found]
 
@@ -134,14 +137,14 @@ class Weaver:
     def _place(self, step: Step, filled: Mapping[str, Stream], variants: Sequence[dict[str, Any]]) -> list[Stream]:
         """Adds a task for every value and variant, or finds those that do the same already; gives their outputs."""
         for stream in filled.values():
-            self._flow.add(stream)
+            self._flow.add(replace(stream, wanted=()))
         many = {port.name for port in step.spec.inputs if port.many}
         placed: dict[int, str] = {}
         for index in range(self._copies(step, [stream for name, stream in filled.items() if name not in many])):
             given = {name: _given(stream, index, many=name in many) for name, stream in filled.items()}
             for variant in variants:
-                spoken = _spoken(step.spec, filled, index) | variant
-                placed[self._task(step, given, spoken)] = variant.get("target_language", "")
+                spoken = _spoken(step.spec, filled, index, variant)
+                placed[self._task(step, given, spoken)] = spoken.get("target_language", "")
         made = [self._output(step, port.name, port.modality, placed) for port in step.spec.outputs]
         for stream in reversed(made):  # the first output of a kind is the main one
             self._flow.add(stream)
@@ -186,12 +189,35 @@ def _given(stream: Stream, index: int, *, many: bool) -> Argument:
     return stream.arguments[index if len(stream.arguments) > 1 else 0]
 
 
-def _spoken(spec: Spec, filled: Mapping[str, Stream], index: int) -> dict[str, Any]:
-    """The language of what a copy of a task is given, where a translation made it."""
+def _told_apart(step: Step, stream: Stream) -> Stream:
+    """Quoted texts with the languages named beside them.
+
+    Raises:
+        Wanting: several are named, and which belongs to which text cannot be told.
+    """
+    quoted = tuple(Text(payload.text) for payload in step.clause.payloads)
+    if stream.spoken or stream.arguments != quoted:
+        return stream
+    if step.spec.takes("target_language"):
+        return replace(stream, wanted=tuple(beside.targets(step.clause) or ()))
+    if not step.spec.takes("language"):
+        return stream
+    named = beside.spoken(step.clause)
+    if named is None:
+        raise Wanting(which_language(step.clause))
+    return replace(stream, wanted=tuple(named))
+
+
+def _spoken(spec: Spec, filled: Mapping[str, Stream], index: int, variant: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a copy of a task, with the language of what it is given or of what it is to give."""
+    for stream in filled.values():
+        if stream.wanted:
+            knob = "target_language" if spec.takes("target_language") else "language"
+            return {**variant, knob: stream.wanted[index]}
     languages = [stream.languages for stream in filled.values() if stream.languages]
     if not languages or not spec.takes("language"):
-        return {}
-    return {"language": languages[0][index if len(languages[0]) > 1 else 0]}
+        return dict(variant)
+    return {"language": languages[0][index if len(languages[0]) > 1 else 0], **variant}
 
 
 def _targets(clause: Clause, found: Mapping[str, Any]) -> list[str]:

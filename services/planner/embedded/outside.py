@@ -1,0 +1,61 @@
+"""What a request wants done with results that no kind of task does, though it speaks of them in a task's words."""
+
+import re
+from collections.abc import Iterator
+
+from services.planner.embedded.clauses import Clause, pieces
+from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.wording import MARKED
+
+_OBJECT = (
+    r"(?:me|us|him|her|it|them|everyone|everybody|the|this|that|these|those|my|our|your|his|its|their|all|both|an?|to"
+    rf"|{MARKED})"
+)
+_DELIVERING = (
+    rf"(?:e-?mail|mail|post|upload|publish|share|forward|tweet|fax|notify|alert|remind|buy|order|pay|book|reserve|sell"
+    rf"|schedule|delete|install|deploy|execute|rename|archive|encrypt|compress|zip|frame)\s+{_OBJECT}(?!\w)"
+    r"|(?:text|message|phone|call)\s+(?:me|us|him|her|them|everyone)\b"
+    rf"|(?:send|deliver)\s+(?!me\b|us\b){_OBJECT}(?!\w)(?!.*\bto\s+(?:me|us)\b)"
+    r"|send\s+(?:me|us)\s+(?:an?\s+)?(?:e-?mail|mail|message|text\s+message)\b"
+)
+_VERB = re.compile(rf"(?<![\w'-])(?:{_DELIVERING})")
+LONGEST_LEAD = 20
+"""Characters before a verb that are looked at."""
+
+_NO_VERB = re.compile(
+    r"\b(?:the|this|that|these|those|an?|my|our|your|his|her|its|their|each|every|i|we|you|they|who|of|in|from|by|on|for"
+    r"|about|with|not|don't|never|without|last|first|new)\s+$"
+)
+"""How words end after which one of the verbs is a noun, or says what somebody does or is not to do."""
+
+_PLACE = re.compile(r"(?<![\w/:.])(?:~|\.{1,2})?/(?:[\w.-]+/?)+|\b[a-z]:\\\S+")
+_FETCHING = re.compile(r"\b(?:return|fetch|list|dump|print)\s+(?:\w+\s+){0,2}?contents?\s+of\s+(?P<what>.+)")
+
+
+def outside(clause: Clause, lexicon: Lexicon) -> Iterator[tuple[int, int]]:
+    """The stretches of a clause that call for something no kind of task does."""
+    masked = clause.masked
+    stretches = list(pieces(masked, 0, len(masked)))
+    for start, end in stretches[:-1] or stretches:
+        core = start + (polite.end() if (polite := lexicon.polite.match(masked[start:end])) else 0)
+        if _delivers(clause, core, end) or _fetches(masked[core:end], lexicon):
+            yield clause.start + core, clause.start + end
+
+
+def _delivers(clause: Clause, start: int, end: int) -> bool:
+    if clause.asks:
+        return False
+    called = [(match.start - clause.start, match.end - clause.start) for match in clause.matches]
+    return any(
+        not _NO_VERB.search(clause.masked[max(start, verb.start() - LONGEST_LEAD) : verb.start()])
+        and not any(first <= verb.start() < last for first, last in called)
+        for verb in _VERB.finditer(clause.masked, start, end)
+    )
+
+
+def _fetches(masked: str, lexicon: Lexicon) -> bool:
+    """Whether it wants something read that stands on some machine, and was not sent."""
+    if _PLACE.search(masked):
+        return True
+    found = _FETCHING.search(masked)
+    return found is not None and not (lexicon.named(found["what"]) or lexicon.page.search(found["what"]))
