@@ -361,6 +361,11 @@ def test_what_is_asked_of_a_result_and_cannot_be_done_is_said() -> None:
             ["If it is positive, blur the image", "Otherwise rotate it"],
         ),
         (
+            "Read the text. If it is positive, blur the image. Then count the faces. Tell me the language.",
+            [OCR, "text-classification(text=1.text)"],
+            ["If it is positive, blur the image", "Then count the faces"],
+        ),
+        (
             "Depending on the sentiment, blur or rotate the image",
             [],
             ["Depending on the sentiment, blur or rotate the image"],
@@ -391,6 +396,8 @@ SENTIMENT, SPOKEN = "text-classification(text=1.text)", "text-to-speech(text=1.t
         ("If there is text, read it aloud", [OCR, SPOKEN]),
         ("Read the text and tell me if it sounds happy", [OCR, SENTIMENT]),
         ("Check the text to see if it is positive", [OCR, SENTIMENT]),
+        ("Can you help me find if it is positive?", [OCR, SENTIMENT]),
+        ("I want to know the language, if it is positive, and read it aloud", [OCR, SENTIMENT, SENTIMENT, SPOKEN]),
         ("Tell me the language and if it is positive", [OCR, SENTIMENT, SENTIMENT]),
         ("Say aloud 'if it is positive, blur it'", ["text-to-speech(text='if it is positive, blur it')"]),
     ],

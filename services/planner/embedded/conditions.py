@@ -31,7 +31,7 @@ _REPORTS = (
     r"|decide|predict|guess|identify|evaluate|sure|certain|curious|(?:tell|show|inform|answer)\s+(?:me|us)|understand|learn"
 )
 _REPORTING = re.compile(
-    rf"\b(?:{_REPORTS})(?:\s+(?:me|us|please|also|then|too|whether\s+or|in\s+\w+\s+words?))*[\s,:]+$"
+    rf"\b(?:{_REPORTS}|find)(?:\s+(?:me|us|please|also|then|too|whether\s+or|in\s+\w+\s+words?))*[\s,:]+$"
     r"|\b(?:check|test|verify)\s+(?:[^\s,;:]+\s+){1,4}$"
 )
 """How words end after which "if" means "whether"."""
@@ -76,7 +76,8 @@ def _is_report(before: str, words: str, after: str, lexicon: Lexicon) -> bool:
         return True
     own = re.split(r"\band\b|;", after, maxsplit=1)[0]
     consequence = _FOLLOWS.search(own) or lexicon.verb.search(own) or re.match(r"\s*(?:so|not)\b", own)
-    return bool(_CONJOINED.search(before) and _REPORTED_BEFORE.search(before)) and not consequence
+    joined = _CONJOINED.search(before) or _AFTER_COMMA.search(before)
+    return bool(joined and _REPORTED_BEFORE.search(before)) and not consequence
 
 
 def _leads(before: str, after: str) -> bool:

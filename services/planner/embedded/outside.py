@@ -28,6 +28,9 @@ _NO_VERB = re.compile(
 )
 """How words end after which one of the verbs is a noun, or says what somebody does or is not to do."""
 
+_NAMES = re.compile(MARKED)
+"""A quotation or file right after a word that is no command makes it a noun: the book "Emma"."""
+
 _PLACE = re.compile(r"(?<![\w/:.])(?:~|\.{1,2})?/(?:[\w.-]+/?)+|\b[a-z]:\\\S+")
 _FETCHING = re.compile(r"\b(?:return|fetch|list|dump|print)\s+(?:\w+\s+){0,2}?contents?\s+of\s+(?P<what>.+)")
 
@@ -48,6 +51,7 @@ def _delivers(clause: Clause, start: int, end: int) -> bool:
     called = [(match.start - clause.start, match.end - clause.start) for match in clause.matches]
     return any(
         not _NO_VERB.search(clause.masked[max(start, verb.start() - LONGEST_LEAD) : verb.start()])
+        and (verb.start() == start or not _NAMES.search(verb.group()))
         and not any(first <= verb.start() < last for first, last in called)
         for verb in _VERB.finditer(clause.masked, start, end)
     )

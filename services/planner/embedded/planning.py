@@ -87,6 +87,8 @@ class _Planning:
         self._reader = Reader(wording, words, self._find)
         self._clauses: list[Clause] = []
         self._confidence = [1.0]
+        self._left_open = False
+        """The sentence before ends in what depends on a condition: so does what comes then."""
 
     def draft(self) -> Draft:
         stated: list[str] = []
@@ -95,6 +97,7 @@ class _Planning:
                 continue
             clauses, open_ended = self._unconditional(start, end)
             self._weaver.notes += open_ended
+            self._left_open = bool(open_ended)
             self._clauses += clauses
             words = self._wording.text[start:end].strip()
             if not (clauses or open_ended) and _FURTHER_TEXT.match(self._wording.masked, start, end):
@@ -123,6 +126,8 @@ class _Planning:
     def _unconditional(self, start: int, end: int) -> tuple[list[Clause], list[Note]]:
         """What a sentence asks for whatever may be the case, and a note on what depends on a condition."""
         clauses = self._read(start, end)
+        if clauses and clauses[0].sequel and self._left_open:
+            return [], [remarks.conditional(self._said(start, end))]
         found = condition(self._wording.masked, start, end, self._lexicon)
         if found is None or not clauses:
             return clauses, []
