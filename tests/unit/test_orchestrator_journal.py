@@ -1,6 +1,5 @@
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,6 @@ from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.tables import MIGRATIONS, SCHEMA, NewRun
 from services.runtime.database import Database, opened
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as kept:
-        yield kept
 
 
 def new(run_id: str, *, key: str = "", digest: str = "d", tenant: str = "default") -> NewRun:

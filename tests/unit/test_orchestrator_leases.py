@@ -1,8 +1,6 @@
 """Runs that another orchestrator takes."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -12,21 +10,9 @@ from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
 from services.orchestrator.journal import Journal
 from services.orchestrator.live import LiveRun
 from services.orchestrator.servicer import OrchestratorServicer
-from services.orchestrator.tables import MIGRATIONS, SCHEMA
-from services.runtime.database import Database, opened
+from services.runtime.database import Database
 from services.runtime.errors import Unavailable
 from tests.stages import SPEC, Stages, Troubled, forever, running, to_the_end, watched
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as kept:
-        yield kept
-
-
-@pytest.fixture
-def stages() -> Stages:
-    return Stages()
 
 
 async def stolen(database: Database, run_id: str) -> None:

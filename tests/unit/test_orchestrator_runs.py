@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,6 @@ from services.orchestrator.tables import MIGRATIONS, SCHEMA
 from services.runtime.database import Database, opened
 from services.runtime.errors import Unavailable
 from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, to_the_end, watched
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as kept:
-        yield kept
-
-
-@pytest.fixture
-def stages() -> Stages:
-    return Stages()
 
 
 async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Database, stages: Stages) -> None:
