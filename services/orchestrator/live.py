@@ -14,7 +14,8 @@ from services.runtime.errors import Unavailable
 
 log = structlog.get_logger(__name__)
 
-_JOURNAL_PAUSE_SECONDS = 0.5
+JOURNAL_PAUSE_SECONDS = 0.5
+"""How long a journal that does not answer is left alone."""
 
 
 class Feed:
@@ -129,4 +130,4 @@ class LiveRun:
                 raise
             except Unavailable as error:
                 log.warning("the journal does not take events", run_id=self.id, error=error.message)
-                await asyncio.sleep(_JOURNAL_PAUSE_SECONDS)
+                await asyncio.sleep(JOURNAL_PAUSE_SECONDS)

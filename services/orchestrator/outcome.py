@@ -8,6 +8,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     NOTE_KIND_CHAT,
     NOTE_KIND_CLARIFY,
     NOTE_KIND_UNMAPPED,
+    RUN_MODE_PLAN,
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
@@ -27,14 +28,15 @@ def outcome(run: Run, failure: Failure | None = None) -> "tuple[RunState.ValueTy
     """The state a run ends in and what is wrong with it.
 
     Args:
-        run: as it stands, its tasks all ended.
+        run: as it stands, its tasks all ended; where only a plan was asked for, its tasks are what is usable.
         failure: what is wrong with the run as a whole, such as a deadline.
     """
-    good = [status for status in run.tasks if status.state in _GOOD]
     wrong = failure or _worst(run)
     if wrong is None:
         return RUN_STATE_COMPLETED, None
-    return (RUN_STATE_INCOMPLETE if good else RUN_STATE_FAILED), wrong
+    planned_only = run.spec.mode == RUN_MODE_PLAN
+    usable = any(planned_only or status.state in _GOOD for status in run.tasks)
+    return (RUN_STATE_INCOMPLETE if usable else RUN_STATE_FAILED), wrong
 
 
 def spent(run: Run) -> Usage:

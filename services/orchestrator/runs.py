@@ -17,7 +17,7 @@ from services.orchestrator import acceptance
 from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.journal import Journal
-from services.orchestrator.live import LiveRun
+from services.orchestrator.live import JOURNAL_PAUSE_SECONDS, LiveRun
 from services.orchestrator.pipeline import Pipeline
 from services.orchestrator.tables import NewRun, Row
 from services.orchestrator.view import RunView
@@ -28,9 +28,6 @@ log = structlog.get_logger(__name__)
 
 CHANGES_SECONDS = 0.05
 """How soon this process sees what another one has written."""
-
-JOURNAL_PAUSE_SECONDS = 0.5
-"""How long a journal that does not answer is left alone."""
 
 CANCEL = "cancel"
 """The kind of command that asks a run to stop."""

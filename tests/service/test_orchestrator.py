@@ -256,6 +256,12 @@ async def test_planning_only_runs_nothing(house: House) -> None:
     assert ended(events).state == types.RUN_STATE_COMPLETED
 
 
+async def test_a_plan_of_a_part_of_the_request_is_usable(house: House) -> None:
+    house.cast.plan(task(1), note(types.NOTE_KIND_UNMAPPED, "what?"), END)
+    ending = ended(await house.run(mode=types.RUN_MODE_PLAN))
+    assert (ending.state, ending.failure.reason) == (types.RUN_STATE_INCOMPLETE, "UNPLANNABLE")
+
+
 async def test_results_only_gives_no_answer(house: House) -> None:
     house.cast.plan(task(1), END)
     events = await house.run(mode=types.RUN_MODE_RESULTS)

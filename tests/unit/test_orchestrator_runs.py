@@ -124,7 +124,7 @@ async def test_a_live_run_is_watched_from_its_first_event(database: Database, st
 async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
     database: Database, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.live._JOURNAL_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.live.JOURNAL_PAUSE_SECONDS", 0.01)
     journal = Troubled(database)
     journal.trouble["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
