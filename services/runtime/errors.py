@@ -122,6 +122,10 @@ _BY_CODE: dict[StatusCode, type[ServiceError]] = {
 }
 
 
+LOST = "the server does not answer"
+"""Of a connection that is lost or was never made: gRPC's own words name addresses of the house."""
+
+
 class Verdict(Enum):
     """What a caller that has other candidates does about a failure."""
 
@@ -177,8 +181,9 @@ def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
             detail.Unpack(retry)
             retry_after = retry.retry_delay.ToTimedelta()
     kind = _BY_CODE.get(error.code(), ServiceError)
+    lost = error.code() is StatusCode.UNAVAILABLE and not info.reason
     result = kind(
-        error.details() or error.code().name,
+        LOST if lost else error.details() or error.code().name,
         remedy=info.metadata.get("remedy", ""),
         reason=info.reason or (None if error.code() in _BY_CODE else error.code().name),
         port=info.metadata.get("port", ""),

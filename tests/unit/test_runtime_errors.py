@@ -33,15 +33,15 @@ def test_what_a_failure_leads_to(error: ServiceError, expected: Verdict) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"),
+    ("code", "message", "expected"),
     [
-        (StatusCode.UNAVAILABLE, Verdict.RETRY),
-        (StatusCode.CANCELLED, Verdict.RETRY),
-        (StatusCode.UNKNOWN, Verdict.NEXT_CANDIDATE),
-        (StatusCode.ABORTED, Verdict.GIVE_UP),
+        (StatusCode.UNAVAILABLE, "the server does not answer", Verdict.RETRY),
+        (StatusCode.CANCELLED, "CANCELLED", Verdict.RETRY),
+        (StatusCode.UNKNOWN, "UNKNOWN", Verdict.NEXT_CANDIDATE),
+        (StatusCode.ABORTED, "ABORTED", Verdict.GIVE_UP),
     ],
 )
-def test_what_a_bare_status_leads_to(code: grpc.StatusCode, expected: Verdict) -> None:
+def test_what_a_bare_status_leads_to(code: grpc.StatusCode, message: str, expected: Verdict) -> None:
     error = from_rpc(AioRpcError(code, Metadata(), Metadata()))
-    assert (error.code, error.message) == (code, code.name)
+    assert (error.code, error.message) == (code, message)
     assert verdict(error) is expected
