@@ -155,10 +155,26 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What an LLM was used for one plan; cost in the currency of the deployment's prices."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    busy_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     controller: str
     reason: str
     confidence: float = 0.0
+    """0 to 1; 0 is not estimated."""
+    llm_model: str = ""
+    """The LLM asked, if one was."""
+    fell_back_because: str = ""
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Planner:
             return _no_other_way(request.goal)
         draft = await asyncio.to_thread(self._embedded.plan, request, catalogue)
         draft = sound(draft, catalogue, inputs, limit=request.limit or HARD_LIMIT)
-        return [*beyond(draft.tasks, request.prior), *draft.notes, draft.decision]
+        return [*beyond(draft.tasks, request.standing), *draft.notes, draft.decision]
 
 
 def checked(draft: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Step]:

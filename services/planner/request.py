@@ -1,6 +1,7 @@
 """What the planner is asked, in plain Python."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from services.planner.plan import Task, Value
 
@@ -20,6 +21,30 @@ class Turn:
     by_user: bool
     text: str
     attachments: tuple[Named, ...] = ()
+
+
+class State(StrEnum):
+    """How far a task has come; the names are the protos'."""
+
+    UNSPECIFIED = "unknown"
+    PLANNED = "planned"
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "done"
+    REUSED = "done before"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """A task that already stands, and what came of it."""
+
+    task: Task
+    state: State = State.PLANNED
+    summary: str = ""
+    """What it gave, or the beginning of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +80,15 @@ class Request:
 
     conversation: tuple[Turn, ...] = ()
     inputs: tuple[Named, ...] = ()
-    prior: tuple[Task, ...] = ()
+    prior: tuple[Prior, ...] = ()
     goal: Goal = New()
     limit: int = 0
     """Most tasks wanted; 0 leaves it to the planner."""
+
+    @property
+    def standing(self) -> tuple[Task, ...]:
+        """The tasks of the run that are planned already."""
+        return tuple(prior.task for prior in self.prior)
 
     @property
     def text(self) -> str:

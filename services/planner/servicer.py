@@ -1,7 +1,8 @@
 """Protobuf in, protobuf out."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from protos.hugginggpt.v1 import planner_pb2 as pb
@@ -20,10 +21,11 @@ from services.planner.plan import (
     Task,
     Text,
     Unset,
+    Usage,
     Value,
 )
 from services.planner.planner import Planner, Step
-from services.planner.request import Check, Continue, Goal, Named, New, Replan, Request, Turn
+from services.planner.request import Check, Continue, Goal, Named, New, Prior, Replan, Request, State, Turn
 
 
 class PlannerServicer(rpc.PlannerServiceServicer):
@@ -47,10 +49,17 @@ def request_from_pb(request: pb.PlanRequest) -> Request:
             for turn in request.conversation
         ),
         inputs=_named(request.inputs),
-        prior=tuple(task_from_pb(prior.task) for prior in request.prior),
+        prior=tuple(map(_prior, request.prior)),
         goal=_goal(request.goal),
         limit=request.budget.tasks,
     )
+
+
+_STATES: Mapping[int, State] = {types.TaskState.Value(f"TASK_STATE_{state.name}"): state for state in State}
+
+
+def _prior(prior: pb.PriorTask) -> Prior:
+    return Prior(task_from_pb(prior.task), _STATES.get(prior.state, State.UNSPECIFIED), prior.summary)
 
 
 def _goal(goal: pb.PlanGoal) -> Goal:
@@ -121,8 +130,25 @@ def event_to_pb(step: Step) -> pb.PlanEvent:
             kind = types.NoteKind.Value(f"NOTE_KIND_{step.kind.name}")
             return pb.PlanEvent(note=types.Note(kind=kind, text=step.text, span=step.span))
         case Decision():
-            decision = types.Decision(controller=step.controller, reason=step.reason, confidence=step.confidence)
-            return pb.PlanEvent(end=pb.PlanEnd(decision=decision))
+            return pb.PlanEvent(end=pb.PlanEnd(decision=_decision_to_pb(step)))
+
+
+def _decision_to_pb(decision: Decision) -> types.Decision:
+    return types.Decision(
+        controller=decision.controller,
+        llm_model=decision.llm_model,
+        reason=decision.reason,
+        confidence=decision.confidence,
+        fell_back_because=decision.fell_back_because,
+        usage=_usage_to_pb(decision.usage) if decision.usage else None,
+    )
+
+
+def _usage_to_pb(usage: Usage) -> types.Usage:
+    converted = types.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost=usage.cost)
+    converted.busy.FromTimedelta(timedelta(seconds=usage.busy_seconds))
+    converted.elapsed.FromTimedelta(timedelta(seconds=usage.elapsed_seconds))
+    return converted
 
 
 def task_to_pb(task: Task) -> types.Task:
