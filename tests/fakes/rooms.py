@@ -1,4 +1,4 @@
-"""Stand-ins for what tests cannot have; each is a server or a client of the real thing."""
+"""The rooms of the house, scripted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,0 +1,48 @@
+"""What a call took."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.llm.settings import Price
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens as the endpoint reports them, else as estimated.
+
+    Args:
+        input_tokens: of the prompt.
+        output_tokens: of the answer.
+        cost: in the currency of the price table; 0 if the model is not in it.
+        busy_seconds: from sending to the end, queueing and pauses excluded.
+        elapsed_seconds: from the call to its end.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    busy_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Of two calls, one after the other."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost + other.cost,
+            self.busy_seconds + other.busy_seconds,
+            self.elapsed_seconds + other.elapsed_seconds,
+        )
+
+    def to_pb(self) -> types.Usage:
+        """As events carry it."""
+        usage = types.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost=self.cost)
+        usage.busy.FromTimedelta(timedelta(seconds=self.busy_seconds))
+        usage.elapsed.FromTimedelta(timedelta(seconds=self.elapsed_seconds))
+        return usage
+
+
+def cost(price: Price | None, input_tokens: int, output_tokens: int) -> float:
+    """In the currency of the price table; 0 without a price."""
+    return (price.input * input_tokens + price.output * output_tokens) / 1e6 if price else 0.0
