@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -80,12 +80,18 @@ class Ranked(NamedTuple):
     reason: str
 
 
+class _Telling(NamedTuple):
+    """A word of the wish that some models have and others do not."""
+
+    stem: str
+    written: str
+    share: float
+    """Of what all such words are worth together."""
+
+
 class _Fit(NamedTuple):
     share: float
     words: tuple[str, ...]
-
-
-_NO_FIT = _Fit(0.0, ())
 
 
 class Ranking:
@@ -94,7 +100,7 @@ class Ranking:
     def __init__(self, merits: Sequence[Merits]) -> None:
         self._merits = merits
 
-    def best(self, wish: Wish, admitted: Iterable[int], limit: int, failing: frozenset[int]) -> list[Ranked]:
+    def best(self, wish: Wish, admitted: Iterable[int], limit: int, failing: Collection[int]) -> list[Ranked]:
         """The best models, best first.
 
         Args:
@@ -103,21 +109,12 @@ class Ranking:
             limit: at most so many.
             failing: positions of those to be asked last.
         """
-        fits = self._fits(wish)
-
-        def score(position: int) -> float:
-            value = self._standing[position] + FIT * fits.get(position, _NO_FIT).share
-            if wish.languages:
-                value += _spoken(self._merits[position], wish)
-            if wish.internal_first and self._merits[position].external:
-                value += _EXTERNAL
-            return value + _FAILING if position in failing else value
-
-        top = nlargest(limit, ((score(position), -position) for position in admitted))
+        telling = self._telling(wish)
+        scores = self._scores(wish, telling, failing)
         return [
-            Ranked(-negated, round(value, 4), fit.share, self._reason(-negated, wish, fit, failing=-negated in failing))
-            for value, negated in top
-            for fit in (fits.get(-negated, _NO_FIT),)
+            Ranked(position, round(scores[position], 4), fit.share, self._reason(position, wish, fit, failing))
+            for position in nlargest(limit, admitted, key=scores.__getitem__)
+            for fit in (self._fit(position, telling),)
         ]
 
     @cached_property
@@ -134,24 +131,47 @@ class Ranking:
                 holders[stem].append(position)
         return holders
 
-    def _fits(self, wish: Wish) -> dict[int, _Fit]:
-        """How far each model has the wish's words, the rarer the more; a word that all have tells nothing."""
-        found: dict[int, list[tuple[float, str]]] = defaultdict(list)
-        total = 0.0
-        for stem, word in wish.words.items():
-            holders = self._holders.get(stem, ())
-            if not 0 < len(holders) < len(self._merits):
-                continue
-            value = word.weight * math.log(len(self._merits) / len(holders))
-            total += value
-            for position in holders:
-                found[position].append((value, word.written))
-        return {
-            position: _Fit(sum(value for value, _ in values) / total, tuple(written for _, written in values))
-            for position, values in found.items()
-        }
+    @cached_property
+    def _outside(self) -> list[int]:
+        return [position for position, merits in enumerate(self._merits) if merits.external]
 
-    def _reason(self, position: int, wish: Wish, fit: _Fit, *, failing: bool) -> str:
+    @cached_property
+    def _choosy(self) -> list[int]:
+        """Positions of the models that do not take every language."""
+        return [position for position, merits in enumerate(self._merits) if merits.languages]
+
+    def _telling(self, wish: Wish) -> list[_Telling]:
+        """What each word of the wish is worth, the rarer the more; one that all models have, or none, tells nothing."""
+        held = [(stem, word, len(self._holders.get(stem, ()))) for stem, word in wish.words.items()]
+        worth = [
+            (stem, word.written, word.weight * math.log(len(self._merits) / holders))
+            for stem, word, holders in held
+            if 0 < holders < len(self._merits)
+        ]
+        total = sum(value for _, _, value in worth)
+        return [_Telling(stem, written, value / total) for stem, written, value in worth]
+
+    def _scores(self, wish: Wish, telling: Sequence[_Telling], failing: Iterable[int]) -> list[float]:
+        """Of every model; only those that a word or fault concerns are looked at, there may be ten thousand."""
+        scores = self._standing.copy()
+        for word in telling:
+            for position in self._holders[word.stem]:
+                scores[position] += FIT * word.share
+        if wish.languages:
+            for position in self._choosy:
+                scores[position] += _spoken(self._merits[position], wish)
+        for position in self._outside if wish.internal_first else ():
+            scores[position] += _EXTERNAL
+        for position in failing:
+            scores[position] += _FAILING
+        return scores
+
+    def _fit(self, position: int, telling: Sequence[_Telling]) -> _Fit:
+        stems = self._merits[position].stems
+        said = [word for word in telling if word.stem in stems]
+        return _Fit(sum(word.share for word in said), tuple(word.written for word in said))
+
+    def _reason(self, position: int, wish: Wish, fit: _Fit, failing: Collection[int]) -> str:
         merits = self._merits[position]
         parts = []
         if fit.words:
@@ -165,7 +185,7 @@ class Ranking:
             parts.append(f"median {_duration(merits.median)}")
         if merits.external:
             parts.append("outside the house")
-        if failing:
+        if position in failing:
             parts.append("has been failing")
         return "; ".join(parts)
 

@@ -141,7 +141,9 @@ class Selector:
         shelf = self._shelf(wanted.task)
         mode = wanted.mode or self._mode
         admitted = self._admitted(shelf, wanted, mode)
-        failing = frozenset(i for i in admitted if wanted.avoid and _fails(shelf.offers[i], wanted.avoid))
+        failing = (
+            frozenset(i for i in admitted if _fails(shelf.offers[i], wanted.avoid)) if wanted.avoid else frozenset()
+        )
         wish = Wish(_words(wanted), wanted.languages, internal_first=mode is Mode.HYBRID)
         ranked = shelf.ranking.best(wish, admitted, wanted.limit or CANDIDATES, failing)
         chosen = [_chosen(shelf, place, wanted.avoid) for place in ranked if _means_the_same(shelf, ranked[0], place)]

@@ -49,7 +49,7 @@ class Offer:
     """Empty if its expert sleeps."""
     start_time: Duration | None
 
-    @property
+    @cached_property
     def external(self) -> bool:
         """Only what says that it is inside the house is."""
         return self.card.reach != REACH_INTERNAL
