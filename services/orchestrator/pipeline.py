@@ -139,6 +139,7 @@ class Pipeline:
             request=spec.request,
             inference_mode=spec.inference_mode,
             selection_policy=spec.selection_policy,
+            constraints=spec.constraints,
         )
         try:
             async with self._selections:

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/hugginggpt/v1/selector.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a protos/hugginggpt/v1/types.proto\"\x98\x02\n\rSelectRequest\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\x0f\n\x07request\x18\x02 \x01(\t\x12\x34\n\x0einference_mode\x18\x03 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x04 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12#\n\x05\x61void\x18\x05 \x03(\x0b\x32\x14.hugginggpt.v1.Avoid\x12/\n\x0b\x63onstraints\x18\x06 \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\r\n\x05limit\x18\x07 \x01(\x05\":\n\x05\x41void\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"`\n\x0b\x43onstraints\x12\x10\n\x08licenses\x18\x01 \x03(\t\x12\x11\n\tlanguages\x18\x02 \x03(\t\x12\x1b\n\x13max_parameter_count\x18\x03 \x01(\x03\x12\x0f\n\x07\x61llowed\x18\x04 \x03(\t\"\x90\x01\n\x0eSelectResponse\x12,\n\ncandidates\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.Candidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\"*\n\x10ListTasksRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"V\n\x0b\x43\x61talogTask\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12\x0f\n\x07\x65xperts\x18\x02 \x03(\t\x12\x0f\n\x07\x64ormant\x18\x03 \x01(\x08\"c\n\x11ListTasksResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12)\n\x05tasks\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.CatalogTask\"`\n\x11ListModelsRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x16\n\x0eknown_revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"|\n\x12ListModelsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12(\n\x06models\x18\x03 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\t\"\x14\n\x12ListExpertsRequest\"\xde\x01\n\x06\x45xpert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\x11\n\tmay_sleep\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ormant\x18\x05 \x01(\x08\x12\r\n\x05tasks\x18\x06 \x03(\t\x12-\n\nstart_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\tlast_seen\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08problems\x18\t \x03(\t\"=\n\x13ListExpertsResponse\x12&\n\x07\x65xperts\x18\x01 \x03(\x0b\x32\x15.hugginggpt.v1.Expert\"#\n\x13\x46orgetExpertRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x46orgetExpertResponse\"\x17\n\x15WatchCatalogueRequest\"*\n\x16WatchCatalogueResponse\x12\x10\n\x08revision\x18\x01 \x01(\t2\x8b\x04\n\x0fSelectorService\x12\x45\n\x06Select\x12\x1c.hugginggpt.v1.SelectRequest\x1a\x1d.hugginggpt.v1.SelectResponse\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12T\n\x0bListExperts\x12!.hugginggpt.v1.ListExpertsRequest\x1a\".hugginggpt.v1.ListExpertsResponse\x12W\n\x0c\x46orgetExpert\x12\".hugginggpt.v1.ForgetExpertRequest\x1a#.hugginggpt.v1.ForgetExpertResponse\x12_\n\x0eWatchCatalogue\x12$.hugginggpt.v1.WatchCatalogueRequest\x1a%.hugginggpt.v1.WatchCatalogueResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/hugginggpt/v1/selector.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a protos/hugginggpt/v1/types.proto\"\x98\x02\n\rSelectRequest\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\x0f\n\x07request\x18\x02 \x01(\t\x12\x34\n\x0einference_mode\x18\x03 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x04 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12#\n\x05\x61void\x18\x05 \x03(\x0b\x32\x14.hugginggpt.v1.Avoid\x12/\n\x0b\x63onstraints\x18\x06 \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\r\n\x05limit\x18\x07 \x01(\x05\":\n\x05\x41void\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\x90\x01\n\x0eSelectResponse\x12,\n\ncandidates\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.Candidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\"*\n\x10ListTasksRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"V\n\x0b\x43\x61talogTask\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12\x0f\n\x07\x65xperts\x18\x02 \x03(\t\x12\x0f\n\x07\x64ormant\x18\x03 \x01(\x08\"c\n\x11ListTasksResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12)\n\x05tasks\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.CatalogTask\"`\n\x11ListModelsRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x16\n\x0eknown_revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"|\n\x12ListModelsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12(\n\x06models\x18\x03 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\t\"\x14\n\x12ListExpertsRequest\"\xde\x01\n\x06\x45xpert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\x11\n\tmay_sleep\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ormant\x18\x05 \x01(\x08\x12\r\n\x05tasks\x18\x06 \x03(\t\x12-\n\nstart_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\tlast_seen\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08problems\x18\t \x03(\t\"=\n\x13ListExpertsResponse\x12&\n\x07\x65xperts\x18\x01 \x03(\x0b\x32\x15.hugginggpt.v1.Expert\"#\n\x13\x46orgetExpertRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x46orgetExpertResponse\"\x17\n\x15WatchCatalogueRequest\"*\n\x16WatchCatalogueResponse\x12\x10\n\x08revision\x18\x01 \x01(\t2\x8b\x04\n\x0fSelectorService\x12\x45\n\x06Select\x12\x1c.hugginggpt.v1.SelectRequest\x1a\x1d.hugginggpt.v1.SelectResponse\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12T\n\x0bListExperts\x12!.hugginggpt.v1.ListExpertsRequest\x1a\".hugginggpt.v1.ListExpertsResponse\x12W\n\x0c\x46orgetExpert\x12\".hugginggpt.v1.ForgetExpertRequest\x1a#.hugginggpt.v1.ForgetExpertResponse\x12_\n\x0eWatchCatalogue\x12$.hugginggpt.v1.WatchCatalogueRequest\x1a%.hugginggpt.v1.WatchCatalogueResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,34 +38,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SELECTREQUEST']._serialized_end=434
   _globals['_AVOID']._serialized_start=436
   _globals['_AVOID']._serialized_end=494
-  _globals['_CONSTRAINTS']._serialized_start=496
-  _globals['_CONSTRAINTS']._serialized_end=592
-  _globals['_SELECTRESPONSE']._serialized_start=595
-  _globals['_SELECTRESPONSE']._serialized_end=739
-  _globals['_LISTTASKSREQUEST']._serialized_start=741
-  _globals['_LISTTASKSREQUEST']._serialized_end=783
-  _globals['_CATALOGTASK']._serialized_start=785
-  _globals['_CATALOGTASK']._serialized_end=871
-  _globals['_LISTTASKSRESPONSE']._serialized_start=873
-  _globals['_LISTTASKSRESPONSE']._serialized_end=972
-  _globals['_LISTMODELSREQUEST']._serialized_start=974
-  _globals['_LISTMODELSREQUEST']._serialized_end=1070
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1072
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1196
-  _globals['_LISTEXPERTSREQUEST']._serialized_start=1198
-  _globals['_LISTEXPERTSREQUEST']._serialized_end=1218
-  _globals['_EXPERT']._serialized_start=1221
-  _globals['_EXPERT']._serialized_end=1443
-  _globals['_LISTEXPERTSRESPONSE']._serialized_start=1445
-  _globals['_LISTEXPERTSRESPONSE']._serialized_end=1506
-  _globals['_FORGETEXPERTREQUEST']._serialized_start=1508
-  _globals['_FORGETEXPERTREQUEST']._serialized_end=1543
-  _globals['_FORGETEXPERTRESPONSE']._serialized_start=1545
-  _globals['_FORGETEXPERTRESPONSE']._serialized_end=1567
-  _globals['_WATCHCATALOGUEREQUEST']._serialized_start=1569
-  _globals['_WATCHCATALOGUEREQUEST']._serialized_end=1592
-  _globals['_WATCHCATALOGUERESPONSE']._serialized_start=1594
-  _globals['_WATCHCATALOGUERESPONSE']._serialized_end=1636
-  _globals['_SELECTORSERVICE']._serialized_start=1639
-  _globals['_SELECTORSERVICE']._serialized_end=2162
+  _globals['_SELECTRESPONSE']._serialized_start=497
+  _globals['_SELECTRESPONSE']._serialized_end=641
+  _globals['_LISTTASKSREQUEST']._serialized_start=643
+  _globals['_LISTTASKSREQUEST']._serialized_end=685
+  _globals['_CATALOGTASK']._serialized_start=687
+  _globals['_CATALOGTASK']._serialized_end=773
+  _globals['_LISTTASKSRESPONSE']._serialized_start=775
+  _globals['_LISTTASKSRESPONSE']._serialized_end=874
+  _globals['_LISTMODELSREQUEST']._serialized_start=876
+  _globals['_LISTMODELSREQUEST']._serialized_end=972
+  _globals['_LISTMODELSRESPONSE']._serialized_start=974
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1098
+  _globals['_LISTEXPERTSREQUEST']._serialized_start=1100
+  _globals['_LISTEXPERTSREQUEST']._serialized_end=1120
+  _globals['_EXPERT']._serialized_start=1123
+  _globals['_EXPERT']._serialized_end=1345
+  _globals['_LISTEXPERTSRESPONSE']._serialized_start=1347
+  _globals['_LISTEXPERTSRESPONSE']._serialized_end=1408
+  _globals['_FORGETEXPERTREQUEST']._serialized_start=1410
+  _globals['_FORGETEXPERTREQUEST']._serialized_end=1445
+  _globals['_FORGETEXPERTRESPONSE']._serialized_start=1447
+  _globals['_FORGETEXPERTRESPONSE']._serialized_end=1469
+  _globals['_WATCHCATALOGUEREQUEST']._serialized_start=1471
+  _globals['_WATCHCATALOGUEREQUEST']._serialized_end=1494
+  _globals['_WATCHCATALOGUERESPONSE']._serialized_start=1496
+  _globals['_WATCHCATALOGUERESPONSE']._serialized_end=1538
+  _globals['_SELECTORSERVICE']._serialized_start=1541
+  _globals['_SELECTORSERVICE']._serialized_end=2064
 # @@protoc_insertion_point(module_scope)

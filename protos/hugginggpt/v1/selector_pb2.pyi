@@ -47,7 +47,7 @@ class SelectRequest(_message.Message):
         """What has been failing."""
 
     @_builtins.property
-    def constraints(self) -> Global___Constraints: ...
+    def constraints(self) -> _types_pb2.Constraints: ...
     def __init__(
         self,
         *,
@@ -56,7 +56,7 @@ class SelectRequest(_message.Message):
         inference_mode: _types_pb2.InferenceMode.ValueType = ...,
         selection_policy: _types_pb2.SelectionPolicy.ValueType = ...,
         avoid: _abc.Iterable[Global___Avoid] | None = ...,
-        constraints: Global___Constraints | None = ...,
+        constraints: _types_pb2.Constraints | None = ...,
         limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["constraints", b"constraints", "task", b"task"]  # noqa: Y015
@@ -95,41 +95,6 @@ class Avoid(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Avoid: _TypeAlias = Avoid  # noqa: Y015
-
-@_typing.final
-class Constraints(_message.Message):
-    """What a model must satisfy; empty fields ask for nothing."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    LICENSES_FIELD_NUMBER: _builtins.int
-    LANGUAGES_FIELD_NUMBER: _builtins.int
-    MAX_PARAMETER_COUNT_FIELD_NUMBER: _builtins.int
-    ALLOWED_FIELD_NUMBER: _builtins.int
-    max_parameter_count: _builtins.int
-    @_builtins.property
-    def licenses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    @_builtins.property
-    def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    @_builtins.property
-    def allowed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only these model ids."""
-
-    def __init__(
-        self,
-        *,
-        licenses: _abc.Iterable[_builtins.str] | None = ...,
-        languages: _abc.Iterable[_builtins.str] | None = ...,
-        max_parameter_count: _builtins.int = ...,
-        allowed: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "languages", b"languages", "licenses", b"licenses", "max_parameter_count", b"max_parameter_count"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Constraints: _TypeAlias = Constraints  # noqa: Y015
 
 @_typing.final
 class SelectResponse(_message.Message):

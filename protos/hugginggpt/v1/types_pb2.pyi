@@ -850,6 +850,7 @@ class ModelCard(_message.Message):
     P50_FIELD_NUMBER: _builtins.int
     P95_FIELD_NUMBER: _builtins.int
     LOADED_BYTES_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Repository on the Hub, or a name of the engine's own."""
     revision: _builtins.str
@@ -871,6 +872,10 @@ class ModelCard(_message.Message):
     """Name of the expert that serves it; filled in by the selector."""
     loaded_bytes: _builtins.int
     """Bytes it takes when loaded; 0 until measured."""
+    region: _builtins.str
+    """Where the machines stand that run it, as whoever operates them says, the wider first: "eu", "eu-central-1", "ch".
+    Empty: not said.
+    """
     @_builtins.property
     def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP 47 tags; empty means any."""
@@ -907,10 +912,11 @@ class ModelCard(_message.Message):
         p50: _duration_pb2.Duration | None = ...,
         p95: _duration_pb2.Duration | None = ...,
         loaded_bytes: _builtins.int = ...,
+        region: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["p50", b"p50", "p95", b"p95"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "reach", b"reach", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "reach", b"reach", "region", b"region", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1005,6 +1011,47 @@ class Candidate(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Candidate: _TypeAlias = Candidate  # noqa: Y015
+
+@_typing.final
+class Constraints(_message.Message):
+    """What a model must satisfy; empty fields ask for nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LICENSES_FIELD_NUMBER: _builtins.int
+    LANGUAGES_FIELD_NUMBER: _builtins.int
+    MAX_PARAMETER_COUNT_FIELD_NUMBER: _builtins.int
+    ALLOWED_FIELD_NUMBER: _builtins.int
+    REGIONS_FIELD_NUMBER: _builtins.int
+    max_parameter_count: _builtins.int
+    @_builtins.property
+    def licenses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def allowed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these model ids."""
+
+    @_builtins.property
+    def regions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """One of these, or a part of one: "eu" admits "eu-central-1". A model that does not say where it runs is not admitted."""
+
+    def __init__(
+        self,
+        *,
+        licenses: _abc.Iterable[_builtins.str] | None = ...,
+        languages: _abc.Iterable[_builtins.str] | None = ...,
+        max_parameter_count: _builtins.int = ...,
+        allowed: _abc.Iterable[_builtins.str] | None = ...,
+        regions: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed", b"allowed", "languages", b"languages", "licenses", b"licenses", "max_parameter_count", b"max_parameter_count", "regions", b"regions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Constraints: _TypeAlias = Constraints  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):
@@ -1396,6 +1443,7 @@ class RunSpec(_message.Message):
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     HISTORY_FIELD_NUMBER: _builtins.int
     BYPASS_MEMO_FIELD_NUMBER: _builtins.int
+    CONSTRAINTS_FIELD_NUMBER: _builtins.int
     request: _builtins.str
     """The request, in words; may be empty if there is a plan."""
     mode: Global___RunMode.ValueType
@@ -1422,6 +1470,10 @@ class RunSpec(_message.Message):
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___Turn]:
         """Earlier messages a client brings along itself (where it keeps the history)."""
 
+    @_builtins.property
+    def constraints(self) -> Global___Constraints:
+        """For the models of all its tasks."""
+
     def __init__(
         self,
         *,
@@ -1437,10 +1489,11 @@ class RunSpec(_message.Message):
         parent_run_id: _builtins.str = ...,
         history: _abc.Iterable[Global___Turn] | None = ...,
         bypass_memo: _builtins.bool = ...,
+        constraints: Global___Constraints | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "constraints", b"constraints", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
