@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from services.llm.usage import Usage
+
 HARD_LIMIT = 1_000
 """Most tasks in one plan."""
 
@@ -152,17 +154,6 @@ class Note:
     kind: NoteKind
     text: str
     span: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What an LLM was used for one plan; cost in the currency of the deployment's prices."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float = 0.0
-    busy_seconds: float = 0.0
-    elapsed_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from protos.hugginggpt.v1 import planner_pb2 as pb
@@ -21,7 +20,6 @@ from services.planner.plan import (
     Task,
     Text,
     Unset,
-    Usage,
     Value,
 )
 from services.planner.planner import Planner, Step
@@ -140,15 +138,8 @@ def _decision_to_pb(decision: Decision) -> types.Decision:
         reason=decision.reason,
         confidence=decision.confidence,
         fell_back_because=decision.fell_back_because,
-        usage=_usage_to_pb(decision.usage) if decision.usage else None,
+        usage=decision.usage.to_pb() if decision.usage else None,
     )
-
-
-def _usage_to_pb(usage: Usage) -> types.Usage:
-    converted = types.Usage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost=usage.cost)
-    converted.busy.FromTimedelta(timedelta(seconds=usage.busy_seconds))
-    converted.elapsed.FromTimedelta(timedelta(seconds=usage.elapsed_seconds))
-    return converted
 
 
 def task_to_pb(task: Task) -> types.Task:

@@ -1,0 +1,66 @@
+"""Requests with their plans, shown to an LLM as examples: those that are like a request, and not all alike."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from services.planner.llm.retrieval import Index, varied
+from services.planner.plan import Catalogue
+
+FILE = Path(__file__).parent.parent / "demonstrations.jsonl"
+
+COUNT = 4
+"""Shown with a request: more hardly help."""
+
+VARIETY = 0.3
+"""0 shows the most similar ones, 1 the least alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A request and its plan as an LLM should write it."""
+
+    request: str
+    files: tuple[str, ...]
+    """Names of the files sent with it: file1, file2 …"""
+    tasks: tuple[Mapping[str, Any], ...]
+    """What stands in the plan's list: tasks and notes."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The kinds of task it uses."""
+        return frozenset(task["task"] for task in self.tasks if "task" in task)
+
+
+class Demonstrations:
+    """All there are."""
+
+    def __init__(self, known: Sequence[Demonstration]) -> None:
+        self._known = tuple(known)
+        self._index = Index([f"{one.request} {' '.join(one.files)}" for one in self._known])
+
+    @classmethod
+    @cache
+    def shipped(cls) -> Self:
+        return cls(tuple(read(FILE.read_text(encoding="utf-8"))))
+
+    def like(
+        self, words: str, catalogue: Catalogue, *, count: int = COUNT, variety: float = VARIETY
+    ) -> list[Demonstration]:
+        """Those most like the words, best first, of which every task is offered now."""
+        scores = {
+            position: score
+            for position, score in enumerate(self._index.scores(words))
+            if self._known[position].names <= catalogue.keys()
+        }
+        return [self._known[position] for position in varied(scores, self._index, count=count, variety=variety)]
+
+
+def read(lines: str) -> Iterator[Demonstration]:
+    """The demonstrations written in lines of JSON."""
+    for line in lines.splitlines():
+        said = json.loads(line)
+        yield Demonstration(said["request"], tuple(said["files"]), tuple(said["tasks"]))

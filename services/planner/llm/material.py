@@ -1,0 +1,129 @@
+"""What a request has to work with, under the names a plan may use: files, earlier artifacts, long pasted text."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from services.planner.plan import File, Input, Single, Text, Value, modalities
+from services.planner.request import Request
+
+LONG = 300
+"""Characters from which pasted text gets a name, so that no plan need repeat it."""
+
+SHOWN = 400
+"""Characters of a text that are shown of it."""
+
+GAP = " […] "
+
+_MARKED = re.compile(r"```[^\n]*\n(.+?)```|“([^”]+)”|«([^»]+)»|„([^“”]+)[“”]|\"([^\"]+)\"", re.DOTALL)
+_LEAD = re.compile(r"^.{0,200}?(?::\s|\n)\s*", re.DOTALL)
+_TAIL = re.compile(r"\n\s*[^\n]{1,200}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value under its name.
+
+    Args:
+        name: by which the plan refers to it.
+        argument: what a task is given for it.
+        value: what it is.
+        age: 0 if it came with this request, else how many turns ago.
+        made: it was answered, not sent.
+    """
+
+    name: str
+    argument: Single
+    value: Value
+    age: int = 0
+    made: bool = False
+
+    def described(self) -> str:
+        """One line on it; a file's own name is quoted as JSON, so that it stays on the line."""
+        kinds = "/".join(modality.name.lower() for modality in modalities(self.value)) or "file"
+        when = "" if not self.age else f", {'made' if self.made else 'sent'} {self.age} turn(s) ago"
+        return f"{self.name}: {kinds} {_shown(self.value)}{when}"
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All there is to work with.
+
+    Args:
+        items: what came with the request first, then the latest.
+        request: its words, in which pasted text with a name is shortened.
+    """
+
+    items: tuple[Item, ...]
+    request: str
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Everything in a request and in the turns before it."""
+        items = [Item(named.name, Input(named.name), named.value) for named in request.inputs]
+        items += _earlier(request, {item.name for item in items})
+        words = request.text
+        if block := pasted(words):
+            start, end = block
+            name = _free("text", {item.name for item in items})
+            items.insert(len(request.inputs), Item(name, Text(words[start:end]), Text(words[start:end])))
+            words = f"{words[:start]}[{name}: {shortened(words[start:end], SHOWN)}]{words[end:]}"
+        return cls(tuple(items), words)
+
+    @property
+    def arguments(self) -> Mapping[str, Single]:
+        """What the names stand for; a file's own name, too, where only one file has it."""
+        by_file: dict[str, list[Single]] = {}
+        for item in self.items:
+            if isinstance(item.value, File) and item.value.name:
+                by_file.setdefault(item.value.name, []).append(item.argument)
+        files = {name: same[0] for name, same in by_file.items() if len(same) == 1}
+        return files | {item.name: item.argument for item in self.items}
+
+
+def pasted(words: str) -> tuple[int, int] | None:
+    """Where the longest pasted text of a request begins and ends, if one is long."""
+    marked = [match.span(match.lastindex or 0) for match in _MARKED.finditer(words)]
+    lead, tail = _LEAD.match(words), _TAIL.search(words)
+    after = [(lead.end(), len(words))] if lead else []
+    before = [(0, tail.start())] if tail and not lead else []
+    long = [(start, end) for start, end in (*marked, *after, *before) if end - start >= LONG]
+    return max(long, key=lambda span: span[1] - span[0], default=None)
+
+
+def shortened(text: str, characters: int) -> str:
+    """The beginning and the end of a text that is longer."""
+    if len(text) <= characters:
+        return text
+    half = max(characters - len(GAP), 2) // 2
+    return f"{text[:half]}{GAP}{text[-half:]}"
+
+
+def _earlier(request: Request, taken: set[str]) -> Iterator[Item]:
+    known = {_identity(named.value) for named in request.inputs}
+    for age, turn in enumerate(reversed(request.conversation)):
+        for named in turn.attachments:
+            if _identity(named.value) not in known:
+                known.add(_identity(named.value))
+                name = _free("earlier", taken)
+                taken.add(name)
+                yield Item(name, named.value, named.value, max(age, 1), made=not turn.by_user)
+
+
+def _free(stem: str, taken: set[str]) -> str:
+    return next(name for number in range(1, len(taken) + 2) if (name := f"{stem}{number}") not in taken)
+
+
+def _identity(value: Value) -> str:
+    if isinstance(value, File):
+        return value.sha256
+    return value.text if isinstance(value, Text) else value.json
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, File):
+        return f"{json.dumps(value.name, ensure_ascii=False)} ({value.media_type})"
+    text = value.text if isinstance(value, Text) else value.json
+    return json.dumps(shortened(text, 80), ensure_ascii=False)
