@@ -1,0 +1,227 @@
+"""Text cut into the tokens of a tolerant JSON, as it comes: the same tokens whatever the pieces."""
+
+import re
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+LONGEST = 65_536
+"""Most characters kept of one string; the rest of it is passed over."""
+
+
+MOST_SPACE = 1_024
+"""Most characters kept of the space after a quote that may not be the last."""
+
+
+class Place(Enum):
+    """Where the text is, which decides what a character means."""
+
+    PROSE = auto()
+    KEY = auto()
+    VALUE = auto()
+
+
+class Token(NamedTuple):
+    """One of { } [ ] , : ` or a "string" or a "bare" word."""
+
+    kind: str
+    text: str = ""
+
+
+_Step = tuple[int, Token | None]
+
+_PUNCTUATION = "{}[],:`"
+_SPACE = re.compile(r"\s+")
+_PROSE = re.compile(r"[{\[\]/<]")
+_TAG = re.compile(r"[a-z/]", re.IGNORECASE)
+_THOUGHTS = ("think", "thinking", "reasoning")
+_LONGEST_TAG = 12
+
+_QUOTES = {'"': '"', "'": "'", "“": '”“"', "”": '”“"', "„": '”“"', "‘": "’‘'", "’": "’‘'", "`": "`"}
+_INSIDE = {closers: re.compile(f"[\\\\{closers}]") for closers in set(_QUOTES.values())}
+_BARE = {Place.KEY: re.compile(r"[:,{}\[\]\n]"), Place.VALUE: re.compile(r"[,}\]\n]")}
+_AFTER_STRING = {Place.KEY: ":,}", Place.VALUE: ",}]`"}
+_REMARK = re.compile(r"\s(?://|#|/\*)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "", "\n": ""}
+_HEX_DIGITS = {"u": 4, "x": 2}
+_HEX = re.compile(r"[0-9a-f]+", re.IGNORECASE)
+
+
+class Lexer:
+    """Whoever reads the tokens sets `place` between two of them."""
+
+    def __init__(self) -> None:
+        self.place = Place.PROSE
+        self.consumed = 0
+        self.listing = False
+        """Whether the prose stands in a list that is still open."""
+        self._state: Callable[[str, int], _Step] = self._between
+        self._kept: list[str] = []
+        self._room = LONGEST
+        self._closers = ""
+        self._pending = ""
+        self._last = ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no thought or comment is still open."""
+        return self._state not in (self._thought, self._block)
+
+    def tokens(self, delta: str) -> Iterator[Token]:
+        """What this piece of text completes."""
+        at = 0
+        while at < len(delta):
+            following, token = self._state(delta, at)
+            self.consumed += following - at
+            at = following
+            if token:
+                yield token
+
+    def _between(self, text: str, at: int) -> _Step:
+        if self.place is Place.PROSE:
+            return self._prose(text, at)
+        char = text[at]
+        if space := _SPACE.match(text, at):
+            return space.end(), None
+        if char in _PUNCTUATION and not (char == "`" and self.place is Place.VALUE):
+            return at + 1, Token(char)
+        self._kept, self._room = [], LONGEST
+        if char in _QUOTES:
+            self._closers, self._state = _QUOTES[char], self._string
+            return at + 1, None
+        if char == "#":
+            self._state = self._line
+        elif char == "/":
+            self._state = self._slash
+        else:
+            self._state = self._bare
+            return at, None
+        return at + 1, None
+
+    # ------------------------------------------------------------ prose, where only the start of an object counts
+
+    def _prose(self, text: str, at: int) -> _Step:
+        found = _PROSE.search(text, at)
+        if not found:
+            self._last = text[-1]
+            return len(text), None
+        before = text[found.start() - 1] if found.start() > at else self._last
+        char = self._last = found.group()
+        if char == "{":
+            return found.end(), Token("{")
+        if char == "/":
+            self._state = self._slash if not before or before.isspace() or before in ",[}]" else self._between
+        elif char == "<":
+            self._pending, self._state = "", self._tag
+        else:
+            self.listing = char == "["
+        return found.end(), None
+
+    def _tag(self, text: str, at: int) -> _Step:
+        if text[at] == ">" and self._pending in _THOUGHTS:
+            self._pending, self._state = "", self._thought
+            return at + 1, None
+        if len(self._pending) == _LONGEST_TAG or not _TAG.match(text, at):
+            self._state = self._between
+            return at, None
+        self._pending += text[at].lower()
+        return at + 1, None
+
+    def _thought(self, text: str, at: int) -> _Step:
+        char = text[at].lower()
+        self._pending = "<" if char == "<" else self._pending + char if self._pending else ""
+        if len(self._pending) > _LONGEST_TAG:
+            self._pending = ""
+        if self._pending[2:-1] in _THOUGHTS and self._pending.startswith("</") and char == ">":
+            self._state = self._between
+        return at + 1, None
+
+    # ------------------------------------------------------------ comments
+
+    def _slash(self, text: str, at: int) -> _Step:
+        if text[at] in "/*":
+            self._pending = ""
+            self._state = self._line if text[at] == "/" else self._block
+            return at + 1, None
+        self._kept, self._room = ["/"], LONGEST
+        self._state = self._between if self.place is Place.PROSE else self._bare
+        return at, None
+
+    def _line(self, text: str, at: int) -> _Step:
+        end = text.find("\n", at)
+        if end < 0:
+            return len(text), None
+        self._state = self._between
+        return end, None
+
+    def _block(self, text: str, at: int) -> _Step:
+        if self._pending == "*" and text[at] == "/":
+            self._state = self._between
+        self._pending = text[at]
+        return at + 1, None
+
+    # ------------------------------------------------------------ words
+
+    def _bare(self, text: str, at: int) -> _Step:
+        end = _BARE[self.place].search(text, at)
+        self._keep(text[at : end.start() if end else len(text)])
+        if not end:
+            return len(text), None
+        self._state = self._between
+        word = _REMARK.split("".join(self._kept), maxsplit=1)[0].strip()
+        return end.start(), Token("bare", whole(word)) if word else None
+
+    def _string(self, text: str, at: int) -> _Step:
+        found = _INSIDE[self._closers].search(text, at)
+        self._keep(text[at : found.start() if found else len(text)])
+        if not found:
+            return len(text), None
+        self._pending = "" if found.group() == "\\" else found.group()
+        self._state = self._escape if found.group() == "\\" else self._closing
+        return found.end(), None
+
+    def _closing(self, text: str, at: int) -> _Step:
+        """A quote ends a string only if what follows could: so are quotes understood that should have been escaped."""
+        char = text[at]
+        if char.isspace():
+    XX
+            return at + 1, None
+        self._state = self._between
+        if char in _AFTER_STRING[self.place] or ("\n" in self._pending and char in _QUOTES):
+            return at, Token("string", whole("".join(self._kept)))
+        if char in "/#" and self._pending[1:]:
+            return at, Token("string", whole("".join(self._kept)))
+        self._keep(self._pending)
+        self._state = self._string
+        return at, None
+
+    def _escape(self, text: str, at: int) -> _Step:
+        char = text[at]
+        if char in _HEX_DIGITS:
+            self._pending, self._state = char, self._digits
+            return at + 1, None
+        self._keep(_ESCAPES.get(char, "\\" + char if char.isalnum() else char))
+        self._state = self._string
+        return at + 1, None
+
+    def _digits(self, text: str, at: int) -> _Step:
+        if _HEX.match(text[at]):
+            self._pending += text[at]
+            if len(self._pending) <= _HEX_DIGITS[self._pending[0]]:
+                return at + 1, None
+            self._keep(chr(int(self._pending[1:], 16)))
+            self._state = self._string
+            return at + 1, None
+        self._keep("\\" + self._pending)
+        self._state = self._string
+        return at, None
+
+    def _keep(self, text: str) -> None:
+        if text and self._room > 0:
+            self._kept.append(text[: self._room])
+        self._room -= len(text)
+
+
+def whole(text: str) -> str:
+    """The text with halves of surrogate pairs joined, and lone ones replaced: what protobuf and UTF-8 can carry."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
