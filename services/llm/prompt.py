@@ -1,20 +1,35 @@
 """Prompts: texts with named slots, data that cannot leave its place, and pieces fitted to a budget of tokens."""
 
+import re
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar, get_args
 
-from services.llm.messages import Message
+from services.llm.messages import Message, Role
 
 T = TypeVar("T")
+
+_HEADING = re.compile(r"^# +(\S.*?) *$", re.MULTILINE)
+_SLOT = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
+_OPENING = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\})")
+_NAME = re.compile(r"[A-Za-z0-9-]+")
+
+_DELIMITER = re.compile(r"[<＜﹤‹〈](?=\s*[/／]?\s*data\b)", re.IGNORECASE)
+_TEMPLATE = re.compile(
+    r"[<\[](?=\|[^\n]{1,40}?\|>|/?s>|/?INST\]|<?/?SYS>|/?(?:start|end)_of_turn>|/?(?:bos|eos|think|tool_call)>)",
+    re.IGNORECASE,
+)
+"""What chat templates mark turns with: some servers read it inside messages too."""
 
 
 @dataclass(frozen=True)
 class Prompt:
     """A text of sections `# system`, `# user`, `# assistant`, in which `{{name}}` are slots."""
 
+    sections: tuple[Message, ...]
     slots: frozenset[str]
 
     @classmethod
@@ -24,7 +39,16 @@ class Prompt:
         Raises:
             ValueError: a heading is none of the three, text stands before the first, or a slot is malformed.
         """
-        raise NotImplementedError
+        text = path.read_text(encoding="utf-8")
+        before, *parts = _HEADING.split(text)
+        if before.strip() or not parts:
+            raise ValueError(f"{path.name}: a prompt begins with # system, # user or # assistant")
+        if _OPENING.search(text):
+            raise ValueError(f"{path.name}: a slot is written {{{{name}}}}, in small letters, digits and _")
+        sections = tuple(
+            Message(_role(name, path.name), body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)
+        )
+        return cls(sections, frozenset(_SLOT.findall(text)))
 
     def filled(self, **slots: str) -> list[Message]:
         """One message per section; what fills a slot is never searched for slots.
@@ -32,23 +56,30 @@ class Prompt:
         Raises:
             ValueError: a slot is missing, or there is no such slot.
         """
-        raise NotImplementedError
+        if wrong := self.slots ^ slots.keys():
+            raise ValueError(f"slots missing or unknown: {', '.join(sorted(wrong))}")
+        return [
+            Message(section.role, _SLOT.sub(lambda slot: slots[slot[1]], section.content)) for section in self.sections
+        ]
 
 
 def nonce() -> str:
     """A fresh random token for the data of one prompt."""
-    raise NotImplementedError
+    return secrets.token_hex(8)
 
 
 def quoted(name: str, text: str, nonce: str) -> str:
-    """The text between two lines that name it; whatever in it looks like such a line is defused.
+    """The text between two lines that name it; whatever in it looks like such a line, or like a turn, is defused.
 
     Args:
         name: what it is: letters, digits, dashes: "request", "result-3".
         text: of a user or a tool.
         nonce: of this prompt.
     """
-    raise NotImplementedError
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"not a name for data: {name}")
+    harmless = _TEMPLATE.sub("&lt;", _DELIMITER.sub("&lt;", text.replace(nonce, "")))
+    return f'<data name="{name}" id="{nonce}">\n{harmless}\n</data id="{nonce}">'
 
 
 @dataclass(frozen=True)
@@ -89,4 +120,21 @@ def fitted(parts: Sequence[Part[T]], budget: int, count: Callable[[str], int]) -
         budget: tokens.
         count: tokens of a text, as LLM.tokens.
     """
-    raise NotImplementedError
+    chosen, spent = set[int](), 0
+    for place in sorted(range(len(parts)), key=lambda place: (-parts[place].value, -place)):
+        if spent >= budget:
+            break
+        tokens = count(parts[place].text)
+        if spent + tokens <= budget:
+            chosen.add(place)
+            spent += tokens
+    kept = tuple(part for place, part in enumerate(parts) if place in chosen)
+    cut = tuple(part for place, part in enumerate(parts) if place not in chosen)
+    return Fitted(kept, cut, spent)
+
+
+def _role(name: str, file: str) -> Role:
+    for role in get_args(Role):
+        if name == role:
+            return role  # type: ignore[no-any-return]  # get_args forgets what a Literal holds
+    raise ValueError(f"{file}: there is no role {name}; deeper headings begin with ##")

@@ -1,11 +1,18 @@
 """The scripted server: chat completions, streamed and whole, and the list of models."""
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from tests.fakes.llm.turns import Script
+from tests.fakes.llm import wire
+from tests.fakes.llm.telling import Exchange, error, tell
+from tests.fakes.llm.turns import Fails, Script, Turn
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+"""What this server takes for a token."""
 
 
 class ScriptedLLM:
@@ -14,7 +21,7 @@ class ScriptedLLM:
     Args:
         script: what it answers; a list that has ended answers 400.
         schema: False refuses response_format with 400.
-        context: tokens (words) of the prompt it keeps, the last ones; the rest is cut silently.
+        context: tokens of the prompt it keeps, the last ones; the rest is cut silently.
         models: what it lists.
     """
 
@@ -30,12 +37,25 @@ class ScriptedLLM:
         """Where it listens, with /v1."""
         self.requests: list[Any] = []
         """JSON bodies of chat completions, in the order of arrival."""
+        self.keys: list[str] = []
+        """Their Authorization headers."""
         self.arrivals: asyncio.Queue[Any] = asyncio.Queue()
-        """The same, for a test to wait for."""
+        """The same bodies, for a test to wait for."""
         self.left: asyncio.Queue[Any] = asyncio.Queue()
         """Bodies of the requests whose client went before the end."""
         self.released = asyncio.Event()
         """Set by a test: what stalls goes on."""
+        self.sent: list[tuple[float, str]] = []
+        """Pieces of text streamed, with the time of the event loop."""
+        self.open = self.busiest = 0
+        """Chat completions under way, now and at most."""
+        self._decide = script if callable(script) else _in_turn(script)
+        self._schema = schema
+        self._context = context
+        self._models = models
+        self._broken: list[Exception] = []
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
 
     @classmethod
     @asynccontextmanager
@@ -48,8 +68,97 @@ class ScriptedLLM:
         models: Sequence[str] = ("scripted",),
         port: int = 0,
     ) -> AsyncIterator[Self]:
-        """Serves on 127.0.0.1 until the block exits; `stop()` ends it sooner."""
-        yield cls(script, schema=schema, context=context, models=models)
+        """Serves on 127.0.0.1 until the block exits, or `stop()`; what the script raised is raised at the end."""
+        scripted = cls(script, schema=schema, context=context, models=models)
+        await scripted._start(port)
+        try:
+            yield scripted
+        finally:
+            await scripted.stop()
+        if scripted._broken:
+            raise scripted._broken[0]
 
     async def stop(self) -> None:
         """Stops listening and drops every connection: from now on the endpoint is down."""
+        if self._server:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _start(self, port: int) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", port, limit=2**24)
+        self.base_url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = await wire.received(reader)
+            if request.path.endswith("/chat/completions") and request.method == "POST":
+                self.keys.append(request.headers.get("authorization", ""))
+                await self._chat(json.loads(request.body), reader, writer)
+            elif request.path.endswith("/v1/models"):
+                listed = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in self._models]
+                await wire.send_json(writer, {"object": "list", "data": listed})
+            else:
+                await wire.send_json(writer, error("there is nothing here"), status=404)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # a client that leaves is part of the script
+        finally:
+            writer.close()
+
+    async def _chat(self, body: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.requests.append(body)
+        self.arrivals.put_nowait(body)
+        self.open += 1
+        self.busiest = max(self.busiest, self.open)
+        answer = asyncio.ensure_future(self._answer(body, writer))
+        hung_up = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait((answer, hung_up), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                self.left.put_nowait(body)
+        finally:
+            self.open -= 1
+            for task in (answer, hung_up):
+                task.cancel()
+            await asyncio.gather(answer, hung_up, return_exceptions=True)
+
+    async def _answer(self, body: Any, writer: asyncio.StreamWriter) -> None:
+        if "response_format" in body and not self._schema:
+            refusal = error("this server does not support response_format", param="response_format")
+            await wire.send_json(writer, refusal, status=400)
+            return
+        seen, tokens = _cut(body, self._context)
+        try:
+            turn = self._decide(seen)
+        except Exception as broken:  # noqa: BLE001  # raised when the server ends
+            self._broken.append(broken)
+            turn = Fails(400, body=error("the script is broken"))
+        await tell(turn, Exchange(body, tokens, writer, self.released, self.sent))
+
+
+def _in_turn(script: Any) -> Any:
+    turns = iter(script)
+    ended = Fails(400, body=error("the script has ended"))
+
+    def decide(_: Any) -> Turn:
+        return next(turns, ended)
+
+    return decide
+
+
+def _cut(body: Any, context: int | None) -> tuple[Any, int]:
+    """The body with the end of its prompt that fits, and the tokens of that."""
+    kept, left = [], context if context is not None else 2**60
+    for message in reversed(body["messages"]):
+        found = list(_TOKEN.finditer(message["content"]))
+        begin = found[-left].start() if 0 < left < len(found) else 0
+        kept.append(message | {"content": message["content"][begin:] if left > 0 else ""})
+        left -= min(left, len(found))
+    tokens = sum(len(_TOKEN.findall(message["content"])) for message in kept)
+    return body | {"messages": kept[::-1]}, tokens

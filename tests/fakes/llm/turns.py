@@ -1,7 +1,7 @@
 """What a scripted server may answer to one request."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -11,9 +11,9 @@ class Says:
 
     Args:
         text: all of it.
-        tokens_per_second: how fast it streams; None: as fast as it goes.
+        tokens_per_second: how fast it streams, a chunk being a token; None: as fast as it goes.
         chunk: characters per chunk; None: a word with the space after it.
-        finish: why it ends; "length" for an answer that was cut.
+        finish: why it ends; "length" for an answer that was cut, None for a server that ends without a word.
         usage: whether it reports what it took.
     """
 
@@ -32,11 +32,13 @@ class Fails:
         status: of HTTP.
         retry_after: what the header Retry-After says; None: there is none.
         body: JSON; None: an error in the usual shape.
+        headers: of the answer, more of them.
     """
 
     status: int
     retry_after: float | str | None = None
     body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Streams the text, if any, then says nothing more until ScriptedLLM.released is set; then ends well."""
+    """Streams the text, if any, then says nothing until ScriptedLLM.released is set; then ends as it should."""
 
     text: str = ""
 

@@ -1,0 +1,58 @@
+"""HTTP/1.1 as far as a scripted server speaks it: one request per connection, so that its end is seen at once."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client sent."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def received(reader: asyncio.StreamReader) -> Request:
+    """Reads one request, whose body has a Content-Length or none at all."""
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    pairs = (line.split(":", 1) for line in lines if line)
+    headers = {name.strip().lower(): value.strip() for name, value in pairs}
+    return Request(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+
+
+async def send_head(
+    writer: asyncio.StreamWriter, status: int, media_type: str, headers: Mapping[str, str] | None = None
+) -> None:
+    """Begins an answer; its body follows in chunks."""
+    given = {"Content-Type": media_type, "Connection": "close", "Transfer-Encoding": "chunked"} | dict(headers or {})
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in given.items())]
+    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    await writer.drain()
+
+
+async def send(writer: asyncio.StreamWriter, content: bytes) -> None:
+    """One chunk of the body; an empty one ends it."""
+    writer.write(b"%x\r\n%b\r\n" % (len(content), content))
+    await writer.drain()
+
+
+async def send_event(writer: asyncio.StreamWriter, data: Any) -> None:
+    """One server-sent event."""
+    text = data if isinstance(data, str) else json.dumps(data)
+    await send(writer, f"data: {text}\n\n".encode())
+
+
+async def send_json(
+    writer: asyncio.StreamWriter, body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> None:
+    """A whole answer."""
+    await send_head(writer, status, "application/json", headers)
+    await send(writer, json.dumps(body).encode())
+    await send(writer, b"")
