@@ -1,0 +1,87 @@
+"""`python -m tests.eval FILE.jsonl` scores a planner on a file; without a file it prints the table of `make eval`."""
+
+import argparse
+import asyncio
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from services.runtime import telemetry
+from tests.eval import judge, report
+from tests.eval.lines import BadLines, read
+from tests.eval.planners import embedded, outcomes
+from tests.eval.published import ROWS
+from tests.eval.scoring import scores, write_predictions
+from tests.eval.tools import catalogue, spelling, unknown
+
+DATA = Path(__file__).parent / "data"
+PLANNERS = {"embedded": embedded}
+CROSS_VALIDATION = "tests.eval.crossval"
+"""Its figures(lines, quiet=) gives what scoring.scores gives, planned by weights that have not seen the request."""
+
+FIVE_FOLD = "five-fold cross-validated"
+AS_SHIPPED = "as shipped"
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.eval", description="How good the plans are.")
+    parser.add_argument("file", nargs="?", type=Path, help="requests, one JSON object per line; none: the whole table")
+    parser.add_argument("--planner", choices=("embedded", "llm"), default="embedded")
+    parser.add_argument("--predictions", type=Path, metavar="OUT.jsonl", help="write what was planned")
+    parser.add_argument("--ablation", choices=("demonstrations",), help="the LLM planner with other demonstrations")
+    parser.add_argument("--json", action="store_true", help="the table as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    return parser.parse_args(given)
+
+
+async def evaluated(chosen: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """The figures of one planner on one file."""
+    lines = read(path)
+    written = spelling(lines)
+    if names := unknown(lines, written):
+        sys.stderr.write(f"{path}: no planner can plan {', '.join(names)}: these labels count as missed\n")
+    offered = catalogue(written)
+    async with PLANNERS[chosen.planner]() as planner:
+        found = await outcomes(planner, lines, offered, quiet=chosen.quiet)
+    if chosen.predictions:
+        write_predictions(chosen.predictions, lines, found, written)
+    figures = scores(lines, found, written)
+    figures["paper"]["judge"] = await judge.scores(lines, found, offered)
+    return {"planner": chosen.planner, **figures}
+
+
+async def table(chosen: argparse.Namespace) -> None:
+    """Prints what `make eval` shows: TaskBench's requests, cross-validated if the planner is trained, and our own."""
+    path = DATA / "taskbench.jsonl"
+    if chosen.planner == "embedded" and importlib.util.find_spec(CROSS_VALIDATION):
+        taskbench, how = importlib.import_module(CROSS_VALIDATION).figures(read(path), quiet=chosen.quiet), FIVE_FOLD
+    else:
+        taskbench, how = await evaluated(chosen, path), AS_SHIPPED
+    own = await evaluated(chosen, DATA / "own.jsonl")
+    if chosen.json:
+        print(json.dumps({"how": how, "taskbench": taskbench, "own": own, "published": [*map(asdict, ROWS)]}))
+    else:
+        report.show(taskbench, own, how=how, console=Console(width=120))
+
+
+async def main(chosen: argparse.Namespace) -> None:
+    if chosen.file is None:
+        await table(chosen)
+    else:
+        print(json.dumps(await evaluated(chosen, chosen.file), ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    telemetry.setup("eval", level="ERROR")
+    try:
+        asyncio.run(main(arguments(sys.argv[1:])))
+    except BadLines as error:
+        sys.exit(f"{error}")

@@ -1,0 +1,150 @@
+"""Requests with the plans they should become, one JSON object per line."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SHAPE = '{"id": "7", "request": "…", "type": "single|chain|dag", "tasks": ["…"], "links": [["source", "target"]]}'
+"""What a line looks like; all but id and request may be absent."""
+
+
+class BadLines(Exception):
+    """A file that cannot be evaluated; the message names the place and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Tasks by name, in order, and which feeds which. It is scored by name: two tasks of one name are one node."""
+
+    tasks: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(self.tasks)
+
+    @property
+    def edges(self) -> frozenset[tuple[str, str]]:
+        return frozenset(self.links)
+
+    def same(self, other: "Graph") -> bool:
+        """Whether both have the same names and the same pairs of names."""
+        return (self.nodes, self.edges) == (other.nodes, other.edges)
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A file that is sent with a request."""
+
+    name: str
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A request; its labels are None where there are none."""
+
+    id: str | int
+    request: str
+    type: str = ""
+    graph: Graph | None = None
+    files: tuple[Attached, ...] | None = None
+    """None: the files are only named in the text, and nobody sent any."""
+    arguments: tuple[Mapping[str, Any], ...] | None = None
+    """Per task its number in graph.tasks under "task", and a value under each port or parameter."""
+    expect: str = "plan"
+    """What the right answer is: plan, clarify, unmapped or chat."""
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a file, empty ones left out.
+
+    Raises:
+        BadLines: the file or one of its lines is not as it should be.
+    """
+    try:
+        texts = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadLines(
+            f"{path} cannot be read ({error}): name a file in UTF-8 with one JSON object per line"
+        ) from error
+    lines = [_line(text, f"{path}, line {number}") for number, text in enumerate(texts, start=1) if text.strip()]
+    if not lines:
+        raise BadLines(f"{path} has no lines: write one JSON object per line, such as {SHAPE}")
+    return lines
+
+
+def _line(text: str, place: str) -> Line:
+    try:
+        entry = json.loads(text)
+    except ValueError as error:
+        raise BadLines(f"{place} is not JSON ({error}): write one whole object per line, such as {SHAPE}") from error
+    if not isinstance(entry, dict):
+        raise BadLines(f"{place} is {type(entry).__name__}, not an object: write it as {SHAPE}")
+    if not isinstance(entry.get("id"), str | int) or not isinstance(entry.get("request"), str):
+        raise BadLines(f"{place} needs a text or number as id and a text as request: write it as {SHAPE}")
+    graph, expect = _graph(entry, place), _expected(entry, place)
+    return Line(
+        id=entry["id"],
+        request=entry["request"],
+        type=str(entry.get("type") or ""),
+        graph=Graph() if graph is None and expect != "plan" else graph,
+        files=_files(entry, place),
+        arguments=_arguments(entry, graph, place),
+        expect=expect,
+    )
+
+
+def _graph(entry: Mapping[str, Any], place: str) -> Graph | None:
+    tasks, links = entry.get("tasks"), entry.get("links")
+    if tasks is None:
+        return None
+    if not isinstance(tasks, list) or not all(isinstance(name, str) for name in tasks):
+        raise BadLines(f'{place}: tasks must be a list of names, such as ["Translation"]; leave it out if unknown')
+    if links is None and len(tasks) > 1:
+        raise BadLines(f"{place} has several tasks and no links: add the links, or [] if none feeds another")
+    if not isinstance(links or [], list) or not all(_is_link(link, tasks) for link in links or []):
+        raise BadLines(f'{place}: links must be pairs of names that are among the tasks, such as [["A", "B"]]')
+    return Graph(tuple(tasks), tuple((source, target) for source, target in links or []))
+
+
+def _is_link(link: Any, tasks: list[str]) -> bool:
+    return isinstance(link, list) and len(link) == len(("source", "target")) and all(name in tasks for name in link)
+
+
+def _files(entry: Mapping[str, Any], place: str) -> tuple[Attached, ...] | None:
+    files = entry.get("files")
+    if files is None:
+        return None
+    try:
+        return tuple(Attached(str(file["name"]), str(file["media_type"])) for file in files)
+    except (KeyError, TypeError) as error:
+        shape = '[{"name": "a.png", "media_type": "image/png"}]'
+        raise BadLines(f"{place}: files must be written as {shape}") from error
+
+
+def _arguments(entry: Mapping[str, Any], graph: Graph | None, place: str) -> tuple[Mapping[str, Any], ...] | None:
+    arguments = entry.get("arguments")
+    if arguments is None:
+        return None
+    known = range(len(graph.tasks) if graph else 0)
+    if not isinstance(arguments, list) or not all(_is_argument(one, known) for one in arguments):
+        shape = '[{"task": 0, "image": {"file": "a.png"}}]'
+        raise BadLines(f"{place}: arguments must be written as {shape}, each number one of the tasks' (from 0)")
+    return tuple(arguments)
+
+
+def _is_argument(one: Any, known: range) -> bool:
+    if not isinstance(one, dict) or one.get("task") not in known:
+        return False
+    values = [value for value in one.values() if isinstance(value, dict)]
+    return all(value["output_of"] in known for value in values if "output_of" in value)
+
+
+def _expected(entry: Mapping[str, Any], place: str) -> str:
+    expect = entry.get("expect", "plan")
+    if expect not in ("plan", "clarify", "unmapped", "chat"):
+        raise BadLines(f"{place}: expect must be plan, clarify, unmapped or chat, or be left out for plan")
+    return str(expect)

@@ -1,0 +1,106 @@
+"""Who plans, and what came of it: every request once, timed, whatever happens to one."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import Progress
+
+from services.planner.catalog import standard_specs
+from services.planner.embedded.planning import Embedded
+from services.planner.plan import Catalogue, Decision, Draft
+from services.planner.request import Request
+from tests.eval.attached import asked_for, request
+from tests.eval.lines import Line
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Plan = Callable[[Request, Catalogue], Awaitable[Draft]]
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Who plans, and how many requests at a time."""
+
+    plan: Plan
+    concurrency: int = 1
+
+
+WARM_UP = 3
+"""How many requests are planned before the first that is timed."""
+
+NOTHING = Draft((), (), Decision("none", "The planner failed."))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request."""
+
+    draft: Draft
+    request: Request
+    """As the draft was made from it."""
+    milliseconds: float = 0.0
+    error: str = ""
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Planner]:
+    """The planner without an LLM, in this process and thread."""
+    controller = Embedded(standard_specs())
+
+    async def plan(asked: Request, catalogue: Catalogue) -> Draft:
+        return controller.plan(asked, catalogue)
+
+    yield Planner(plan)
+
+
+async def outcomes(
+    planner: Planner, lines: Sequence[Line], catalogue: Catalogue, *, quiet: bool = True
+) -> list[Outcome]:
+    """What becomes of every line, in their order; a failure is an outcome, too."""
+    for line in lines[:WARM_UP]:
+        await _outcome(planner.plan, line, catalogue)
+    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as progress:
+        bar = progress.add_task("planning", total=len(lines))
+
+        async def one(line: Line) -> Outcome:
+            outcome = await _outcome(planner.plan, line, catalogue)
+            progress.advance(bar)
+            return outcome
+
+        return await side_by_side(lines, one, limit=planner.concurrency)
+
+
+async def side_by_side(items: Iterable[T], work: Callable[[T], Awaitable[R]], *, limit: int) -> list[R]:
+    """What comes of each item, in their order; no more than the limit are under way."""
+    slots = asyncio.Semaphore(limit)
+
+    async def one(item: T) -> R:
+        async with slots:
+            return await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(item)) for item in items]
+    return [task.result() for task in tasks]
+
+
+async def _outcome(plan: Plan, line: Line, catalogue: Catalogue) -> Outcome:
+    asked = request(line)
+    started = time.perf_counter()
+    try:
+        draft = await plan(asked, catalogue)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        if more := asked_for(line, draft):
+            fuller = request(line, more)
+            again = await plan(fuller, catalogue)
+            if len(again.tasks) > len(draft.tasks):
+                return Outcome(again, fuller, milliseconds)
+    except Exception as error:  # noqa: BLE001  # whatever one request breaks, the others are still measured
+        milliseconds = 1000 * (time.perf_counter() - started)
+        return Outcome(NOTHING, asked, milliseconds, error=f"{type(error).__name__}: {error}")
+    return Outcome(draft, asked, milliseconds)

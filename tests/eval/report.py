@@ -1,0 +1,90 @@
+"""The figures as tables for people, beside those that others have published."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group
+from rich.table import Table
+
+from tests.eval.published import PAPER, ROWS
+
+Figures = Mapping[str, Any]
+"""What scoring.scores gives."""
+
+
+def show(taskbench: Figures, own: Figures | None, *, how: str, console: Console) -> None:
+    """Prints all tables.
+
+    Args:
+        taskbench: figures on TaskBench's requests.
+        own: figures on requests of our own, if there are any.
+        how: in which way the first were measured.
+        console: where to.
+    """
+    tables = [plans(taskbench, how), kinds(taskbench), paper(taskbench)]
+    if own:
+        tables.append(own_requests(own))
+    console.print(Group(*tables))
+
+
+def plans(figures: Figures, how: str) -> Table:
+    """Ours and the published rows."""
+    table = Table(
+        "planner", "node F1", "edge F1", "exact", "p50 ms", "p95 ms", "source", title="TaskBench, 23 tools, %"
+    )
+    table.add_row("ours", *(_number(figures[key]) for key in ("node_f1", "edge_f1", "exact", "p50_ms", "p95_ms")), how)
+    for row in ROWS:
+        table.add_row(row.who, _number(row.node_f1), _number(row.edge_f1), "", "", "", row.source)
+    return table
+
+
+def kinds(figures: Figures) -> Table:
+    """Ours by the shape of the graph."""
+    table = Table("type", "requests", "node F1", "edge F1", "exact", title="by type, %")
+    for kind, one in figures["by_type"].items():
+        table.add_row(kind, str(one["n"]), *(_number(one[key]) for key in ("node_f1", "edge_f1", "exact")))
+    return table
+
+
+def paper(figures: Figures) -> Table:
+    """Ours in HuggingGPT's metrics, and what it reports for its own requests."""
+    ours = figures["paper"]
+    found = {
+        f"{part} {metric.replace('_', ' ')}": value
+        for part in ("single", "sequential", "graph")
+        for metric, value in ours[part].items()
+    }
+    judged = ours.get("judge", {})
+    found["graph GPT-4 score"] = judged.get("gpt4_score")
+    found["plan passing rate"] = judged.get("passing_rate")
+    found["plan rationality"] = judged.get("rationality")
+    found["end-to-end success"] = judged.get("success_rate")
+    table = Table("metric", "ours", "GPT-3.5", "GPT-4", title="HuggingGPT's metrics (its rows: its own requests), %")
+    for metric, published in PAPER.items():
+        table.add_row(metric, _number(found[metric]), *published)
+    return table
+
+
+def own_requests(figures: Figures) -> Table:
+    """Differently worded requests: graphs, arguments, and whether doubt is where it should be."""
+    certainty, abstention = figures["certainty"], figures["certainty"]["abstention"]
+    rows = {
+        "requests": figures["n"],
+        "node F1": figures["node_f1"],
+        "edge F1": figures["edge_f1"],
+        "exact": figures["exact"],
+        **{key.replace("_", " "): value for key, value in (figures["arguments"] or {}).items() if key != "n"},
+        "wrong but sure (requests)": certainty["wrong_but_sure"],
+        "calibration error (0 to 1)": certainty["calibration_error"],
+        "abstained where it should": abstention["abstained"],
+        "with the right note": abstention["right_note"],
+        "abstained without need": abstention["abstained_without_need"],
+    }
+    table = Table("figure", "ours", title="Requests of our own, %")
+    for name, value in rows.items():
+        table.add_row(name, _number(value))
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}".removesuffix(".00") if isinstance(value, float) else str(value)

@@ -1,0 +1,99 @@
+"""TaskBench's names of tools and the Hub's names of tasks: the one table between them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from services.planner.catalog import standard_specs
+from services.planner.plan import Catalogue, Task, Text
+from tests.eval.lines import Line
+
+HUB_NAMES: Mapping[str, str] = {
+    "Token Classification": "token-classification",
+    "Translation": "translation",
+    "Summarization": "summarization",
+    "Question Answering": "question-answering",
+    "Conversational": "conversational",
+    "Text Generation": "text-generation",
+    "Sentence Similarity": "sentence-similarity",
+    "Tabular Classification": "table-question-answering",
+    "Object Detection": "object-detection",
+    "Image Classification": "image-classification",
+    "Image-to-Image": "image-to-image",
+    "Image-to-Text": "image-to-text",
+    "Text-to-Image": "text-to-image",
+    "Text-to-Video": "text-to-video",
+    "Visual Question Answering": "visual-question-answering",
+    "Document Question Answering": "document-question-answering",
+    "Image Segmentation": "image-segmentation",
+    "Depth Estimation": "depth-estimation",
+    "Text-to-Speech": "text-to-speech",
+    "Automatic Speech Recognition": "automatic-speech-recognition",
+    "Audio-to-Audio": "audio-to-audio",
+    "Audio Classification": "audio-classification",
+    "Image Editing": "image-to-image",
+}
+"""The task that does what a tool does. "Tabular Classification" there answers questions about a picture of a table."""
+
+_ALSO: Mapping[str, str] = {
+    "zero-shot-image-classification": "Image Classification",
+    "zero-shot-object-detection": "Object Detection",
+    "zero-shot-audio-classification": "Audio Classification",
+    "voice-activity-detection": "Audio Classification",
+    "mask-generation": "Image Segmentation",
+    "image-super-resolution": "Image-to-Image",
+    "inpainting": "Image Editing",
+    "text2text-generation": "Text Generation",
+    "text-to-audio": "Text-to-Speech",
+}
+"""Tasks of the whole catalogue that do a tool's work in a narrower or wider way."""
+
+_TOOLS: Mapping[str, str] = {**{hub: tool for tool, hub in HUB_NAMES.items()}, **_ALSO}
+
+_CHANGES = re.compile(
+    r"edit|modif|chang|remov|replac|add|brigh|colou?r|adjust|make|alter|turn|crop|blur|darken", re.IGNORECASE
+)
+
+
+class Spelling(StrEnum):
+    """How a file writes the names of tasks."""
+
+    TASKBENCH = "taskbench"
+    HUB = "hub"
+
+
+def spelling(lines: Sequence[Line]) -> Spelling:
+    """How these lines write their tasks: the Hub's way where a label or an attached file shows it, else TaskBench's."""
+    names = {name for line in lines if line.graph for name in line.graph.tasks}
+    hub = bool(names & standard_specs().keys()) or (not names and any(line.files is not None for line in lines))
+    return Spelling.HUB if hub and not names & HUB_NAMES.keys() else Spelling.TASKBENCH
+
+
+def catalogue(written: Spelling) -> Catalogue:
+    """What the planner may use: the tasks behind TaskBench's 23 tools, or the whole standard catalogue."""
+    specs = standard_specs()
+    return {name: specs[name] for name in HUB_NAMES.values()} if written is Spelling.TASKBENCH else specs
+
+
+def name(task: Task, written: Spelling) -> str:
+    """A task's name in the spelling of the file.
+
+    The Hub has one task for two tools that change a picture: "Image Editing" where the instruction says what is to be
+    changed, else "Image-to-Image".
+    """
+    if written is Spelling.HUB:
+        return task.task
+    if task.task == "image-to-image":
+        return "Image Editing" if _CHANGES.search(_instruction(task)) else "Image-to-Image"
+    return _TOOLS.get(task.task, task.task)
+
+
+def _instruction(task: Task) -> str:
+    given = task.arguments.get("instruction")
+    return given.text if isinstance(given, Text) else ""
+
+
+def unknown(lines: Sequence[Line], written: Spelling) -> list[str]:
+    """Labels no planner can meet, because they are in no spelling known here."""
+    known = HUB_NAMES.keys() if written is Spelling.TASKBENCH else standard_specs().keys()
+    return sorted({name for line in lines if line.graph for name in line.graph.tasks} - known)
