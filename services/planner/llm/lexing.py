@@ -184,7 +184,7 @@ class Lexer:
         """A quote ends a string only if what follows could: so are quotes understood that should have been escaped."""
         char = text[at]
         if char.isspace():
-    XX
+            self._pending += char if len(self._pending) < MOST_SPACE else ""
             return at + 1, None
         self._state = self._between
         if char in _AFTER_STRING[self.place] or ("\n" in self._pending and char in _QUOTES):
