@@ -51,7 +51,7 @@ def calibration_error(told: Sequence[tuple[float, bool]]) -> float | None:
 
 
 def _abstention(lines: Sequence[Line], drafts: Sequence[Draft]) -> dict[str, Any]:
-    """Of requests that should not be planned: how many were not, or not without a doubt, and with which note; percent."""
+    """Of requests that should not be planned: how many were not, or with doubts, and with the right note; %."""
     unplannable = [(line, draft) for line, draft in zip(lines, drafts, strict=True) if line.expect != "plan"]
     plannable = [draft for line, draft in zip(lines, drafts, strict=True) if line.expect == "plan"]
     kept = [not draft.tasks or not is_sure(draft) for _, draft in unplannable]

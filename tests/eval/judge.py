@@ -1,7 +1,7 @@
 """A model's opinion of the plans: the paper's GPT-4 score, and what its human judges were asked.
 
-Shen et al., arXiv 2303.17580: the GPT-4 score says whether a critic finds the plan of a graph right (section 4.2);
-passing rate says whether a plan can be executed, rationality whether it is in line with the request, success rate whether the
+Shen et al., arXiv 2303.17580: the GPT-4 score says whether a critic finds a graph's plan right (section 4.2); passing
+rate says whether a plan can be executed, rationality whether it is in line with the request, success rate whether the
 request is resolved (section 4.4). There people judged what was run; here a model judges the plan.
 """
 

@@ -1,0 +1,184 @@
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.planner.plan import Decision, Draft, File, Note, NoteKind, Reference, Task, Text
+from tests.eval.attached import asked_for, named, request
+from tests.eval.lines import BadLines, Graph, Line, read
+from tests.eval.scoring import graph
+from tests.eval.tools import HUB_NAMES, Spelling, catalogue, name, spelling, unknown
+from tests.planning import STANDARD
+
+DATA = Path(__file__).parents[1] / "eval" / "data"
+WHOLE = {"id": "1", "request": "Translate", "type": "single", "tasks": ["Translation"], "links": []}
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(*lines: object) -> Path:
+        path = tmp_path / "requests.jsonl"
+        texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+        path.write_text("\n".join(texts), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_labels_may_be_absent(write: Write) -> None:
+    assert read(write(WHOLE, "", {"id": 2, "request": "Hello"})) == [
+        Line("1", "Translate", "single", Graph(("Translation",))),
+        Line(2, "Hello"),
+    ]
+
+
+def test_where_nothing_should_be_planned_no_tasks_are_the_label(write: Write) -> None:
+    assert read(write({"id": 1, "request": "Hi", "expect": "chat"}))[0].graph == Graph()
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("{", "line 2 is not JSON"),
+        ("[]", "line 2 is list, not an object"),
+        ({"request": "x"}, "line 2 needs a text or number as id"),
+        ({"id": 1, "request": None}, "line 2 needs a text or number as id and a text as request"),
+        (WHOLE | {"tasks": "Translation"}, "line 2: tasks must be a list of names"),
+        (WHOLE | {"tasks": [1]}, "line 2: tasks must be a list of names"),
+        ({"id": 1, "request": "x", "tasks": ["A", "B"]}, "line 2 has several tasks and no links"),
+        (WHOLE | {"links": [["Translation"]]}, "line 2: links must be pairs"),
+        (WHOLE | {"links": [["Translation", "Speech"]]}, "line 2: links must be pairs of names that are among"),
+        (WHOLE | {"links": {"a": "b"}}, "line 2: links must be pairs"),
+        (WHOLE | {"files": ["a.png"]}, "line 2: files must be written as"),
+        (WHOLE | {"arguments": [{"task": 1}]}, "line 2: arguments must be written as"),
+        (WHOLE | {"arguments": [{"task": 0, "text": {"output_of": 7}}]}, "line 2: arguments must be written as"),
+        (WHOLE | {"expect": "nothing"}, "line 2: expect must be plan, clarify, unmapped or chat"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number(write: Write, line: Any, complaint: str) -> None:
+    with pytest.raises(BadLines, match=re.escape(complaint)):
+        read(write(WHOLE, line))
+
+
+def test_a_file_without_lines_is_bad(write: Write) -> None:
+    with pytest.raises(BadLines, match="has no lines: write one JSON object per line"):
+        read(write(""))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadLines, match="cannot be read"):
+        read(tmp_path / "absent.jsonl")
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes(b'{"id": 1, "request": "caf\xe9"}')
+    with pytest.raises(BadLines, match="cannot be read"):
+        read(path)
+
+
+# ---------------------------------------------------------------- spelling
+
+
+def test_every_tool_of_taskbench_has_a_standard_task() -> None:
+    tools = [tool["id"] for tool in json.loads((DATA / "tools.json").read_text(encoding="utf-8"))]
+    assert list(HUB_NAMES) == tools
+    assert set(HUB_NAMES.values()) <= STANDARD.keys()
+
+
+def test_the_requests_of_taskbench_are_all_there() -> None:
+    lines = read(DATA / "taskbench.jsonl")
+    assert len(lines) == 2064
+    assert unknown(lines, spelling(lines)) == []
+
+
+def test_a_file_is_in_the_spelling_of_its_labels() -> None:
+    assert spelling([Line(1, "", graph=Graph(("Text-to-Speech",)))]) is Spelling.TASKBENCH
+    assert spelling([Line(1, ""), Line(2, "", graph=Graph(("text-to-speech",)))]) is Spelling.HUB
+
+
+def test_a_file_without_labels_is_in_the_spelling_of_taskbench_unless_files_come_with_it() -> None:
+    assert spelling([Line(1, "")]) is Spelling.TASKBENCH
+    assert spelling([Line(1, "", files=())]) is Spelling.HUB
+
+
+def test_the_catalogue_is_that_of_the_spelling() -> None:
+    assert len(catalogue(Spelling.TASKBENCH)) == 22  # two of 23 tools are one task
+    assert catalogue(Spelling.HUB) == STANDARD
+
+
+def test_labels_that_no_planner_can_meet_are_named() -> None:
+    lines = [Line(1, "", graph=Graph(("Translation", "Cooking")))]
+    assert unknown(lines, Spelling.TASKBENCH) == ["Cooking"]
+
+
+@pytest.mark.parametrize(
+    ("task", "tool"),
+    [
+        *((hub, tool) for tool, hub in HUB_NAMES.items() if hub != "image-to-image"),
+        ("zero-shot-image-classification", "Image Classification"),
+        ("image-super-resolution", "Image-to-Image"),
+        ("inpainting", "Image Editing"),
+        ("keypoint-detection", "keypoint-detection"),
+    ],
+)
+def test_tasks_are_written_as_the_tools_they_are(task: str, tool: str) -> None:
+    assert name(Task(1, task), Spelling.TASKBENCH) == tool
+    assert name(Task(1, task), Spelling.HUB) == task
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tool"),
+    [
+        ({}, "Image-to-Image"),
+        ({"instruction": Text("match the style of the target")}, "Image-to-Image"),
+        ({"instruction": Text("Make the sky blue")}, "Image Editing"),
+    ],
+)
+def test_to_say_what_is_to_be_changed_is_to_edit(arguments: dict[str, Text], tool: str) -> None:
+    assert name(Task(1, "image-to-image", arguments), Spelling.TASKBENCH) == tool
+
+
+def test_a_plan_is_written_by_names_and_every_pair_once() -> None:
+    tasks = (
+        Task(1, "summarization", {"text": Text("…")}),
+        Task(2, "translation", {"text": Reference(1, "text")}),
+        Task(3, "translation", {"text": Reference(1, "text")}),
+    )
+    plan = graph(Draft(tasks, (), Decision("embedded", "")), Spelling.TASKBENCH)
+    assert plan == Graph(("Summarization", "Translation", "Translation"), (("Summarization", "Translation"),))
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_files_that_are_only_named_are_sent() -> None:
+    asked = request(Line(1, "Compare 'example.jpg' with example.JPG and (talk.wav); see example.jpg and www.a.com."))
+    values = [named.value for named in asked.inputs if isinstance(named.value, File)]
+    assert [(value.name, value.media_type.partition("/")[0]) for value in values] == [
+        ("example.jpg", "image"),
+        ("example.JPG", "image"),
+        ("talk.wav", "audio"),
+    ]
+
+
+def test_a_name_may_be_broken_by_a_space() -> None:
+    assert [file.name for file in named("I have 'example. wav', the end. Wave at me.")] == ["example.wav"]
+
+
+def test_files_that_a_line_lists_are_all_there_are() -> None:
+    assert request(Line(1, "See a.png", files=())).inputs == ()
+
+
+def test_a_plan_that_asks_back_is_given_what_is_not_there_yet() -> None:
+    asking = Draft((), (Note(NoteKind.CLARIFY, "Which picture?"),), Decision("embedded", ""))
+    assert [file.media_type for file in asked_for(Line(1, "Edit it like a.png"), asking)] == ["audio/wav", "video/mp4"]
+    assert asked_for(Line(1, "Edit it", files=()), asking) == []
+
+
+def test_a_plan_that_asks_nothing_is_given_nothing_more() -> None:
+    assert asked_for(Line(1, "Translate"), Draft((Task(1, "translation"),), (), Decision("embedded", ""))) == []

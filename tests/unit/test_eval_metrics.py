@@ -1,0 +1,152 @@
+import pytest
+
+from services.planner.plan import Decision, Draft, Note, NoteKind, Task
+from tests.eval import paper
+from tests.eval.certainty import calibration_error, scores
+from tests.eval.lines import Graph, Line
+from tests.eval.metrics import Tally, by_type, graph_scores, quantile
+
+A, B, C = "Summarization", "Translation", "Text-to-Speech"
+CHAIN = Graph((A, B, C), ((A, B), (B, C)))
+
+
+def test_f1_counts_names_and_pairs_over_all_requests_together() -> None:
+    pairs = [(Graph((A, B), ((A, B),)), CHAIN), (Graph((C,)), Graph((C,)))]
+    assert graph_scores(pairs) == {"n": 2, "node_f1": 85.71, "edge_f1": 66.67, "exact": 50.0}  # 2·3/(3+4), 2·1/(1+2)
+
+
+def test_two_tasks_of_one_name_are_one_node() -> None:
+    assert graph_scores([(Graph((A, B)), Graph((A, B, A)))])["node_f1"] == 100
+
+
+def test_the_order_of_tasks_and_links_does_not_matter() -> None:
+    assert graph_scores([(Graph((C, B, A), ((B, C), (A, B))), CHAIN)])["exact"] == 100
+
+
+def test_a_link_has_a_direction() -> None:
+    assert graph_scores([(Graph((A, B), ((B, A),)), Graph((A, B), ((A, B),)))])["edge_f1"] == 0
+
+
+def test_an_empty_plan_finds_nothing() -> None:
+    assert graph_scores([(Graph(), CHAIN)]) == {"n": 1, "node_f1": 0.0, "edge_f1": 0.0, "exact": 0.0}
+
+
+def test_an_empty_plan_is_right_where_nothing_should_be_planned() -> None:
+    assert graph_scores([(Graph(), Graph())]) == {"n": 1, "node_f1": None, "edge_f1": None, "exact": 100.0}
+
+
+def test_nothing_is_scored_where_there_is_nothing() -> None:
+    nothing = {"n": 0, "node_f1": None, "edge_f1": None, "exact": None}
+    assert by_type({}) == {"single": nothing, "chain": nothing, "dag": nothing}
+
+
+def test_a_bag_wants_twice_what_is_there_twice() -> None:
+    planned, labelled = Graph((A,)), Graph((A, A))
+    assert paper.sequential([(planned, labelled)])["f1"] == 66.67
+
+
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.5, 2), (0.95, 4), (0.25, 1), (0.26, 2), (1, 4)], ids=["p50", "p95", "p25", "p26", "all"]
+)
+def test_a_quantile_is_one_of_the_values(share: float, value: float) -> None:
+    assert quantile([4, 1, 3, 2], share) == value
+
+
+def test_there_is_no_quantile_of_nothing() -> None:
+    assert quantile([], 0.5) is None
+
+
+# ---------------------------------------------------------------- the paper's
+
+
+def test_single_tasks_are_weighted_by_support() -> None:
+    pairs = [(Graph((planned,)), Graph((labelled,))) for planned, labelled in ((A, A), (A, A), (A, B), (C, B))]
+    scores = paper.single(pairs)
+    # A: precision 2/3, recall 1, F1 0.8; B: never planned. Each has half of the support.
+    assert scores == {"n": 4, "accuracy": 50.0, "precision": 33.33, "recall": 50.0, "f1": 40.0}
+
+
+def test_two_tasks_are_no_answer_to_a_request_for_one() -> None:
+    assert paper.single([(Graph((A, B)), Graph((A,)))])["accuracy"] == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ((), (), 0.0),
+        ((A,), (), 1.0),
+        ((A, B, C), (A, B, C), 0.0),
+        ((A, C), (A, B, C), 1 / 3),
+        ((B, A), (A, B), 1.0),
+        ((A, B, C), (B, C, A), 2 / 3),
+    ],
+)
+def test_the_edit_distance_is_a_share_of_the_longer(
+    one: tuple[str, ...], other: tuple[str, ...], expected: float
+) -> None:
+    assert paper.distance(one, other) == pytest.approx(expected)
+
+
+def test_a_chain_is_compared_as_data_flows_through_it() -> None:
+    listed_backwards = Graph((C, B, A), CHAIN.links)
+    scores = paper.sequential([(listed_backwards, CHAIN)])
+    assert (scores["accuracy"], scores["edit_distance"]) == (100.0, 0.0)
+
+
+def test_the_order_of_a_circle_is_that_of_its_list() -> None:
+    assert paper.in_order(Graph((A, B), ((A, B), (B, A)))) == (A, B)
+
+
+def test_a_task_that_feeds_its_like_does_not_stop_the_order() -> None:
+    assert paper.in_order(Graph((A, B), ((A, A), (A, B)))) == (A, B)
+
+
+def test_the_graph_f1_counts_tasks_and_links() -> None:
+    assert paper.graph([(Graph((A, B), ((A, B),)), CHAIN)]) == {"n": 1, "accuracy": 0.0, "f1": 75.0}  # 2·3/(3+5)
+
+
+def test_sets_may_be_empty_on_both_sides() -> None:
+    assert Tally.of_sets([]).f1 is None
+
+
+# ---------------------------------------------------------------- certainty
+
+
+def drafted(confidence: float, *notes: NoteKind, tasks: int = 1) -> Draft:
+    planned = tuple(Task(number, "translation") for number in range(tasks))
+    return Draft(planned, tuple(Note(kind, "") for kind in notes), Decision("embedded", "", confidence))
+
+
+def test_calibration_is_measured_over_ten_bins() -> None:
+    told = [(0.9, True), (0.95, False), (0.3, False), (1.0, True)]
+    assert calibration_error(told) == pytest.approx((abs(2.85 - 2) + 0.3) / 4, abs=1e-4)
+
+
+def test_there_is_no_calibration_without_plans() -> None:
+    assert calibration_error([]) is None
+
+
+def test_a_wrong_plan_without_a_doubt_is_wrong_but_sure() -> None:
+    right, wrong = Graph(("translation",)), Graph(("summarization",))
+    drafts = [drafted(0.9), drafted(0.9), drafted(0.6), drafted(0.9, NoteKind.CLARIFY), drafted(0.9, NoteKind.CHAT)]
+    lines = [Line(number, "", graph=graph) for number, graph in enumerate([right, wrong, wrong, wrong, wrong])]
+    found = scores(lines, drafts, [right] * 5)
+    assert (found["sure"], found["wrong_but_sure"], found["wrong_but_sure_ids"]) == (3, 2, [1, 4])
+
+
+def test_to_abstain_is_right_where_it_is_expected_only() -> None:
+    lines = [
+        Line("asks back", "", graph=Graph(), expect="clarify"),
+        Line("says something else", "", graph=Graph(), expect="chat"),
+        Line("plans", "", graph=Graph(), expect="unmapped"),
+        Line("plans nothing", "", graph=Graph(("translation",))),
+    ]
+    nothing, planned = Graph(), Graph(("translation",))
+    drafts = [
+        drafted(0, NoteKind.CLARIFY, tasks=0),
+        drafted(0, NoteKind.UNMAPPED, tasks=0),
+        drafted(0.9),
+        drafted(0, tasks=0),
+    ]
+    found = scores(lines, drafts, [nothing, nothing, planned, nothing])["abstention"]
+    assert found == {"n": 3, "abstained": 66.67, "right_note": 33.33, "abstained_without_need": 100.0}
