@@ -10,14 +10,15 @@ LONGEST_TEXT = 1_500
 LONGEST_PHRASE = 200
 """Characters of what stands within a sentence."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_MARKS = re.compile(r"[\[<]|\\(?=[^\w\s])")
 _KILO = 1_000
 _KINDS = {"image": "picture", "audio": "recording", "video": "video", "text": "text", "application/pdf": "PDF"}
 
 
 def inert(text: str) -> str:
     """Text in which nothing is a link, a picture, HTML or a terminal's control character."""
-    return _CONTROL.sub("", text).replace("[", "\\[").replace("<", "\\<")
+    return _MARKS.sub(r"\\\g<0>", CONTROL.sub("", text))
 
 
 def phrase(text: str) -> str:

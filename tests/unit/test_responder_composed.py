@@ -197,6 +197,8 @@ def test_the_trouble_of_the_run_is_told_beside_what_was_done() -> None:
         ("[click](http://evil)", "\\[click](http://evil)"),
         ("![x](http://evil/p.png)", "!\\[x](http://evil/p.png)"),
         ("<script>alert(1)</script>", "\\<script>alert(1)\\</script>"),
+        ("\\[click](http://evil)", "\\\\\\[click](http://evil)"),
+        ("\\<script>", "\\\\\\<script>"),
         ("<http://evil>", "\\<http://evil>"),
         ("\x1b[31mred\x07", "\\[31mred"),
         ("abc\u202edef", "abcdef"),
