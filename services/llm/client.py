@@ -1,14 +1,21 @@
 """Asking an LLM: one object per role and process, over what all roles of the process share of an endpoint."""
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from services.llm.dialect import Ask
 from services.llm.messages import Message, Schema
+from services.llm.patience import Patience
 from services.llm.reply import Reply
 from services.llm.settings import LlmSettings
+from services.llm.shared import shared
 from services.llm.unusable import Unusable, Why
 from services.llm.usage import Usage
+
+if TYPE_CHECKING:  # the openai package is loaded where an endpoint is opened
+    from services.llm.call import Line
 
 __all__ = ["LLM", "Message", "Reply", "Schema", "Unusable", "Usage", "Why"]
 
@@ -16,16 +23,30 @@ __all__ = ["LLM", "Message", "Reply", "Schema", "Unusable", "Usage", "Why"]
 class LLM:
     """An endpoint as one role uses it."""
 
-    def __init__(self, settings: LlmSettings) -> None:
-        self.model = settings.model
-        self.context_tokens = settings.context_tokens
-        self.answer_tokens = settings.answer_tokens
+    def __init__(self, line: "Line") -> None:
+        self.model = line.settings.model
+        self.context_tokens = line.settings.context_tokens
+        """Of prompt and answer together."""
+        self.answer_tokens = line.settings.answer_tokens
+        """Of the answer."""
+        self._line = line
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, settings: LlmSettings) -> AsyncIterator[Self]:
-        """The client within the block; settings.base_url must be set. Nothing is sent before it is asked."""
-        yield cls(settings)
+    async def opened(cls, settings: LlmSettings, *, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[Self]:
+        """The client within the block; nothing is sent before it is asked.
+
+        Args:
+            settings: with a base_url.
+            clock: of the breaker; the first role to open an endpoint's model decides.
+        """
+        # It takes 1.6 s and 40 MB: a house without an LLM does not pay for it.
+        from services.llm.call import Line  # noqa: PLC0415
+        from services.llm.exchange import connected  # noqa: PLC0415
+
+        with shared(settings, clock) as (slots, known):
+            async with connected(settings) as connection:
+                yield cls(Line(settings, connection, slots, known))
 
     def stream(
         self,
@@ -46,7 +67,9 @@ class LLM:
         Raises:
             Unusable: on entering and while iterating; nothing else.
         """
-        raise NotImplementedError
+        from services.llm.call import Call  # noqa: PLC0415  # loaded since `opened`
+
+        return Call(self._line, Ask(tuple(messages), schema, answer_tokens or self.answer_tokens), within)
 
     async def complete(
         self,
@@ -66,9 +89,18 @@ class LLM:
                 pass
         return reply
 
+    async def models(self) -> list[str]:
+        """Names of the models the endpoint lists.
+
+        Raises:
+            Unusable: it lists none.
+        """
+        return await self._line.connection.models(Patience(self._line.settings, None))
+
     def judged(self, ok: bool) -> None:
         """Whether the last answer made sense: nonsense several times in a row opens the breaker."""
+        self._line.known.breaker.judged(ok=ok)
 
     def tokens(self, text: str) -> int:
         """How many tokens the text takes, estimated high, corrected by what the endpoint reports."""
-        return len(text)
+        return self._line.known.estimate.tokens(text)

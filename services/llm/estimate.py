@@ -60,9 +60,16 @@ class Estimate:
         """Of a whole prompt, with what the chat template adds."""
         return math.ceil(_prompt(messages) * self.factor)
 
-    def learn(self, messages: Sequence[Message], reported: int) -> None:
-        """Corrects itself by what the endpoint says the prompt took."""
-        seen = min(MOST, max(LEAST, reported / _prompt(messages)))
+    def learn(self, messages: Sequence[Message], reported: int, *, beside: str = "") -> None:
+        """Corrects itself, no further than needed, by what the endpoint says the prompt took.
+
+        Args:
+            messages: the prompt.
+            reported: its tokens.
+            beside: what some endpoints count as prompt and others do not, as a schema.
+        """
+        low, high = reported / (_prompt(messages) + raw(beside)), reported / _prompt(messages)
+        seen = min(MOST, max(LEAST, min(high, max(low, self.factor))))
         self.factor = seen if seen > self.factor else self.factor + SLOWLY * (seen - self.factor)
 
 

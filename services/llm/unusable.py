@@ -20,9 +20,23 @@ class Why(Enum):
 
 
 class Unusable(Exception):
-    """No answer came of a call; message and remedy hold no content and no secret."""
+    """No answer came of a call; message and remedy hold no content and no secret.
 
-    def __init__(self, why: Why, message: str, *, remedy: str = "") -> None:
+    Args:
+        why: in a word.
+        message: a sentence.
+        remedy: what whoever runs the house can do.
+        again: the same request may do better in a moment.
+        after: seconds the endpoint asks to wait before that.
+        blames: it tells against the endpoint, not against this one request.
+    """
+
+    def __init__(
+        self, why: Why, message: str, *, remedy: str = "", again: bool = False, after: float = 0.0, blames: bool = True
+    ) -> None:
         super().__init__(message)
         self.why = why
         self.remedy = remedy
+        self.again = again
+        self.after = after
+        self.blames = blames
