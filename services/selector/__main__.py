@@ -7,11 +7,13 @@ from functools import partial
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from services.llm.client import LLM
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.server import Serving, run, serving
 from services.selector import memory
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery, Pace
+from services.selector.judge import Judge
 from services.selector.memory import Memory
 from services.selector.selector import Selector
 from services.selector.servicer import SelectorServicer
@@ -33,17 +35,29 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
     catalog = Catalog(standard, forget_seconds=settings.forget_seconds)
     remembered = Memory(ArtifactStore.open(settings.artifacts_url).notes(memory.KIND), catalog)
     discovery = Discovery(parse(settings.experts), catalog, pace)
-    servicer = SelectorServicer(catalog, Selector(catalog, standard, settings.inference_mode), remembered)
-    register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
-    async with (
-        remembered.running(),
-        discovery.running(),
-        serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds) as running,
-    ):
-        try:
-            yield running
-        finally:
-            catalog.close()  # watches end, so that draining need not wait for them
+    choosing = Selector(catalog, standard, settings.inference_mode, settings.region)
+    async with _judging(settings, choosing) as judge:
+        servicer = SelectorServicer(catalog, choosing, remembered, judge)
+        register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
+        async with (
+            remembered.running(),
+            discovery.running(),
+            serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds) as running,
+        ):
+            try:
+                yield running
+            finally:
+                catalog.close()  # watches end, so that draining need not wait for them
+
+
+@asynccontextmanager
+async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[Judge | None]:
+    """Who asks the LLM; None where there is no endpoint."""
+    if not settings.llm.base_url:
+        yield None
+        return
+    async with LLM.opened(settings.llm) as llm:
+        yield Judge(llm, choosing, described=settings.described)
 
 
 if __name__ == "__main__":

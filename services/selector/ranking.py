@@ -15,8 +15,8 @@ FIT = 3.0
 _SPOKEN, _UNSPOKEN = 0.3, -1.5
 _POPULAR = 0.3
 _SLOW = 0.2
-"""For every tenfold of _PROMPT_SECONDS."""
-_PROMPT_SECONDS = 0.05
+"""For every tenfold of PROMPT_SECONDS."""
+PROMPT_SECONDS = 0.05
 """A median below it is as good as any."""
 _EXTERNAL = -10.0
 _FAILING = -20.0
@@ -197,9 +197,9 @@ def _popularity(merits: Merits) -> float:
 
 
 def _slowness(merits: Merits) -> float:
-    if merits.median is None or merits.median <= _PROMPT_SECONDS:
+    if merits.median is None or merits.median <= PROMPT_SECONDS:
         return 0.0
-    return _SLOW * math.log10(merits.median / _PROMPT_SECONDS)
+    return _SLOW * math.log10(merits.median / PROMPT_SECONDS)
 
 
 def _spoken(merits: Merits, wish: Wish) -> float:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from services.llm.usage import Usage
 from services.runtime.errors import InvalidRequest
 from services.selector import refusals
 from services.selector.catalog import Catalog
+from services.selector.constraints import Constraints
 from services.selector.ranking import Ranked, Wish, Word
 from services.selector.replica import Replica
 from services.selector.shelf import Offer, Shelf, primary
@@ -33,6 +35,14 @@ class Mode(StrEnum):
     REMOTE = "remote"
 
 
+class Controller(StrEnum):
+    """Who chose."""
+
+    PINNED = "pinned"
+    RANK = "rank"
+    LLM = "llm"
+
+
 @dataclass(frozen=True)
 class Avoid:
     """What has been failing; empty fields stand for any."""
@@ -40,34 +50,6 @@ class Avoid:
     model: str = ""
     expert: str = ""
     address: str = ""
-
-
-@dataclass(frozen=True)
-class Constraints:
-    """What a model must satisfy; empty fields ask for nothing."""
-
-    licenses: frozenset[str] = frozenset()
-    languages: frozenset[str] = frozenset()
-    max_parameter_count: int = 0
-    allowed: frozenset[str] = frozenset()
-
-    def admit(self, offer: Offer) -> bool:
-        card = offer.card
-        return (
-            (not self.licenses or card.license.lower() in self.licenses)
-            and (not self.languages or not offer.languages or self.languages <= offer.languages)
-            and (not self.max_parameter_count or 0 < card.parameter_count <= self.max_parameter_count)
-            and (not self.allowed or card.id in self.allowed)
-        )
-
-    def __str__(self) -> str:
-        parts = (
-            ("licence", ", ".join(sorted(self.licenses))),
-            ("language", ", ".join(sorted(self.languages))),
-            ("parameters at most", str(self.max_parameter_count or "")),
-            ("one of", ", ".join(sorted(self.allowed))),
-        )
-        return "; ".join(f"{name} {value}" for name, value in parts if value)
 
 
 @dataclass(frozen=True)
@@ -101,7 +83,9 @@ class Chosen:
     replicas: Sequence[Replica]
     """Where to call it, without those to avoid."""
     score: float
+    """The ranking's."""
     reason: str
+    failing: bool
 
 
 @dataclass(frozen=True)
@@ -112,6 +96,13 @@ class Choice:
     chosen: Sequence[Chosen]
     reason: str
     confidence: float
+    """0: not estimated."""
+    mode: Mode
+    controller: Controller = Controller.RANK
+    llm_model: str = ""
+    """The LLM asked, if one was."""
+    fell_back_because: str = ""
+    usage: Usage | None = None
 
 
 class Selector:
@@ -121,12 +112,19 @@ class Selector:
         catalog: who offers what.
         standard: the kinds of task that are settled for everybody.
         mode: where models may be, unless the request says otherwise.
+        region: where the house's own machines stand; empty: not said.
     """
 
-    def __init__(self, catalog: Catalog, standard: Mapping[str, TaskSpec], mode: Mode) -> None:
+    def __init__(self, catalog: Catalog, standard: Mapping[str, TaskSpec], mode: Mode, region: str = "") -> None:
         self._catalog = catalog
         self._standard = standard
         self._mode = mode
+        self._region = region
+
+    @property
+    def revision(self) -> str:
+        """Of the catalogue."""
+        return self._catalog.view.revision
 
     def choose(self, wanted: Wanted) -> Choice:
         """The best models for a task.
@@ -146,8 +144,10 @@ class Selector:
         )
         wish = Wish(_words(wanted), wanted.languages, internal_first=mode is Mode.HYBRID)
         ranked = shelf.ranking.best(wish, admitted, wanted.limit or CANDIDATES, failing)
-        chosen = [_chosen(shelf, place, wanted.avoid) for place in ranked if _means_the_same(shelf, ranked[0], place)]
-        return Choice(shelf.spec, chosen, _summary(chosen, len(admitted), wanted), _confidence(chosen))
+        same = [place for place in ranked if _means_the_same(shelf, ranked[0], place)]
+        chosen = [_chosen(shelf, place, wanted.avoid, place.position in failing) for place in same]
+        summary, controller = _summary(chosen, len(admitted), wanted), _controller(wanted)
+        return Choice(shelf.spec, chosen, summary, _confidence(chosen), mode, controller)
 
     def _shelf(self, task: str) -> Shelf:
         view = self._catalog.view
@@ -165,7 +165,7 @@ class Selector:
             if not admitted:
                 raise refusals.unknown_model(task, wanted.model, wanted.revision, offers, shelf.failed)
         if str(wanted.constraints):
-            admitted = [i for i in admitted if wanted.constraints.admit(offers[i])]
+            admitted = [i for i in admitted if wanted.constraints.admit(offers[i], self._region)]
             if not admitted:
                 raise refusals.unconstrained(task, str(wanted.constraints))
         if not wanted.may_leave:
@@ -213,9 +213,9 @@ def _fails(offer: Offer, avoids: Sequence[Avoid]) -> bool:
     return any(_hits(avoid, offer) and not avoid.address for avoid in avoids)
 
 
-def _chosen(shelf: Shelf, place: Ranked, avoids: Sequence[Avoid]) -> Chosen:
+def _chosen(shelf: Shelf, place: Ranked, avoids: Sequence[Avoid], failing: bool) -> Chosen:
     offer = shelf.offers[place.position]
-    return Chosen(offer, _reachable(offer, avoids) or offer.replicas, place.score, place.reason)
+    return Chosen(offer, _reachable(offer, avoids) or offer.replicas, place.score, place.reason, failing)
 
 
 def _means_the_same(shelf: Shelf, first: Ranked, other: Ranked) -> bool:
@@ -231,6 +231,10 @@ def _means_the_same(shelf: Shelf, first: Ranked, other: Ranked) -> bool:
     return (
         not own_labels or chosen_labels or not same_expert or first.fit < _CLEAR_FIT or other.fit > 0 or other is first
     )
+
+
+def _controller(wanted: Wanted) -> Controller:
+    return Controller.PINNED if wanted.model else Controller.RANK
 
 
 def _summary(chosen: Sequence[Chosen], admitted: int, wanted: Wanted) -> str:

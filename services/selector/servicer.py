@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from protos.hugginggpt.v1 import selector_pb2 as pb
@@ -15,6 +16,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     REACH_EXTERNAL,
     REACH_INTERNAL,
     SELECTION_POLICY_LLM,
+    SELECTION_POLICY_RANK,
     Candidate,
     Decision,
     Task,
@@ -23,12 +25,14 @@ from services.runtime import caller
 from services.runtime.errors import InvalidRequest, Unavailable
 from services.selector import pages, roster
 from services.selector.catalog import Catalog
+from services.selector.constraints import Constraints
+from services.selector.judge import Judge
 from services.selector.memory import Memory
 from services.selector.selector import (
     Avoid,
     Choice,
     Chosen,
-    Constraints,
+    Controller,
     Mode,
     Selector,
     Wanted,
@@ -40,16 +44,29 @@ _MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, 
 
 
 class SelectorServicer(rpc.SelectorServiceServicer):
-    """Answers for the catalogue and the selector."""
+    """Answers for the catalogue and the selector.
 
-    def __init__(self, catalog: Catalog, selector: Selector, memory: Memory) -> None:
+    Args:
+        catalog: who offers what.
+        selector: chooses by ranking.
+        memory: what is remembered of experts.
+        judge: chooses by asking an LLM; None: there is no endpoint.
+    """
+
+    def __init__(self, catalog: Catalog, selector: Selector, memory: Memory, judge: Judge | None = None) -> None:
         self._catalog = catalog
         self._selector = selector
         self._memory = memory
+        self._judge = judge
 
     async def Select(self, request: pb.SelectRequest, context: Any) -> pb.SelectResponse:
-        choice = self._selector.choose(wanted_from_pb(request, may_leave=caller.may_leave_the_house()))
-        return choice_to_pb(choice, request)
+        wanted = wanted_from_pb(request, may_leave=caller.may_leave_the_house())
+        if self._judge and request.selection_policy != SELECTION_POLICY_RANK:
+            return choice_to_pb(await self._judge.choose(wanted, context.time_remaining()))
+        choice = self._selector.choose(wanted)
+        if request.selection_policy == SELECTION_POLICY_LLM and choice.controller is Controller.RANK:
+            choice = replace(choice, fell_back_because="no LLM is configured")
+        return choice_to_pb(choice)
 
     async def ListTasks(self, request: pb.ListTasksRequest, context: Any) -> pb.ListTasksResponse:
         view = self._catalog.view
@@ -103,21 +120,23 @@ def wanted_from_pb(request: pb.SelectRequest, *, may_leave: bool) -> Wanted:
             languages=frozenset(map(primary, constraints.languages)),
             max_parameter_count=constraints.max_parameter_count,
             allowed=frozenset(constraints.allowed),
+            regions=frozenset(region.lower() for region in constraints.regions),
         ),
         limit=request.limit,
     )
 
 
-def choice_to_pb(choice: Choice, request: pb.SelectRequest) -> pb.SelectResponse:
+def choice_to_pb(choice: Choice) -> pb.SelectResponse:
     """The candidates, the first of them primary."""
-    asked_llm = request.selection_policy == SELECTION_POLICY_LLM and not request.task.pinned_model
     return pb.SelectResponse(
         candidates=[_candidate(chosen, first=chosen is choice.chosen[0]) for chosen in choice.chosen],
         decision=Decision(
-            controller="pinned" if request.task.pinned_model else "rank",
+            controller=choice.controller,
+            llm_model=choice.llm_model,
             reason=choice.reason,
             confidence=choice.confidence,
-            fell_back_because="no LLM is configured" if asked_llm else "",
+            fell_back_because=choice.fell_back_because,
+            usage=choice.usage.to_pb() if choice.usage else None,
         ),
         spec=choice.spec,
     )

@@ -3,8 +3,10 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.llm.settings import LlmSettings
 from services.runtime.settings import ServiceSettings, StoreSettings, home
 from services.selector.catalog import FORGET_SECONDS
+from services.selector.judge import DESCRIBED
 from services.selector.selector import Mode
 
 
@@ -17,5 +19,11 @@ class Settings(ServiceSettings, StoreSettings):
     """Where experts are: host:port, dns:///name:port or a folder of *.address files of one line; several by comma."""
     inference_mode: Mode = Mode.HYBRID
     """Where models may be, unless a request says otherwise: local, hybrid or remote."""
+    region: str = ""
+    """Where the house's own machines stand, the wider first, as in eu-central-1: for requests that ask for a region."""
+    described: int = Field(DESCRIBED, ge=2)
+    """How many of the best ranked models an LLM is told of."""
     forget_seconds: float = Field(FORGET_SECONDS, ge=0)
     """How long an expert that does not answer is waited for."""
+    llm: LlmSettings = Field(default_factory=lambda: LlmSettings.of("selector"))
+    """Who chooses where nothing else settles it; without an endpoint the ranking does."""

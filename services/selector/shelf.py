@@ -21,6 +21,9 @@ from services.selector.ranking import Merits, Presence, Ranking
 from services.selector.replica import Attention, Description, Replica
 from services.selector.words import affirmed, stems
 
+WEIGHED_CHARACTERS = 2000
+"""Of a description; whoever writes more is not found by more."""
+
 _NEAREST = (Attention.ANSWERS, Attention.AWAY, Attention.ASLEEP)
 
 
@@ -58,14 +61,24 @@ class Offer:
     def languages(self) -> frozenset[str]:
         return frozenset(primary(tag) for tag in self.card.languages)
 
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """Of its name and of what it says that it does."""
+        return stems(f"{self.card.id} {affirmed(self.card.description[:WEIGHED_CHARACTERS])}")
+
+    @property
+    def median(self) -> float | None:
+        """Seconds of one call; None until measured."""
+        return self.card.p50.ToNanoseconds() / 1e9 if self.card.HasField("p50") else None
+
     @property
     def merits(self) -> Merits:
         card = self.card
         return Merits(
-            stems=stems(f"{card.id} {affirmed(card.description)}"),
+            stems=self.stems,
             presence=self.presence or Presence.AWAY,
             external=self.external,
-            median=card.p50.ToNanoseconds() / 1e9 if card.HasField("p50") else None,
+            median=self.median,
             downloads=card.downloads,
             likes=card.likes,
             languages=self.languages,
@@ -115,8 +128,11 @@ def _offer(holders: Sequence[tuple[Seat, ModelCard]]) -> Offer:
     seat, card = min(nearest, key=lambda pair: pair[1].state != MODEL_STATE_READY)
     reply = seat.description.reply
     presence = _presence(attention, ready=card.state == MODEL_STATE_READY)
+    shown = _shown(card, seat, _STATES[presence])
+    if any(other.region != card.region for _, other in nearest):
+        shown.region = ""  # a call may go to any of them
     return Offer(
-        card=_shown(card, seat, _STATES[presence]),
+        card=shown,
         presence=presence,
         replicas=tuple(dict.fromkeys(seat.replica for seat, _ in nearest if seat.replica.address)),
         start_time=reply.start_time if reply.HasField("start_time") else None,

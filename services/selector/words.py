@@ -43,8 +43,14 @@ def words(text: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=65_536)
 def stems(text: str) -> frozenset[str]:
-    """The stems of a text's words; remembered, since cards come again with every look at an expert."""
-    return frozenset(stemmed for stemmed, _ in words(text))
+    """The stems of a card's words; remembered, since cards come again with every look at an expert."""
+    return stemmed(text)
+
+
+def stemmed(text: str) -> frozenset[str]:
+    """The stems of a text's words."""
+    written = {word.lower() for word in set(_WORD.findall(text))}
+    return frozenset(map(stem, written - _COMMON))
 
 
 @lru_cache(maxsize=65_536)

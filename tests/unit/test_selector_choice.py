@@ -10,7 +10,8 @@ from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, REACH_UNSPECIFIED, ModelCard
 from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import Catalog
-from services.selector.selector import Avoid, Choice, Constraints, Mode, Selector, Wanted, languages_of
+from services.selector.constraints import Constraints
+from services.selector.selector import Avoid, Choice, Mode, Selector, Wanted, languages_of
 from tests.fakes import card
 
 TEXT, OBJECTS = "text-classification", "object-detection"
@@ -19,7 +20,7 @@ MOOD = card("vader", TEXT, "Sentiment of English text: happy or sad, positive or
 TONGUE = card("langid", TEXT, "Which of 97 languages a text is written in.", license="bsd", parameter_count=10)
 FACES = card("yunet", OBJECTS, "Finds faces.")
 PEOPLE = card("hog", OBJECTS, "Finds people who stand or walk.")
-CLOUD = card("cloud/distilbert", TEXT, "Sentiment, happy or sad.", reach=REACH_EXTERNAL)
+CLOUD = card("cloud/distilbert", TEXT, "Sentiment, happy or sad.", reach=REACH_EXTERNAL, region="EU-central-1")
 CLOUD_ONLY = card("cloud/svd", "text-to-video", reach=REACH_EXTERNAL)
 UNSAID = card("anyone/whisper", "automatic-speech-recognition", reach=REACH_UNSPECIFIED)
 BROKEN = card("broken", "summarization", state=MODEL_STATE_FAILED, failure="file is gone")
@@ -98,6 +99,8 @@ def test_the_policy_hides_what_is_outside() -> None:
         (Wanted(TEXT, constraints=Constraints(max_parameter_count=10)), [TONGUE.id]),
         (Wanted(TEXT, constraints=Constraints(allowed=frozenset({"vader"}))), [MOOD.id]),
         (Wanted(TEXT, constraints=Constraints(languages=frozenset({"de"}))), [MOOD.id, TONGUE.id]),
+        (Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu"})), may_leave=True), [CLOUD.id]),
+        (Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu-central-1"})), may_leave=True), [CLOUD.id]),
         (Wanted(TEXT, limit=1), [MOOD.id]),
         (Wanted(TEXT, avoid=[Avoid(model="vader", expert="lite")]), [TONGUE.id, MOOD.id]),
         (Wanted(TEXT, avoid=[Avoid(expert="lite", address="lite:9")]), [MOOD.id, TONGUE.id]),
@@ -105,6 +108,30 @@ def test_the_policy_hides_what_is_outside() -> None:
 )
 def test_only_what_is_allowed_is_chosen(wanted: Wanted, expected: Sequence[str]) -> None:
     assert ids(selector().choose(wanted)) == expected
+
+
+def test_what_the_house_runs_itself_stands_where_the_house_says_and_nobody_else_does() -> None:
+    catalog, standard = Catalog(standard_tasks()), standard_tasks()
+    elsewhere = card("elsewhere", TEXT, region="us-east-1")
+    silent = card("silent", TEXT, reach=REACH_EXTERNAL)
+    catalog.listed("lite:1")
+    catalog.heard("lite:1", DescribeResponse(expert="lite", models=[MOOD, elsewhere, silent]))
+    wanted = Wanted(TEXT, constraints=Constraints(regions=frozenset({"ch"})), may_leave=True)
+    assert ids(Selector(catalog, standard, Mode.HYBRID, "ch-dk-2").choose(wanted)) == [MOOD.id]
+    with pytest.raises(NotFound, match="region ch"):
+        Selector(catalog, standard, Mode.HYBRID).choose(wanted)
+
+
+def test_replicas_in_several_regions_are_in_none() -> None:
+    standard = standard_tasks()
+    catalog = Catalog(standard)
+    for region in ("eu-west-1", "us-east-1"):
+        catalog.listed(f"{region}:1")
+        catalog.heard(f"{region}:1", DescribeResponse(expert="cloud", models=[card("m", TEXT, region=region)]))
+    with pytest.raises(NotFound):
+        Selector(catalog, standard, Mode.HYBRID).choose(
+            Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu"})))
+        )
 
 
 def test_a_replica_to_avoid_is_not_an_endpoint() -> None:
@@ -138,6 +165,10 @@ REFUSED: dict[str, tuple[Wanted, type[ServiceError], str, str, str]] = {
     "constraints": (
         Wanted(TEXT, constraints=Constraints(licenses=frozenset({"gpl"}))),
         *(NotFound, "MODEL", "licence gpl", "loosen"),
+    ),
+    "a region that nobody names": (
+        Wanted(TEXT, constraints=Constraints(regions=frozenset({"eu-c"})), may_leave=True),
+        *(NotFound, "MODEL", "region eu-c", "loosen"),
     ),
     "policy": (Wanted("text-to-video"), FailedPrecondition, "POLICY", "policy is local", "open"),
     "a pin outside": (Wanted(TEXT, model=CLOUD.id), FailedPrecondition, "POLICY", "policy is local", "open"),

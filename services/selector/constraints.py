@@ -1,0 +1,55 @@
+"""What a model must satisfy, whoever chooses."""
+
+from dataclasses import dataclass
+
+from services.selector.shelf import Offer
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Empty fields ask for nothing.
+
+    Args:
+        licenses: in lower case.
+        languages: primary tags; a model knows all of them.
+        max_parameter_count: 0: any size.
+        allowed: ids.
+        regions: in lower case; a model runs in one of them, or in a part of one.
+    """
+
+    licenses: frozenset[str] = frozenset()
+    languages: frozenset[str] = frozenset()
+    max_parameter_count: int = 0
+    allowed: frozenset[str] = frozenset()
+    regions: frozenset[str] = frozenset()
+
+    def admit(self, offer: Offer, home: str) -> bool:
+        """Whether the offer satisfies them.
+
+        Args:
+            offer: of a model.
+            home: region of the house's own machines; empty: not said.
+        """
+        card = offer.card
+        return (
+            (not self.licenses or card.license.lower() in self.licenses)
+            and (not self.languages or not offer.languages or self.languages <= offer.languages)
+            and (not self.max_parameter_count or 0 < card.parameter_count <= self.max_parameter_count)
+            and (not self.allowed or card.id in self.allowed)
+            and (not self.regions or self._stands(card.region or ("" if offer.external else home)))
+        )
+
+    def _stands(self, region: str) -> bool:
+        """Whether the region is one of those, or a part of one, as "eu-central-1" is of "eu"."""
+        parts = region.lower().split("-")
+        return any("-".join(parts[:length]) in self.regions for length in range(1, len(parts) + 1))
+
+    def __str__(self) -> str:
+        parts = (
+            ("licence", ", ".join(sorted(self.licenses))),
+            ("language", ", ".join(sorted(self.languages))),
+            ("parameters at most", str(self.max_parameter_count or "")),
+            ("one of", ", ".join(sorted(self.allowed))),
+            ("region", ", ".join(sorted(self.regions))),
+        )
+        return "; ".join(f"{name} {value}" for name, value in parts if value)

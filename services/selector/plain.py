@@ -1,0 +1,7 @@
+"""Words of others as plain text."""
+
+
+def plain(text: str, limit: int) -> str:
+    """One line without control characters and invisible ones, cut to a number of characters."""
+    line = " ".join("".join(character if character.isprintable() else " " for character in text[: 4 * limit]).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
