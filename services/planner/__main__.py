@@ -1,13 +1,16 @@
 """Opens the planner."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from protos.hugginggpt.v1 import planner_pb2 as pb
 from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
+from services.llm.client import LLM
 from services.planner.catalog import Catalog, standard_specs
 from services.planner.embedded.planning import Embedded
+from services.planner.llm.planning import ByLlm
+from services.planner.llm.prompting import Prompting
 from services.planner.planner import Planner
 from services.planner.servicer import PlannerServicer
 from services.planner.settings import Settings
@@ -20,11 +23,20 @@ SERVICE = pb.DESCRIPTOR.services_by_name["PlannerService"]
 @asynccontextmanager
 async def planner(settings: Settings) -> AsyncIterator[Serving]:
     """Serves plans within the block."""
-    async with connect(settings.selector) as channel, Catalog.following(channel) as catalog:
-        servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs())))
+    async with AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(connect(settings.selector))
+        catalog = await stack.enter_async_context(Catalog.following(channel))
+        llm = await _llm(settings, stack) if settings.llm.base_url else None
+        servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs()), llm))
         register = partial(rpc.add_PlannerServiceServicer_to_server, servicer)
-        async with serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds) as running:
-            yield running
+        yield await stack.enter_async_context(
+            serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds)
+        )
+
+
+async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:
+    llm = await stack.enter_async_context(LLM.opened(settings.llm))
+    return ByLlm(llm, Prompting(count=settings.demonstrations, variety=settings.variety))
 
 
 if __name__ == "__main__":

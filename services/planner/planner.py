@@ -1,66 +1,132 @@
 """The room's thinking: chooses who plans, and lets out only tasks that are valid."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import structlog
 
 from services.planner.catalog import Catalog
 from services.planner.check import complaints, references
 from services.planner.embedded.planning import Embedded
-from services.planner.plan import (
-    HARD_LIMIT,
-    Argument,
-    Catalogue,
-    Decision,
-    Draft,
-    Many,
-    Note,
-    NoteKind,
-    Reference,
-    Single,
-    Task,
-    Value,
-)
+from services.planner.following import Following, alike, beyond
+from services.planner.llm.planning import ByLlm, GaveUp
+from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Note, NoteKind, Task, Value
 from services.planner.request import Check, Replan, Request
 from services.runtime.errors import InvalidRequest
+
+log = structlog.get_logger(__name__)
 
 Step = Task | Note | Decision
 """What a plan is told in; a Decision comes last."""
 
 Emit = Callable[[Step], Awaitable[None]]
 
+SURE = 0.7
+"""Least confidence with which the embedded planner adds to what an LLM began."""
+
 
 class Planner:
-    """Plans requests. Whoever makes a plan, what leaves here is valid against the catalogue."""
+    """Plans requests. Whoever makes a plan, what leaves here is valid against the catalogue.
 
-    def __init__(self, catalog: Catalog, embedded: Embedded) -> None:
+    Args:
+        catalog: knows what can be planned.
+        embedded: plans without an LLM, and in place of one that fails.
+        llm: plans, if there is one.
+    """
+
+    def __init__(self, catalog: Catalog, embedded: Embedded, llm: ByLlm | None = None) -> None:
         self._catalog = catalog
         self._embedded = embedded
+        self._llm = llm
 
-    async def plan(self, request: Request, emit: Emit) -> None:
+    async def plan(self, request: Request, emit: Emit, *, seconds: float | None = None) -> None:
         """Emits a plan step by step.
+
+        Args:
+            request: what is asked.
+            emit: told every step.
+            seconds: an LLM may take, if that is limited.
 
         Raises:
             InvalidRequest: EMPTY, there is nothing to plan; PLAN, the supplied plan has faults, all of them named.
             Unavailable: it is not known yet what can be planned.
         """
-        if not isinstance(request.goal, Check) and not request.text.strip():
+        if isinstance(request.goal, Check):
+            await _all(checked(request.goal.draft, await self._catalog.tasks(), _inputs(request)), emit)
+        elif not request.text.strip():
             raise InvalidRequest(
                 "the request is empty", reason="EMPTY", remedy="say in a sentence what is to be done, or supply a plan"
             )
-        for step in await self._steps(request):
-            await emit(step)
+        elif self._llm:
+            await self._by_llm(self._llm, request, await self._catalog.tasks(), emit=emit, seconds=seconds)
+        else:
+            steps, decision = await self._without(request, await self._catalog.tasks())
+            await _all([*steps, decision], emit)
 
-    async def _steps(self, request: Request) -> Sequence[Step]:
-        catalogue = await self._catalog.tasks()
-        inputs = {named.name: named.value for named in request.inputs}
-        if isinstance(request.goal, Check):
-            return checked(request.goal.draft, catalogue, inputs)
+    async def _by_llm(
+        self, llm: ByLlm, request: Request, catalogue: Catalogue, *, emit: Emit, seconds: float | None
+    ) -> None:
+        told = _Told(request, emit)
+        try:
+            decision = await llm.plan(request, catalogue, told.tell, seconds=seconds)
+        except GaveUp as error:
+            because = str(error)
+            log.warning("planned without the LLM", because=because, tasks=len(told.tasks))
+            await emit(_fell_back(because, begun=bool(told.tasks)))
+            steps, decision = await self._without(request, catalogue, told.tasks)
+            await _all(steps, emit)
+            decision = replace(decision, llm_model=llm.model, fell_back_because=because, usage=error.usage)
+        else:
+            if isinstance(request.goal, Replan) and not told.tasks:
+                await emit(_no_other_way(request.goal))
+        await emit(decision)
+
+    async def _without(
+        self, request: Request, catalogue: Catalogue, begun: Sequence[Task] = ()
+    ) -> tuple[list[Task | Note], Decision]:
+        """What is planned without an LLM, after the tasks that one has begun with."""
         if isinstance(request.goal, Replan):
-            return _no_other_way(request.goal)
+            notes: list[Task | Note] = [] if begun else [_no_other_way(request.goal)]
+            return notes, Decision("embedded", "Rules know one way to each task.")
         draft = await asyncio.to_thread(self._embedded.plan, request, catalogue)
-        draft = sound(draft, catalogue, inputs, limit=request.limit or HARD_LIMIT)
-        return [*beyond(draft.tasks, request.standing), *draft.notes, draft.decision]
+        draft = sound(draft, catalogue, _inputs(request), limit=request.limit or HARD_LIMIT)
+        if not begun:
+            return [*beyond(draft.tasks, request.standing), *draft.notes], draft.decision
+        further = draft.tasks if draft.decision.confidence >= SURE else ()
+        return list(beyond(further, [*request.standing, *begun], alike=alike)), draft.decision
+
+
+class _Told:
+    """What has been told of a plan."""
+
+    def __init__(self, request: Request, emit: Emit) -> None:
+        failed = request.goal.failed if isinstance(request.goal, Replan) else ()
+        self._following = Following(request.standing, failed)
+        self._emit = emit
+        self.tasks: list[Task] = []
+
+    async def tell(self, step: Task | Note) -> None:
+        """Emits a remark, or a task that does not stand yet."""
+        if isinstance(step, Note):
+            await self._emit(step)
+        elif task := self._following.new(step):
+            self.tasks.append(task)
+            await self._emit(task)
+
+
+async def _all(steps: Iterable[Step], emit: Emit) -> None:
+    for step in steps:
+        await emit(step)
+
+
+def _inputs(request: Request) -> Mapping[str, Value]:
+    return {named.name: named.value for named in request.inputs}
+
+
+def _fell_back(because: str, *, begun: bool) -> Note:
+    planned = "What the LLM had planned stands; the rest was" if begun else "This was"
+    return Note(NoteKind.FELL_BACK, f"{planned} planned without it: {because}.")
 
 
 def checked(draft: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str, Value]) -> list[Step]:
@@ -93,47 +159,9 @@ def sound(draft: Draft, catalogue: Catalogue, inputs: Mapping[str, Value], *, li
     return Draft(tuple(kept.values()), tuple(notes), draft.decision)
 
 
-def beyond(tasks: Sequence[Task], prior: Sequence[Task]) -> list[Task]:
-    """The tasks that do not stand yet, numbered after and linked to those that do."""
-    if not prior:
-        return list(tasks)
-    ids: dict[int, int] = {}
-    standing = list(prior)
-    following = max(task.id for task in prior) + 1
-    new = []
-    for task in tasks:
-        arguments = {name: _renumbered(argument, ids) for name, argument in task.arguments.items()}
-        same = next((other for other in standing if _same(other, task, arguments)), None)
-        if same:
-            standing.remove(same)
-            ids[task.id] = same.id
-            continue
-        ids[task.id] = following
-        new.append(replace(task, id=following, arguments=arguments))
-        following += 1
-    return new
-
-
-def _same(standing: Task, task: Task, arguments: Mapping[str, Argument]) -> bool:
-    return (standing.task, standing.arguments, standing.parameters_json) == (task.task, arguments, task.parameters_json)
-
-
-def _renumbered(argument: Argument, ids: Mapping[int, int]) -> Argument:
-    if isinstance(argument, Many):
-        return Many(tuple(_renumbered_single(item, ids) for item in argument.items))
-    return _renumbered_single(argument, ids)
-
-
-def _renumbered_single(argument: Single, ids: Mapping[int, int]) -> Single:
-    if isinstance(argument, Reference):
-        return Reference(ids.get(argument.task_id, argument.task_id), argument.output)
-    return argument
-
-
-def _no_other_way(goal: Replan) -> list[Step]:
+def _no_other_way(goal: Replan) -> Note:
     failed = ", ".join(map(str, goal.failed)) or "that failed"
-    note = Note(
+    return Note(
         NoteKind.UNMAPPED,
         f"No other way is known to what task {failed} should have given: see the error, or ask differently.",
     )
-    return [note, Decision("embedded", "Rules know one way to each task.")]

@@ -25,6 +25,9 @@ from services.planner.plan import (
 from services.planner.planner import Planner, Step
 from services.planner.request import Check, Continue, Goal, Named, New, Prior, Replan, Request, State, Turn
 
+LLM_SHARE = 0.8
+"""Part of the time until a call's deadline that an LLM may take: what remains is for a plan without it."""
+
 
 class PlannerServicer(rpc.PlannerServiceServicer):
     def __init__(self, planner: Planner) -> None:
@@ -37,7 +40,8 @@ class PlannerServicer(rpc.PlannerServiceServicer):
             async with turn:
                 await context.write(event_to_pb(step))
 
-        await self._planner.plan(request_from_pb(request), emit)
+        left = context.time_remaining()
+        await self._planner.plan(request_from_pb(request), emit, seconds=left and left * LLM_SHARE)
 
 
 def request_from_pb(request: pb.PlanRequest) -> Request:

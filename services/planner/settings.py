@@ -1,7 +1,9 @@
 """What the planner can be told."""
 
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.llm.settings import LlmSettings
 from services.runtime.settings import ServiceSettings
 
 
@@ -10,3 +12,9 @@ class Settings(ServiceSettings):
 
     selector: str = "dns:///selector:50051"
     """Where the catalogue comes from: host:port or dns:///name:port."""
+    llm: LlmSettings = Field(default_factory=lambda: LlmSettings.of("planner"))
+    """Who plans; without an endpoint the embedded planner does."""
+    demonstrations: int = Field(4, ge=0, le=32)
+    """Examples an LLM is shown with a request."""
+    variety: float = Field(0.3, ge=0, le=1)
+    """0 shows the examples most like the request, 1 the least alike."""

@@ -3,17 +3,14 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
-from services.planner.plan import File, Input, Single, Text, Value, modalities
+from services.planner.plan import Argument, File, Input, Many, Single, Task, Text, Value, modalities
 from services.planner.request import Request
 
 LONG = 300
 """Characters from which pasted text gets a name, so that no plan need repeat it."""
-
-SHOWN = 400
-"""Characters of a text that are shown of it."""
 
 GAP = " […] "
 
@@ -44,7 +41,7 @@ class Item:
         """One line on it; a file's own name is quoted as JSON, so that it stays on the line."""
         kinds = "/".join(modality.name.lower() for modality in modalities(self.value)) or "file"
         when = "" if not self.age else f", {'made' if self.made else 'sent'} {self.age} turn(s) ago"
-        return f"{self.name}: {kinds} {_shown(self.value)}{when}"
+        return f"<{self.name}>: {kinds} {_shown(self.value)}{when}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +50,45 @@ class Material:
 
     Args:
         items: what came with the request first, then the latest.
-        request: its words, in which pasted text with a name is shortened.
+        before: the request's words up to its pasted text, or all of them.
+        block: its pasted text under its name, if it has any.
+        after: the words after it.
     """
 
     items: tuple[Item, ...]
-    request: str
+    before: str
+    block: Item | None = None
+    after: str = ""
 
     @classmethod
     def of(cls, request: Request) -> Self:
         """Everything in a request and in the turns before it."""
         items = [Item(named.name, Input(named.name), named.value) for named in request.inputs]
         items += _earlier(request, {item.name for item in items})
-        words = request.text
-        if block := pasted(words):
-            start, end = block
-            name = _free("text", {item.name for item in items})
-            items.insert(len(request.inputs), Item(name, Text(words[start:end]), Text(words[start:end])))
-            words = f"{words[:start]}[{name}: {shortened(words[start:end], SHOWN)}]{words[end:]}"
-        return cls(tuple(items), words)
+        if not (found := pasted(request.text)):
+            return cls(tuple(items), request.text)
+        start, end = found
+        text = Text(request.text[start:end])
+        block = Item(_free("text", {item.name for item in items}), text, text)
+        return cls((*items, block), request.text[:start], block, request.text[end:])
+
+    def words(self, characters: int) -> str:
+        """The request in about so many characters: pasted text, else all of it, is shortened in its middle."""
+        if not self.block or not isinstance(self.block.value, Text):
+            return shortened(self.before, characters)
+        room = max(characters - len(self.before) - len(self.after), LONG)
+        text = shortened(self.block.value.text, room)
+        return shortened(f"{self.before}[<{self.block.name}>: {text}]{self.after}", max(characters, LONG))
 
     @property
-    def arguments(self) -> Mapping[str, Single]:
-        """What the names stand for; a file's own name, too, where only one file has it."""
-        by_file: dict[str, list[Single]] = {}
-        for item in self.items:
-            if isinstance(item.value, File) and item.value.name:
-                by_file.setdefault(item.value.name, []).append(item.argument)
-        files = {name: same[0] for name, same in by_file.items() if len(same) == 1}
-        return files | {item.name: item.argument for item in self.items}
+    def listed(self) -> tuple[Item, ...]:
+        """What a prompt lists: all but the pasted text, which stands in the request."""
+        return tuple(item for item in self.items if item is not self.block)
+
+    def resolved(self, task: Task) -> Task:
+        """A task that is given values where it named something that is no input of the run."""
+        stands_for = {item.name: item.argument for item in self.items}
+        return replace(task, arguments={port: _resolved(one, stands_for) for port, one in task.arguments.items()})
 
 
 def pasted(words: str) -> tuple[int, int] | None:
@@ -127,3 +135,13 @@ def _shown(value: Value) -> str:
         return f"{json.dumps(value.name, ensure_ascii=False)} ({value.media_type})"
     text = value.text if isinstance(value, Text) else value.json
     return json.dumps(shortened(text, 80), ensure_ascii=False)
+
+
+def _resolved(argument: Argument, stands_for: Mapping[str, Single]) -> Argument:
+    if isinstance(argument, Many):
+        return Many(tuple(_resolved_single(item, stands_for) for item in argument.items))
+    return _resolved_single(argument, stands_for)
+
+
+def _resolved_single(argument: Single, stands_for: Mapping[str, Single]) -> Single:
+    return stands_for.get(argument.name, argument) if isinstance(argument, Input) else argument

@@ -1,0 +1,188 @@
+"""What an LLM is told to get a plan: the most valuable of what there is to tell, within a budget of tokens."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from services.llm.messages import Message
+from services.llm.prompt import Fitted, Part, Prompt, fitted, nonce, quoted
+from services.planner.llm import telling
+from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
+from services.planner.llm.material import LONG, Material, shortened
+from services.planner.llm.retrieval import Index, Shelf
+from services.planner.plan import Catalogue, Note, NoteKind, modalities
+from services.planner.request import Replan, Request
+
+Count = Callable[[str], int]
+"""How many tokens a text takes."""
+
+RESERVE = 48
+"""Tokens for what stands between the parts of a prompt."""
+
+REQUEST_SHARE, MENDING_SHARE = 0.4, 0.4
+"""Most of the room that the request takes, and that an earlier answer with its complaints takes."""
+
+TURN_CHARACTERS = 800
+"""Most of one earlier turn."""
+
+_FOLDER = Path(__file__).parent.parent
+
+_Kind = Literal["tasks", "demonstrations", "history", "material", "standing"]
+
+_VALUES: Mapping[_Kind, tuple[float, float]] = {
+    "material": (1.0, 0.02),
+    "standing": (0.98, 0.02),
+    "tasks": (0.95, 0.05),
+    "demonstrations": (0.9, 0.25),
+    "history": (0.85, 0.5),
+}
+"""What the best part of a kind is worth, and how fast those after it are worth less."""
+
+_ALIKE = 0.5
+"""What it adds to the worth of an earlier turn that it is about the same as the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A prompt.
+
+    Args:
+        messages: to be sent.
+        names: of the tasks it shows.
+        notes: what the user should know of what was left out.
+        cut: how many parts of each kind were left out.
+    """
+
+    messages: tuple[Message, ...]
+    names: tuple[str, ...]
+    notes: tuple[Note, ...]
+    cut: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a part of the prompt is, and the name of what it tells of."""
+
+    kind: _Kind
+    name: str = ""
+
+
+class Prompting:
+    """Makes prompts.
+
+    Args:
+        count: how many demonstrations are shown, as far as there is room.
+        variety: 0 shows the most similar ones, 1 the least alike.
+    """
+
+    def __init__(self, *, count: int = COUNT, variety: float = VARIETY) -> None:
+        self._demonstrations = Demonstrations.shipped()
+        self._count, self._variety = count, variety
+        self._planning = Prompt.read(_FOLDER / "prompt.md")
+        self._mending = Prompt.read(_FOLDER / "mending.md")
+        self._known: tuple[Catalogue, Shelf] | None = None
+
+    def planning(self, request: Request, catalogue: Catalogue, budget: int, tokens: Count) -> Asked:
+        """The prompt for a plan, in at most so many tokens unless its instruction alone takes more."""
+        material = Material.of(request)
+        room = budget - RESERVE - _taken(self._planning.filled(**dict.fromkeys(self._planning.slots, "")), tokens)
+        words, whole = _within(material.words, len(request.text) + LONG, int(room * REQUEST_SHARE), tokens)
+        found = fitted(list(self._parts(request, catalogue, material)), room - tokens(words), tokens)
+        messages = self._planning.filled(**_slots(found, words, request.limit))
+        shown = tuple(part.piece.name for part in found.kept if part.piece.kind == "tasks")
+        notes = tuple(_notes(found, whole=whole, inputs={named.name for named in request.inputs}))
+        return Asked(tuple(messages), shown, notes, Counter(part.piece.kind for part in found.cut))
+
+    def mending(
+        self, asked: tuple[Request, Catalogue], answer: str, complaints: str, budget: int, tokens: Count
+    ) -> Asked:
+        """The prompt for what an answer got wrong: the first one again, as far as there is room, and what is wrong."""
+        room = int(budget * MENDING_SHARE / 2)
+        said, _ = _within(lambda characters: shortened(answer, characters), len(answer), room, tokens)
+        wrong, _ = _within(lambda characters: shortened(complaints, characters), len(complaints), room, tokens)
+        further = self._mending.filled(answer=said, complaints=quoted("complaints", wrong, nonce()))
+        first = self.planning(*asked, budget - _taken(further, tokens), tokens)
+        return Asked((*first.messages, *further), first.names, (), first.cut)
+
+    def _parts(self, request: Request, catalogue: Catalogue, material: Material) -> Iterator[Part[_Piece]]:
+        shown = self._demonstrations.like(request.text, catalogue, count=self._count, variety=self._variety)
+        yield from self._tasks(request, catalogue, material, shown)
+        yield from _parts("demonstrations", (("", telling.demonstration(one)) for one in shown))
+        yield from _history(request)
+        yield from _parts("material", ((item.name, item.described()) for item in material.listed))
+        yield from _standing(request, material)
+
+    def _tasks(
+        self, request: Request, catalogue: Catalogue, material: Material, shown: Iterable[Demonstration]
+    ) -> Iterator[Part[_Piece]]:
+        given = {modality for item in material.items for modality in modalities(item.value)[:1]}
+        sure = {name for one in shown for name in one.names} | {task.task for task in request.standing}
+        ordered = self._shelf(catalogue).ordered(request.text, given, sure)
+        return _parts("tasks", ((spec.name, telling.task(spec)) for spec in ordered))
+
+    def _shelf(self, catalogue: Catalogue) -> Shelf:
+        if self._known is None or self._known[0] is not catalogue:
+            self._known = catalogue, Shelf(catalogue)
+        return self._known[1]
+
+
+def _parts(kind: _Kind, told: Iterable[tuple[str, str]]) -> Iterator[Part[_Piece]]:
+    """Parts of one kind, the most valuable first."""
+    best, decline = _VALUES[kind]
+    for position, (name, text) in enumerate(told):
+        yield Part(_Piece(kind, name), f"{text}\n", best / (1 + position * decline))
+
+
+def _history(request: Request) -> Iterator[Part[_Piece]]:
+    """The turns before the last, oldest first; the newest and those about the same are worth most."""
+    earlier = request.conversation[:-1]
+    alike = Index([turn.text for turn in earlier]).scores(request.text)
+    newest_first = _parts("history", (("", telling.turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
+    for part, score in zip(reversed(list(newest_first)), alike, strict=True):
+        yield Part(part.piece, part.text, part.value + _ALIKE * score)
+
+
+def _standing(request: Request, material: Material) -> Iterator[Part[_Piece]]:
+    failed = request.goal.failed if isinstance(request.goal, Replan) else ()
+    told = (("", telling.standing(prior, material.items, failed=prior.task.id in failed)) for prior in request.prior)
+    return _parts("standing", told)
+
+
+def _slots(found: Fitted[_Piece], words: str, limit: int) -> Mapping[str, str]:
+    token, texts = nonce(), dict[_Kind, str]()
+    for part in found.kept:
+        texts[part.piece.kind] = texts.get(part.piece.kind, "") + part.text
+    data = {kind: quoted(kind, text.rstrip(), token) for kind, text in texts.items() if kind != "demonstrations"}
+    return {
+        "tasks": data.get("tasks", ""),
+        "demonstrations": texts.get("demonstrations", "").rstrip(),
+        "history": data.get("history", ""),
+        "material": data.get("material", ""),
+        "standing": data.get("standing", ""),
+        "request": quoted("request", words, token),
+        "limit": f" At most {limit} tasks." if limit else "",
+    }
+
+
+def _notes(found: Fitted[_Piece], *, whole: bool, inputs: set[str]) -> Iterator[Note]:
+    if not whole:
+        yield Note(NoteKind.TRIMMED, "The request is longer than the planner can read: the middle of it was left out.")
+    unseen = [part.piece.name for part in found.cut if part.piece.kind == "material" and part.piece.name in inputs]
+    if unseen:
+        more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
+        yield Note(NoteKind.TRIMMED, f"There are more files than the planner can look at: {unseen[0]}{more} left out.")
+
+
+def _within(written: Callable[[int], str], characters: int, room: int, tokens: Count) -> tuple[str, bool]:
+    """A text in as many characters as there is room for, and whether that is all of it."""
+    text, whole = written(characters), True
+    while (taken := tokens(text)) > room and characters > LONG:
+        characters = max(int(min(characters, len(text)) * max(room, 1) / taken * 0.95), LONG)
+        text, whole = written(characters), False
+    return text, whole
+
+
+def _taken(messages: Sequence[Message], tokens: Count) -> int:
+    return sum(tokens(message.content) for message in messages)
