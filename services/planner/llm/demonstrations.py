@@ -34,6 +34,11 @@ class Demonstration:
         """The kinds of task it uses."""
         return frozenset(task["task"] for task in self.tasks if "task" in task)
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of task and remark it shows."""
+        return self.names | {task["note"] for task in self.tasks if "note" in task}
+
 
 class Demonstrations:
     """All there are."""
@@ -56,7 +61,12 @@ class Demonstrations:
             for position, score in enumerate(self._index.scores(words))
             if self._known[position].names <= catalogue.keys()
         }
-        return [self._known[position] for position in varied(scores, self._index, count=count, variety=variety)]
+        return [self._known[position] for position in varied(scores, self._likeness, count=count, variety=variety)]
+
+    def _likeness(self, one: int, other: int) -> float:
+        """By words and by kinds of task and remark, in equal parts."""
+        ours, theirs = self._known[one].kinds, self._known[other].kinds
+        return (self._index.likeness(one, other) + len(ours & theirs) / len(ours | theirs)) / 2
 
 
 def read(lines: str) -> Iterator[Demonstration]:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from services.planner.plan import Catalogue, Modality, Spec
@@ -17,6 +17,9 @@ _WHOLE, _PART = 2, 1
 
 _FITS = 0.05
 """What it counts that the files of a request fit a task; words that match count up to 1."""
+
+
+Likeness = Callable[[int, int], float]
 
 
 class Index:
@@ -55,23 +58,27 @@ class Index:
         return {feature: weight / length for feature, weight in weighed.items()}
 
 
-def varied(scores: Mapping[int, float], index: Index, *, count: int, variety: float) -> list[int]:
+def varied(scores: Mapping[int, float], likeness: Likeness, *, count: int, variety: float) -> list[int]:
     """The best positions that are not all alike, best first.
 
     Args:
         scores: of the positions there are to choose from.
-        index: knows how alike they are.
+        likeness: of two of them, 0 to 1.
         count: how many are wanted.
         variety: 0 takes the best scores, 1 the least alike.
     """
+    best_score = max(scores.values(), default=0.0) or 1.0
     chosen: list[int] = []
     nearest = dict.fromkeys(scores, 0.0)
     while nearest and len(chosen) < count:
-        best = max(nearest, key=lambda position: (1 - variety) * scores[position] - variety * nearest[position])
+        best = max(
+            nearest,
+            key=lambda position: (1 - variety) * scores[position] / best_score - variety * nearest[position],
+        )
         chosen.append(best)
         del nearest[best]
         for position in nearest:
-            nearest[position] = max(nearest[position], index.likeness(best, position))
+            nearest[position] = max(nearest[position], likeness(best, position))
     return chosen
 
 
