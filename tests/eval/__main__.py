@@ -24,7 +24,7 @@ from tests.eval.tools import catalogue, spelling, unknown
 DATA = Path(__file__).parent / "data"
 PLANNERS = {"embedded": embedded}
 CROSS_VALIDATION = "tests.eval.crossval"
-"""Its figures(lines, quiet=) gives what scoring.scores gives, planned by weights that have not seen the request."""
+"""Its async figures(lines, quiet=) gives what scoring.scores gives, by weights that have not seen the requests."""
 
 FIVE_FOLD = "five-fold cross-validated"
 AS_SHIPPED = "as shipped"
@@ -62,7 +62,8 @@ async def table(chosen: argparse.Namespace) -> None:
     """Prints what `make eval` shows: TaskBench's requests, cross-validated if the planner is trained, and our own."""
     path = DATA / "taskbench.jsonl"
     if chosen.planner == "embedded" and importlib.util.find_spec(CROSS_VALIDATION):
-        taskbench, how = importlib.import_module(CROSS_VALIDATION).figures(read(path), quiet=chosen.quiet), FIVE_FOLD
+        cross_validation = importlib.import_module(CROSS_VALIDATION)
+        taskbench, how = await cross_validation.figures(read(path), quiet=chosen.quiet), FIVE_FOLD
     else:
         taskbench, how = await evaluated(chosen, path), AS_SHIPPED
     own = await evaluated(chosen, DATA / "own.jsonl")

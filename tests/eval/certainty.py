@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.planner.plan import Draft, NoteKind
-from tests.eval.lines import Graph, Line
+from tests.eval import arguments
+from tests.eval.comparing import Compared
 from tests.eval.metrics import percent
 
 SURE = 0.7
@@ -16,22 +17,18 @@ _EXPECTED = {"clarify": NoteKind.CLARIFY, "unmapped": NoteKind.UNMAPPED, "chat":
 _DOUBTS = {NoteKind.CLARIFY, NoteKind.UNMAPPED}
 
 
-def scores(lines: Sequence[Line], drafts: Sequence[Draft], graphs: Sequence[Graph]) -> dict[str, Any]:
+def scores(everything: Sequence[Compared]) -> dict[str, Any]:
     """How many plans were sure and wrong, how far confidence is from being right, how often it abstains well."""
-    plans = list(zip(lines, drafts, graphs, strict=True))
-    sure = [(line, graph) for line, draft, graph in plans if draft.tasks and line.graph and is_sure(draft)]
-    wrong = [line.id for line, graph in sure if line.graph and not graph.same(line.graph)]
-    told = [
-        (draft.decision.confidence, graph.same(line.graph))
-        for line, draft, graph in plans
-        if draft.tasks and line.graph
-    ]
+    planned = [one for one in everything if one.draft.tasks and one.answer]
+    sure = [one for one in planned if is_sure(one.draft)]
+    wrong = [one.line.id for one in sure if not one.right]
     return {
         "sure": len(sure),
         "wrong_but_sure": len(wrong),
         "wrong_but_sure_ids": wrong[:_SHOWN],
-        "calibration_error": calibration_error(told),
-        "abstention": _abstention(lines, drafts),
+        "wrong_arguments_but_sure": sum(one.right and arguments.wrong(one) for one in sure),
+        "calibration_error": calibration_error([(one.draft.decision.confidence, one.right) for one in planned]),
+        "abstention": _abstention(everything),
     }
 
 
@@ -50,15 +47,15 @@ def calibration_error(told: Sequence[tuple[float, bool]]) -> float | None:
     return round(sum(gaps) / len(told), 4) if told else None
 
 
-def _abstention(lines: Sequence[Line], drafts: Sequence[Draft]) -> dict[str, Any]:
-    """Of requests that should not be planned: how many were not, or with doubts, and with the right note; %."""
-    unplannable = [(line, draft) for line, draft in zip(lines, drafts, strict=True) if line.expect != "plan"]
-    plannable = [draft for line, draft in zip(lines, drafts, strict=True) if line.expect == "plan"]
-    kept = [not draft.tasks or not is_sure(draft) for _, draft in unplannable]
-    named = [any(note.kind is _EXPECTED[line.expect] for note in draft.notes) for line, draft in unplannable]
+def _abstention(everything: Sequence[Compared]) -> dict[str, Any]:
+    """Of requests that should not be planned: how many were not, or with doubts, and with the right note; percent."""
+    unplannable = [one for one in everything if one.line.expect != "plan"]
+    plannable = [one for one in everything if one.line.expect == "plan"]
+    kept = [not one.draft.tasks or not is_sure(one.draft) or one.right for one in unplannable]
+    named = [any(note.kind is _EXPECTED[one.line.expect] for note in one.draft.notes) for one in unplannable]
     return {
         "n": len(unplannable),
         "abstained": percent(sum(kept), len(kept)),
         "right_note": percent(sum(named), len(named)),
-        "abstained_without_need": percent(sum(not draft.tasks for draft in plannable), len(plannable)),
+        "abstained_without_need": percent(sum(not one.draft.tasks for one in plannable), len(plannable)),
     }

@@ -43,19 +43,34 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """A right plan."""
+
+    graph: Graph
+    arguments: tuple[Mapping[str, Any], ...] | None = None
+    """Per task its number in graph.tasks under "task", and a value under each port or parameter; None if unlabelled."""
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
-    """A request; its labels are None where there are none."""
+    """A request and what it should become."""
 
     id: str | int
     request: str
     type: str = ""
-    graph: Graph | None = None
+    label: Answer | None = None
+    accept: tuple[Answer, ...] = ()
+    """Other plans that are as right."""
     files: tuple[Attached, ...] | None = None
     """None: the files are only named in the text, and nobody sent any."""
-    arguments: tuple[Mapping[str, Any], ...] | None = None
-    """Per task its number in graph.tasks under "task", and a value under each port or parameter."""
     expect: str = "plan"
     """What the right answer is: plan, clarify, unmapped or chat."""
+    language: str = ""
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """All right plans, the label first; none if there is no label."""
+        return (self.label, *self.accept) if self.label else ()
 
 
 def read(path: Path) -> list[Line]:
@@ -85,19 +100,20 @@ def _line(text: str, place: str) -> Line:
         raise BadLines(f"{place} is {type(entry).__name__}, not an object: write it as {SHAPE}")
     if not isinstance(entry.get("id"), str | int) or not isinstance(entry.get("request"), str):
         raise BadLines(f"{place} needs a text or number as id and a text as request: write it as {SHAPE}")
-    graph, expect = _graph(entry, place), _expected(entry, place)
+    label, expect = _answer(entry, place), _expected(entry, place)
     return Line(
         id=entry["id"],
         request=entry["request"],
         type=str(entry.get("type") or ""),
-        graph=Graph() if graph is None and expect != "plan" else graph,
+        label=Answer(Graph()) if label is None and expect != "plan" else label,
+        accept=tuple(answer for other in entry.get("accept", ()) if (answer := _answer(other, place))),
         files=_files(entry, place),
-        arguments=_arguments(entry, graph, place),
         expect=expect,
+        language=str(entry.get("language") or ""),
     )
 
 
-def _graph(entry: Mapping[str, Any], place: str) -> Graph | None:
+def _answer(entry: Mapping[str, Any], place: str) -> Answer | None:
     tasks, links = entry.get("tasks"), entry.get("links")
     if tasks is None:
         return None
@@ -106,12 +122,18 @@ def _graph(entry: Mapping[str, Any], place: str) -> Graph | None:
     if links is None and len(tasks) > 1:
         raise BadLines(f"{place} has several tasks and no links: add the links, or [] if none feeds another")
     if not isinstance(links or [], list) or not all(_is_link(link, tasks) for link in links or []):
-        raise BadLines(f'{place}: links must be pairs of names that are among the tasks, such as [["A", "B"]]')
-    return Graph(tuple(tasks), tuple((source, target) for source, target in links or []))
+        raise BadLines(f'{place}: links must be pairs of tasks, by name or position, such as [["A", "B"]] or [[0, 1]]')
+    pairs = ((_name(source, tasks), _name(target, tasks)) for source, target in links or [])
+    return Answer(Graph(tuple(tasks), tuple(pairs)), _arguments(entry, len(tasks), place))
 
 
 def _is_link(link: Any, tasks: list[str]) -> bool:
-    return isinstance(link, list) and len(link) == len(("source", "target")) and all(name in tasks for name in link)
+    known = {*tasks, *range(len(tasks))}
+    return isinstance(link, list) and len(link) == len(("source", "target")) and all(end in known for end in link)
+
+
+def _name(end: str | int, tasks: list[str]) -> str:
+    return tasks[end] if isinstance(end, int) else end
 
 
 def _files(entry: Mapping[str, Any], place: str) -> tuple[Attached, ...] | None:
@@ -125,12 +147,11 @@ def _files(entry: Mapping[str, Any], place: str) -> tuple[Attached, ...] | None:
         raise BadLines(f"{place}: files must be written as {shape}") from error
 
 
-def _arguments(entry: Mapping[str, Any], graph: Graph | None, place: str) -> tuple[Mapping[str, Any], ...] | None:
+def _arguments(entry: Mapping[str, Any], tasks: int, place: str) -> tuple[Mapping[str, Any], ...] | None:
     arguments = entry.get("arguments")
     if arguments is None:
         return None
-    known = range(len(graph.tasks) if graph else 0)
-    if not isinstance(arguments, list) or not all(_is_argument(one, known) for one in arguments):
+    if not isinstance(arguments, list) or not all(_is_argument(one, range(tasks)) for one in arguments):
         shape = '[{"task": 0, "image": {"file": "a.png"}}]'
         raise BadLines(f"{place}: arguments must be written as {shape}, each number one of the tasks' (from 0)")
     return tuple(arguments)

@@ -2,45 +2,37 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from services.planner.check import references
-from services.planner.plan import Draft
 from tests.eval import arguments, certainty, paper
-from tests.eval.lines import Graph, Line
+from tests.eval.comparing import Compared, compared, graph
+from tests.eval.lines import Line
 from tests.eval.metrics import Pair, by_type, graph_scores, quantile
 from tests.eval.planners import Outcome
-from tests.eval.tools import Spelling, name
-
-
-def graph(draft: Draft, written: Spelling) -> Graph:
-    """A plan as the file would write it; every pair once."""
-    names = {task.id: name(task, written) for task in draft.tasks}
-    links = {(names[r.task_id], names[task.id]): None for task in draft.tasks for r in references(task)}
-    return Graph(tuple(names.values()), tuple(links))
+from tests.eval.tools import Spelling
 
 
 def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> dict[str, Any]:
     """All figures. Lines without labels count in n and in the times; a failed request counts as an empty plan."""
-    graphs = [graph(outcome.draft, written) for outcome in outcomes]
-    pairs = list(_pairs(lines, graphs))
-    kinds: Mapping[str, list[Pair]] = defaultdict(list)
-    for kind, pair in pairs:
-        kinds[kind].append(pair)
+    everything = compared(lines, outcomes, written)
+    kinds = _grouped((one.line.type, one) for one in everything)
+    languages = _grouped((one.line.language, one) for one in everything if one.line.language)
     times = [outcome.milliseconds for outcome in outcomes]
+    pairs = [pair for group in kinds.values() for pair in group]
     return {
-        **graph_scores([pair for _, pair in pairs]),
+        **graph_scores(pairs),
         "n": len(lines),
         "labelled": len(pairs),
         "by_type": by_type(kinds),
+        "by_language": {language: graph_scores(group) for language, group in languages.items()},
         "p50_ms": quantile(times, 0.5),
         "p95_ms": quantile(times, 0.95),
-        "failures": list(_failures(lines, outcomes)),
+        "failures": [{"id": one.line.id, "error": one.outcome.error} for one in everything if one.outcome.error],
         "paper": paper.scores(kinds),
-        "arguments": arguments.scores(lines, outcomes),
-        "certainty": certainty.scores(lines, [outcome.draft for outcome in outcomes], graphs),
+        "arguments": arguments.scores(everything),
+        "certainty": certainty.scores(everything),
     }
 
 
@@ -53,13 +45,10 @@ def write_predictions(path: Path, lines: Sequence[Line], outcomes: Sequence[Outc
     path.write_text("".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries), encoding="utf-8")
 
 
-def _pairs(lines: Sequence[Line], graphs: Sequence[Graph]) -> Iterator[tuple[str, Pair]]:
-    for line, planned in zip(lines, graphs, strict=True):
-        if line.graph is not None:
-            yield line.type, (planned, line.graph)
-
-
-def _failures(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
-    for line, outcome in zip(lines, outcomes, strict=True):
-        if outcome.error:
-            yield {"id": line.id, "error": outcome.error}
+def _grouped(named: Iterable[tuple[str, Compared]]) -> Mapping[str, Sequence[Pair]]:
+    """The pairs of those that have labels."""
+    groups: Mapping[str, list[Pair]] = defaultdict(list)
+    for name, one in named:
+        if one.answer is not None:
+            groups[name].append((one.plan, one.answer.graph))
+    return groups

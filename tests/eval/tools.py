@@ -64,7 +64,7 @@ class Spelling(StrEnum):
 
 def spelling(lines: Sequence[Line]) -> Spelling:
     """How these lines write their tasks: the Hub's way where a label or an attached file shows it, else TaskBench's."""
-    names = {name for line in lines if line.graph for name in line.graph.tasks}
+    names = {name for line in lines for answer in line.answers for name in answer.graph.tasks}
     hub = bool(names & standard_specs().keys()) or (not names and any(line.files is not None for line in lines))
     return Spelling.HUB if hub and not names & HUB_NAMES.keys() else Spelling.TASKBENCH
 
@@ -96,4 +96,4 @@ def _instruction(task: Task) -> str:
 def unknown(lines: Sequence[Line], written: Spelling) -> list[str]:
     """Labels no planner can meet, because they are in no spelling known here."""
     known = HUB_NAMES.keys() if written is Spelling.TASKBENCH else standard_specs().keys()
-    return sorted({name for line in lines if line.graph for name in line.graph.tasks} - known)
+    return sorted({name for line in lines for answer in line.answers for name in answer.graph.tasks} - known)

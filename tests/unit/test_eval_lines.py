@@ -8,13 +8,13 @@ import pytest
 
 from services.planner.plan import Decision, Draft, File, Note, NoteKind, Reference, Task, Text
 from tests.eval.attached import asked_for, named, request
-from tests.eval.lines import BadLines, Graph, Line, read
-from tests.eval.scoring import graph
+from tests.eval.comparing import graph
+from tests.eval.lines import Answer, BadLines, Graph, Line, read
 from tests.eval.tools import HUB_NAMES, Spelling, catalogue, name, spelling, unknown
 from tests.planning import STANDARD
 
 DATA = Path(__file__).parents[1] / "eval" / "data"
-WHOLE = {"id": "1", "request": "Translate", "type": "single", "tasks": ["Translation"], "links": []}
+WHOLE: dict[str, Any] = {"id": "1", "request": "Translate", "type": "single", "tasks": ["Translation"], "links": []}
 Write = Callable[..., Path]
 
 
@@ -31,13 +31,24 @@ def write(tmp_path: Path) -> Write:
 
 def test_labels_may_be_absent(write: Write) -> None:
     assert read(write(WHOLE, "", {"id": 2, "request": "Hello"})) == [
-        Line("1", "Translate", "single", Graph(("Translation",))),
+        Line("1", "Translate", "single", Answer(Graph(("Translation",)))),
         Line(2, "Hello"),
     ]
 
 
+def test_links_may_be_positions_and_other_plans_may_be_accepted(write: Write) -> None:
+    other: dict[str, Any] = {
+        "tasks": ["A", "B"],
+        "links": [[0, 1]],
+        "arguments": [{"task": 1, "text": {"output_of": 0}}],
+    }
+    line = read(write(WHOLE | {"accept": [other]}))[0]
+    assert line.accept == (Answer(Graph(("A", "B"), (("A", "B"),)), tuple(other["arguments"])),)
+    assert line.answers == (Answer(Graph(("Translation",))), *line.accept)
+
+
 def test_where_nothing_should_be_planned_no_tasks_are_the_label(write: Write) -> None:
-    assert read(write({"id": 1, "request": "Hi", "expect": "chat"}))[0].graph == Graph()
+    assert read(write({"id": 1, "request": "Hi", "expect": "chat"}))[0].label == Answer(Graph())
 
 
 @pytest.mark.parametrize(
@@ -51,7 +62,9 @@ def test_where_nothing_should_be_planned_no_tasks_are_the_label(write: Write) ->
         (WHOLE | {"tasks": [1]}, "line 2: tasks must be a list of names"),
         ({"id": 1, "request": "x", "tasks": ["A", "B"]}, "line 2 has several tasks and no links"),
         (WHOLE | {"links": [["Translation"]]}, "line 2: links must be pairs"),
-        (WHOLE | {"links": [["Translation", "Speech"]]}, "line 2: links must be pairs of names that are among"),
+        (WHOLE | {"links": [["Translation", "Speech"]]}, "line 2: links must be pairs of tasks"),
+        (WHOLE | {"links": [[0, 1]]}, "line 2: links must be pairs of tasks"),
+        (WHOLE | {"accept": [{"tasks": 1}]}, "line 2: tasks must be a list of names"),
         (WHOLE | {"links": {"a": "b"}}, "line 2: links must be pairs"),
         (WHOLE | {"files": ["a.png"]}, "line 2: files must be written as"),
         (WHOLE | {"arguments": [{"task": 1}]}, "line 2: arguments must be written as"),
@@ -81,6 +94,13 @@ def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
         read(path)
 
 
+def test_the_requests_of_our_own_are_all_readable() -> None:
+    lines = read(DATA / "own.jsonl")
+    assert all(line.label and line.label.arguments is not None and line.files is not None for line in lines)
+    assert spelling(lines) is Spelling.HUB
+    assert unknown(lines, Spelling.HUB) == []
+
+
 # ---------------------------------------------------------------- spelling
 
 
@@ -97,8 +117,8 @@ def test_the_requests_of_taskbench_are_all_there() -> None:
 
 
 def test_a_file_is_in_the_spelling_of_its_labels() -> None:
-    assert spelling([Line(1, "", graph=Graph(("Text-to-Speech",)))]) is Spelling.TASKBENCH
-    assert spelling([Line(1, ""), Line(2, "", graph=Graph(("text-to-speech",)))]) is Spelling.HUB
+    assert spelling([Line(1, "", label=Answer(Graph(("Text-to-Speech",))))]) is Spelling.TASKBENCH
+    assert spelling([Line(1, ""), Line(2, "", label=Answer(Graph(("text-to-speech",))))]) is Spelling.HUB
 
 
 def test_a_file_without_labels_is_in_the_spelling_of_taskbench_unless_files_come_with_it() -> None:
@@ -112,7 +132,7 @@ def test_the_catalogue_is_that_of_the_spelling() -> None:
 
 
 def test_labels_that_no_planner_can_meet_are_named() -> None:
-    lines = [Line(1, "", graph=Graph(("Translation", "Cooking")))]
+    lines = [Line(1, "", label=Answer(Graph(("Translation", "Cooking"))))]
     assert unknown(lines, Spelling.TASKBENCH) == ["Cooking"]
 
 

@@ -1,10 +1,14 @@
 import pytest
 
 from services.planner.plan import Decision, Draft, Note, NoteKind, Task
+from services.planner.request import Request
 from tests.eval import paper
 from tests.eval.certainty import calibration_error, scores
-from tests.eval.lines import Graph, Line
+from tests.eval.comparing import Compared, compared
+from tests.eval.lines import Answer, Graph, Line
 from tests.eval.metrics import Tally, by_type, graph_scores, quantile
+from tests.eval.planners import Outcome
+from tests.eval.tools import Spelling
 
 A, B, C = "Summarization", "Translation", "Text-to-Speech"
 CHAIN = Graph((A, B, C), ((A, B), (B, C)))
@@ -117,6 +121,10 @@ def drafted(confidence: float, *notes: NoteKind, tasks: int = 1) -> Draft:
     return Draft(planned, tuple(Note(kind, "") for kind in notes), Decision("embedded", "", confidence))
 
 
+def beside(line: Line, draft: Draft) -> Compared:
+    return compared([line], [Outcome(draft, Request())], Spelling.HUB)[0]
+
+
 def test_calibration_is_measured_over_ten_bins() -> None:
     told = [(0.9, True), (0.95, False), (0.3, False), (1.0, True)]
     assert calibration_error(told) == pytest.approx((abs(2.85 - 2) + 0.3) / 4, abs=1e-4)
@@ -129,24 +137,20 @@ def test_there_is_no_calibration_without_plans() -> None:
 def test_a_wrong_plan_without_a_doubt_is_wrong_but_sure() -> None:
     right, wrong = Graph(("translation",)), Graph(("summarization",))
     drafts = [drafted(0.9), drafted(0.9), drafted(0.6), drafted(0.9, NoteKind.CLARIFY), drafted(0.9, NoteKind.CHAT)]
-    lines = [Line(number, "", graph=graph) for number, graph in enumerate([right, wrong, wrong, wrong, wrong])]
-    found = scores(lines, drafts, [right] * 5)
+    labels = [right, wrong, wrong, wrong, wrong]
+    lines = [Line(number, "", label=Answer(label)) for number, label in enumerate(labels)]
+    found = scores([beside(line, draft) for line, draft in zip(lines, drafts, strict=True)])
     assert (found["sure"], found["wrong_but_sure"], found["wrong_but_sure_ids"]) == (3, 2, [1, 4])
 
 
 def test_to_abstain_is_right_where_it_is_expected_only() -> None:
-    lines = [
-        Line("asks back", "", graph=Graph(), expect="clarify"),
-        Line("says something else", "", graph=Graph(), expect="chat"),
-        Line("plans", "", graph=Graph(), expect="unmapped"),
-        Line("plans nothing", "", graph=Graph(("translation",))),
+    nothing, one = Answer(Graph()), Answer(Graph(("translation",)))
+    told = [
+        (Line("asks back", "", label=nothing, expect="clarify"), drafted(0, NoteKind.CLARIFY, tasks=0)),
+        (Line("says something else", "", label=nothing, expect="chat"), drafted(0, NoteKind.UNMAPPED, tasks=0)),
+        (Line("plans", "", label=nothing, expect="unmapped"), drafted(0.9)),
+        (Line("plans what is as right", "", label=nothing, accept=(one,), expect="chat"), drafted(0.9)),
+        (Line("plans nothing", "", label=one), drafted(0, tasks=0)),
     ]
-    nothing, planned = Graph(), Graph(("translation",))
-    drafts = [
-        drafted(0, NoteKind.CLARIFY, tasks=0),
-        drafted(0, NoteKind.UNMAPPED, tasks=0),
-        drafted(0.9),
-        drafted(0, tasks=0),
-    ]
-    found = scores(lines, drafts, [nothing, nothing, planned, nothing])["abstention"]
-    assert found == {"n": 3, "abstained": 66.67, "right_note": 33.33, "abstained_without_need": 100.0}
+    found = scores([beside(line, draft) for line, draft in told])["abstention"]
+    assert found == {"n": 4, "abstained": 75.0, "right_note": 25.0, "abstained_without_need": 100.0}

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +8,13 @@ import pytest
 from services.planner.plan import Catalogue, Decision, Draft, Task
 from services.planner.request import Request
 from tests.eval.__main__ import arguments, main
-from tests.eval.lines import BadLines, Graph, Line
+from tests.eval.lines import Answer, BadLines, Graph, Line
 from tests.eval.planners import Planner, outcomes
 from tests.eval.scoring import scores
 from tests.eval.tools import Spelling
 from tests.planning import STANDARD
 
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"id": "1", "request": "Describe 'example.jpg'.", "type": "single", "tasks": ["Image-to-Text"], "links": []},
     {
         "id": "2",
@@ -32,7 +32,7 @@ PLANNED = [
 ]
 
 
-def written(path: Path, lines: list[Mapping[str, Any]]) -> Path:
+def written(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
@@ -90,7 +90,7 @@ async def test_a_request_that_breaks_the_planner_is_a_failure_and_an_empty_plan(
             raise ZeroDivisionError("no such thing")
         return Draft((Task(1, "translation"),), (), Decision("embedded", "", 0.9))
 
-    label = Graph(("translation",))
+    label = Answer(Graph(("translation",)))
     lines = [Line(1, "go", "single", label), Line(2, "break", "single", label)]
     found = await outcomes(Planner(plan, concurrency=2), lines, STANDARD)
     figures = scores(lines, found, Spelling.HUB)

@@ -1,0 +1,57 @@
+"""A plan beside the right one: of several that are right, the one it comes nearest to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.planner.check import references
+from services.planner.plan import Draft
+from tests.eval import given
+from tests.eval.lines import Answer, Graph, Line
+from tests.eval.metrics import Tally
+from tests.eval.planners import Outcome
+from tests.eval.tools import Spelling, name
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was planned for a line, and what should have been."""
+
+    line: Line
+    outcome: Outcome
+    plan: Graph
+    answer: Answer | None
+
+    @property
+    def draft(self) -> Draft:
+        return self.outcome.draft
+
+    @property
+    def right(self) -> bool:
+        """Whether the graph is right; the arguments may not be."""
+        return self.answer is not None and self.plan.same(self.answer.graph)
+
+
+def compared(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelling) -> list[Compared]:
+    """Every line with what became of it, in their order."""
+    plans = [graph(outcome.draft, written) for outcome in outcomes]
+    return [
+        Compared(line, outcome, plan, _nearest(line, outcome, plan))
+        for line, outcome, plan in zip(lines, outcomes, plans, strict=True)
+    ]
+
+
+def graph(draft: Draft, written: Spelling) -> Graph:
+    """A plan as the file would write it; every pair once."""
+    names = {task.id: name(task, written) for task in draft.tasks}
+    links = {(names[r.task_id], names[task.id]): None for task in draft.tasks for r in references(task)}
+    return Graph(tuple(names.values()), tuple(links))
+
+
+def _nearest(line: Line, outcome: Outcome, plan: Graph) -> Answer | None:
+    def nearness(answer: Answer) -> tuple[bool, float, float]:
+        parts = Tally.of_sets([(plan.nodes | plan.edges, answer.graph.nodes | answer.graph.edges)]).f1
+        planned, wanted = given.beside(outcome, answer)
+        values = Tally.of_bags([(given.triples(planned), given.triples(wanted))]).f1
+        return plan.same(answer.graph), parts or 0.0, values or 0.0
+
+    return max(line.answers, key=nearness, default=None)
