@@ -49,6 +49,8 @@ class ScriptedLLM:
         """Pieces of text streamed, with the time of the event loop."""
         self.open = self.busiest = 0
         """Chat completions under way, now and at most."""
+        self.connections = 0
+        """That were ever made."""
         self._decide = script if callable(script) else _in_turn(script)
         self._schema = schema
         self._context = context
@@ -91,6 +93,7 @@ class ScriptedLLM:
         self.base_url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         connection = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
