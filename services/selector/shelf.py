@@ -19,10 +19,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.selector.ranking import Merits, Presence, Ranking
 from services.selector.replica import Attention, Description, Replica
-from services.selector.words import affirmed, stems
-
-WEIGHED_CHARACTERS = 2000
-"""Of a description; whoever writes more is not found by more."""
+from services.selector.words import stems
 
 _NEAREST = (Attention.ANSWERS, Attention.AWAY, Attention.ASLEEP)
 
@@ -64,7 +61,7 @@ class Offer:
     @cached_property
     def stems(self) -> frozenset[str]:
         """Of its name and of what it says that it does."""
-        return stems(f"{self.card.id} {affirmed(self.card.description[:WEIGHED_CHARACTERS])}")
+        return stems(self.card.id, self.card.description)
 
     @property
     def median(self) -> float | None:
@@ -123,7 +120,7 @@ def _offer(holders: Sequence[tuple[Seat, ModelCard]]) -> Offer:
     if not working:
         seat, card = holders[0]
         return Offer(_shown(card, seat, MODEL_STATE_FAILED), None, (), None)
-    attention = min((seat.attention for seat, _ in working), key=_NEAREST.index)
+    attention = min({seat.attention for seat, _ in working}, key=_NEAREST.index)
     nearest = [(seat, card) for seat, card in working if seat.attention is attention]
     seat, card = min(nearest, key=lambda pair: pair[1].state != MODEL_STATE_READY)
     reply = seat.description.reply

@@ -4,6 +4,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+WEIGHED_CHARACTERS = 2000
+"""Of a description; whoever writes more is not found by more."""
+
 _WORD = re.compile(r"[^\W_]+")
 _SHORTEST = 3
 """Letters that must be left of a word when its ending goes."""
@@ -42,9 +45,9 @@ def words(text: str) -> Iterator[tuple[str, str]]:
 
 
 @lru_cache(maxsize=65_536)
-def stems(text: str) -> frozenset[str]:
-    """The stems of a card's words; remembered, since cards come again with every look at an expert."""
-    return stemmed(text)
+def stems(name: str, description: str) -> frozenset[str]:
+    """The stems of a model's name and of what it says that it does, remembered: cards come again with every look."""
+    return stemmed(f"{name} {affirmed(description[:WEIGHED_CHARACTERS])}")
 
 
 def stemmed(text: str) -> frozenset[str]:

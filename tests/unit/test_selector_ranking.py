@@ -1,7 +1,7 @@
 import pytest
 
 from services.selector.ranking import Merits, Presence, Ranking, Wish, Word
-from services.selector.words import stems, words
+from services.selector.words import stemmed, words
 
 
 def wish(text: str = "", *languages: str, internal_first: bool = True) -> Wish:
@@ -9,7 +9,7 @@ def wish(text: str = "", *languages: str, internal_first: bool = True) -> Wish:
 
 
 def merits(description: str = "", presence: Presence = Presence.READY, **fields: object) -> Merits:
-    return Merits(stems(description), presence, **fields)  # type: ignore[arg-type]  # whatever a row of a table says
+    return Merits(stemmed(description), presence, **fields)  # type: ignore[arg-type]  # whatever a row of a table says
 
 
 def order(wanted: Wish, *models: Merits, failing: frozenset[int] = frozenset()) -> list[int]:
