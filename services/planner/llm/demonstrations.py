@@ -1,6 +1,7 @@
 """Requests with their plans, shown to an LLM as examples: those that are like a request, and not all alike."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -51,6 +52,11 @@ class Demonstrations:
     @cache
     def shipped(cls) -> Self:
         return cls(tuple(read(FILE.read_text(encoding="utf-8"))))
+
+    @property
+    def used(self) -> Mapping[str, int]:
+        """How many of them use each kind of task."""
+        return Counter(name for one in self._known for name in one.names)
 
     def like(
         self, words: str, catalogue: Catalogue, *, count: int = COUNT, variety: float = VARIETY

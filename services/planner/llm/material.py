@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -94,11 +94,19 @@ class Material:
 def pasted(words: str) -> tuple[int, int] | None:
     """Where the longest pasted text of a request begins and ends, if one is long."""
     marked = [match.span(match.lastindex or 0) for match in _MARKED.finditer(words)]
-    lead, tail = _LEAD.match(words), _TAIL.search(words)
-    after = [(lead.end(), len(words))] if lead else []
-    before = [(0, tail.start())] if tail and not lead else []
-    long = [(start, end) for start, end in (*marked, *after, *before) if end - start >= LONG]
-    return max(long, key=lambda span: span[1] - span[0], default=None)
+    return _longest(marked) or _longest(_unmarked(words))
+
+
+def _unmarked(words: str) -> list[tuple[int, int]]:
+    if lead := _LEAD.match(words):
+        return [(lead.end(), len(words))]
+    tail = _TAIL.search(words)
+    return [(0, tail.start())] if tail else []
+
+
+def _longest(blocks: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    long = (block for block in blocks if block[1] - block[0] >= LONG)
+    return max(long, key=lambda block: block[1] - block[0], default=None)
 
 
 def shortened(text: str, characters: int) -> str:

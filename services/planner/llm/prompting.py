@@ -18,8 +18,8 @@ from services.planner.request import Replan, Request
 Count = Callable[[str], int]
 """How many tokens a text takes."""
 
-RESERVE = 48
-"""Tokens for what stands between the parts of a prompt."""
+RESERVE = 32
+"""Tokens for what marks the messages of a prompt."""
 
 REQUEST_SHARE, MENDING_SHARE = 0.4, 0.4
 """Most of the room that the request takes, and that an earlier answer with its complaints takes."""
@@ -87,10 +87,10 @@ class Prompting:
     def planning(self, request: Request, catalogue: Catalogue, budget: int, tokens: Count) -> Asked:
         """The prompt for a plan, in at most so many tokens unless its instruction alone takes more."""
         material = Material.of(request)
-        room = budget - RESERVE - _taken(self._planning.filled(**dict.fromkeys(self._planning.slots, "")), tokens)
+        room = budget - RESERVE - _taken(self._planning.filled(**_slots({}, request.limit)), tokens)
         words, whole = _within(material.words, len(request.text) + LONG, int(room * REQUEST_SHARE), tokens)
         found = fitted(list(self._parts(request, catalogue, material)), room - tokens(words), tokens)
-        messages = self._planning.filled(**_slots(found, words, request.limit))
+        messages = self._planning.filled(**_slots(_texts(found, words), request.limit))
         shown = tuple(part.piece.name for part in found.kept if part.piece.kind == "tasks")
         notes = tuple(_notes(found, whole=whole, inputs={named.name for named in request.inputs}))
         return Asked(tuple(messages), shown, notes, Counter(part.piece.kind for part in found.cut))
@@ -124,7 +124,7 @@ class Prompting:
 
     def _shelf(self, catalogue: Catalogue) -> Shelf:
         if self._known is None or self._known[0] is not catalogue:
-            self._known = catalogue, Shelf(catalogue)
+            self._known = catalogue, Shelf(catalogue, self._demonstrations.used)
         return self._known[1]
 
 
@@ -150,18 +150,19 @@ def _standing(request: Request, material: Material) -> Iterator[Part[_Piece]]:
     return _parts("standing", told)
 
 
-def _slots(found: Fitted[_Piece], words: str, limit: int) -> Mapping[str, str]:
-    token, texts = nonce(), dict[_Kind, str]()
+def _texts(found: Fitted[_Piece], words: str) -> Mapping[str, str]:
+    texts = {"request": words}
     for part in found.kept:
         texts[part.piece.kind] = texts.get(part.piece.kind, "") + part.text
-    data = {kind: quoted(kind, text.rstrip(), token) for kind, text in texts.items() if kind != "demonstrations"}
+    return {kind: text.rstrip("\n") for kind, text in texts.items()}
+
+
+def _slots(texts: Mapping[str, str], limit: int) -> Mapping[str, str]:
+    token = nonce()
+    data = ("tasks", "history", "material", "standing", "request")
     return {
-        "tasks": data.get("tasks", ""),
-        "demonstrations": texts.get("demonstrations", "").rstrip(),
-        "history": data.get("history", ""),
-        "material": data.get("material", ""),
-        "standing": data.get("standing", ""),
-        "request": quoted("request", words, token),
+        **{kind: quoted(kind, texts.get(kind, ""), token) for kind in data},
+        "demonstrations": texts.get("demonstrations", ""),
         "limit": f" At most {limit} tasks." if limit else "",
     }
 

@@ -15,8 +15,11 @@ _WORDS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 _WHOLE, _PART = 2, 1
 
-_FITS = 0.05
-"""What it counts that the files of a request fit a task; words that match count up to 1."""
+_FITS, _USUAL = 0.05, 0.05
+"""What it counts that the files of a request fit a task, and that it is much used; words that match count up to 1."""
+
+_MUCH = 10
+"""Uses from which a task is much used."""
 
 
 Likeness = Callable[[int, int], float]
@@ -85,8 +88,10 @@ def varied(scores: Mapping[int, float], likeness: Likeness, *, count: int, varie
 class Shelf:
     """The tasks of a catalogue, to be shown in the order in which a request is likely to need them."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, used: Mapping[str, int] | None = None) -> None:
+        """Takes the tasks, and how often each is used, as far as that is known."""
         self._specs = tuple(catalogue.values())
+        self._usual = {name: _USUAL * min(uses, _MUCH) / _MUCH for name, uses in (used or {}).items()}
         self._index = Index([f"{spec.name} {spec.description} {' '.join(spec.examples)}" for spec in self._specs])
 
     def ordered(self, words: str, given: Collection[Modality], sure: Collection[str] = ()) -> list[Spec]:
@@ -99,20 +104,23 @@ class Shelf:
         """
         likely = self._index.scores(words)
         rank = {
-            spec.name: score + (_FITS if _fits(spec, given) else 0.0)
+            spec.name: score + (_FITS if _fits(spec, given) else 0.0) + self._usual.get(spec.name, 0.0)
             for spec, score in zip(self._specs, likely, strict=True)
         }
         ranked = sorted(self._specs, key=lambda spec: (spec.name not in sure, -rank[spec.name]))
-        return list(dict.fromkeys(found for spec in ranked for found in (spec, *self._makers(spec, given, rank))))
+        makers = self._makers(given, rank)
+        there = {Modality.TEXT, *given}
+        return list(dict.fromkeys(found for spec in ranked for found in (spec, *_needed(spec, there, makers))))
 
-    def _makers(self, spec: Spec, given: Collection[Modality], rank: Mapping[str, float]) -> Iterator[Spec]:
-        for port in spec.inputs:
-            if port.required and port.modality not in {Modality.TEXT, *given}:
-                makers = [
-                    maker for maker in self._specs if any(made.modality is port.modality for made in maker.outputs)
-                ]
-                if makers:
-                    yield max(makers, key=lambda maker: (_possible(maker, given), rank[maker.name]))
+    def _makers(self, given: Collection[Modality], rank: Mapping[str, float]) -> Mapping[Modality, Spec]:
+        """Who best makes each modality: if possible of what there is."""
+        by_worth = sorted(self._specs, key=lambda spec: (_possible(spec, given), rank[spec.name]))
+        return {made.modality: spec for spec in by_worth for made in spec.outputs}
+
+
+def _needed(spec: Spec, there: Collection[Modality], makers: Mapping[Modality, Spec]) -> Iterator[Spec]:
+    missing = (port.modality for port in spec.inputs if port.required and port.modality not in there)
+    return (makers[modality] for modality in missing if modality in makers)
 
 
 def _fits(spec: Spec, given: Collection[Modality]) -> bool:
