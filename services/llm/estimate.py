@@ -19,12 +19,12 @@ LEAST, MOST = 0.6, 3.0
 SLOWLY = 0.1
 """How much of a lower figure is believed at a time; a higher one is believed at once."""
 
-_PIECES = re.compile(
-    r"(?P<word>[A-Za-z]+)"
-    r"|(?P<other>[^\x00-\x7f])"
-    r"|(?P<run>([!-/:-@\[-^`{-~])\4+|[ \t]{2,}|\n\s*)"
-    r"|(?P<one>[0-9_]|[^\w\s])"
-)
+_WORD = re.compile(r"[A-Za-z]+")
+_LONG = re.compile(rf"[A-Za-z]{{{math.ceil(LETTERS_PER_TOKEN * TOKENS_PER_WORD)},}}")
+_SIGN = re.compile(r"[!-@\[-`{-~]")
+_SIGNS = re.compile(r"([!-/:-@\[-`{-~])\1+")
+_SPACE = re.compile(r"[ \t]{2,}|\n\s*")
+_OTHER = re.compile(r"[^\x00-\x7f]")
 
 _CLASSES: Sequence[tuple[int, float]] = (
     (0x0080, 1.0),  # accented Latin: breaks the word it stands in
@@ -42,7 +42,10 @@ _STARTS = [start for start, _ in _CLASSES]
 
 def raw(text: str) -> float:
     """Tokens of a text before any correction; every class of signs is rated high, so that budgets hold."""
-    return math.fsum(_weight(piece) for piece in _PIECES.finditer(text))
+    tokens = _words(text) + len(_SIGN.findall(text))
+    tokens += sum(_run(found) - len(found[0]) for found in _SIGNS.finditer(text))
+    tokens += sum(map(_run, _SPACE.finditer(text)))
+    return tokens if text.isascii() else tokens + sum(map(_rare, _OTHER.findall(text)))
 
 
 class Estimate:
@@ -68,7 +71,8 @@ class Estimate:
             reported: its tokens.
             beside: what some endpoints count as prompt and others do not, as a schema.
         """
-        low, high = reported / (_prompt(messages) + raw(beside)), reported / _prompt(messages)
+        prompt = _prompt(messages)
+        low, high = reported / (prompt + raw(beside)), reported / prompt
         seen = min(MOST, max(LEAST, min(high, max(low, self.factor))))
         self.factor = seen if seen > self.factor else self.factor + SLOWLY * (seen - self.factor)
 
@@ -77,14 +81,16 @@ def _prompt(messages: Sequence[Message]) -> float:
     return math.fsum(raw(message.content) + MESSAGE_TOKENS for message in messages) + REPLY_TOKENS
 
 
-def _weight(piece: re.Match[str]) -> float:
-    length = piece.end() - piece.start()
-    match piece.lastgroup:
-        case "word":
-            return max(TOKENS_PER_WORD, length / LETTERS_PER_TOKEN)
-        case "run":
-            return max(1.0, length / LETTERS_PER_TOKEN)
-        case "one":
-            return 1.0
-        case _:
-            return _CLASSES[bisect_right(_STARTS, ord(piece.group())) - 1][1]
+def _words(text: str) -> float:
+    long = _LONG.findall(text)
+    short = len(_WORD.findall(text)) - len(long)
+    return short * TOKENS_PER_WORD + sum(map(len, long)) / LETTERS_PER_TOKEN
+
+
+def _run(found: re.Match[str]) -> float:
+    """Of one sign many times over, or of space."""
+    return max(1.0, len(found[0]) / LETTERS_PER_TOKEN)
+
+
+def _rare(character: str) -> float:
+    return _CLASSES[bisect_right(_STARTS, ord(character)) - 1][1]

@@ -1,0 +1,218 @@
+"""The LLM client before a server that answers well."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from opentelemetry import trace
+
+from services.llm.client import LLM, Message, Schema, Unusable, Usage, Why
+from tests.fakes import Says, ScriptedLLM, Stalls
+from tests.fakes.llm.asking import asking, settings
+from tests.fakes.tracing import KeptTraces
+
+PROMPT = [Message("system", "You plan."), Message("user", "Describe photo-of-my-cat.png")]
+SCHEMA = Schema("plan", {"type": "object", "properties": {}, "required": [], "additionalProperties": False})
+
+
+@pytest.fixture(scope="module")
+def traces() -> KeptTraces:
+    """All spans of this process; a provider is set once."""
+    kept = KeptTraces()
+    trace.set_tracer_provider(kept)
+    return kept
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+async def test_text_comes_piece_by_piece_before_the_answer_is_whole() -> None:
+    async with asking([Stalls("one two ")]) as (llm, server), llm.stream(PROMPT) as reply:
+        assert [await anext(reply), await anext(reply)] == ["one ", "two "]
+        assert reply.text == "one two "
+        assert not server.released.is_set()
+        server.released.set()
+        assert [piece async for piece in reply] == []
+
+
+async def test_a_whole_answer_says_what_it_took() -> None:
+    prices = {"m": {"input": 2.0, "output": 10.0}}
+    async with asking([Says("three short words")], prices=prices) as (llm, _):
+        reply = await llm.complete(PROMPT)
+    assert reply.text == "three short words"
+    assert not reply.cut
+    usage = reply.usage
+    assert (usage.input_tokens, usage.output_tokens) == (13, 3)
+    assert usage.cost == pytest.approx((13 * 2 + 3 * 10) / 1e6)
+    assert 0 < usage.busy_seconds <= usage.elapsed_seconds
+    assert reply.usage == usage
+
+
+async def test_what_a_server_does_not_count_is_estimated_and_what_has_no_price_costs_nothing() -> None:
+    async with asking([Says("three short words", usage=False)]) as (llm, _):
+        usage = (await llm.complete(PROMPT)).usage
+    assert usage.input_tokens > 10
+    assert usage.output_tokens >= 3
+    assert usage.cost == 0
+
+
+def test_two_usages_add_up_and_cross_grpc() -> None:
+    total = Usage(1, 2, 0.5, 1.0, 2.0) + Usage(10, 20, 0.25, 0.5, 0.5)
+    assert total == Usage(11, 22, 0.75, 1.5, 2.5)
+    message = total.to_pb()
+    assert (message.input_tokens, message.output_tokens, message.cost) == (11, 22, 0.75)
+    assert (message.busy.ToTimedelta().total_seconds(), message.elapsed.ToTimedelta().total_seconds()) == (1.5, 2.5)
+
+
+async def test_an_answer_at_its_limit_says_that_it_is_cut() -> None:
+    async with asking([Says("and then", finish="length")]) as (llm, server):
+        reply = await llm.complete(PROMPT, answer_tokens=2)
+    assert reply.cut
+    assert server.requests[0]["max_tokens"] == 2
+
+
+async def test_the_request_holds_the_prompt_the_key_and_nothing_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    async with asking([Says("ok")], api_key="of-the-house", temperature=0.2) as (llm, server):
+        await llm.complete(PROMPT)
+    assert server.keys == ["Bearer of-the-house"]
+    body = server.requests[0]
+    assert (body["model"], body["temperature"], body["stream"]) == ("m", 0.2, True)
+    assert body["messages"] == [{"role": message.role, "content": message.content} for message in PROMPT]
+
+
+async def test_a_schema_is_asked_for_where_it_is_taken() -> None:
+    async with asking([Says("{}")]) as (llm, server):
+        await llm.complete(PROMPT, schema=SCHEMA)
+    assert server.requests[0]["response_format"]["json_schema"]["name"] == "plan"
+    assert server.requests[0]["response_format"]["json_schema"]["strict"] is True
+
+
+async def test_a_schema_that_is_refused_costs_no_attempt_and_is_not_asked_for_again() -> None:
+    async with asking([Says("{}")] * 2, schema=False, attempts=1) as (llm, server):
+        assert (await llm.complete(PROMPT, schema=SCHEMA)).text == "{}"
+        assert (await llm.complete(PROMPT, schema=SCHEMA)).text == "{}"
+    assert ["response_format" in body for body in server.requests] == [True, False, False]
+
+
+async def test_a_schema_that_must_be_taken_is_not_given_up() -> None:
+    async with asking([Says("{}")], schema=False, json_schema="on") as (llm, server):
+        with pytest.raises(Unusable) as refused:
+            await llm.complete(PROMPT, schema=SCHEMA)
+    assert refused.value.why is Why.REFUSED
+    assert len(server.requests) == 1
+
+
+async def test_a_schema_that_is_switched_off_is_never_sent() -> None:
+    async with asking([Says("{}")], json_schema="off") as (llm, server):
+        await llm.complete(PROMPT, schema=SCHEMA)
+    assert "response_format" not in server.requests[0]
+
+
+async def test_the_estimate_follows_what_the_server_reports() -> None:
+    words = " ".join(["word"] * 300)
+    async with asking([Says("ok")] * 40) as (llm, _):
+        before = llm.tokens(words)
+        for _ in range(40):
+            await llm.complete([Message("user", words)])
+        assert before == pytest.approx(390, abs=1)
+        assert llm.tokens(words) == pytest.approx(300, rel=0.05)
+
+
+async def test_a_server_that_cuts_prompts_in_silence_sees_only_their_end() -> None:
+    def first_word(body: Any) -> Says:
+        return Says(body["messages"][0]["content"].split()[0])
+
+    prompt = [Message("user", "password " + "filler " * 500)]
+    async with asking(first_word) as (llm, _):
+        assert (await llm.complete(prompt)).text == "password"
+    async with asking(first_word, context=100) as (llm, server):
+        assert (await llm.complete(prompt)).text == "filler"
+    assert server.requests[0]["messages"][0]["content"].startswith("password")
+
+
+async def test_leaving_in_the_middle_hangs_up() -> None:
+    async with asking([Stalls("one ")]) as (llm, server):
+        async with llm.stream(PROMPT) as reply:
+            assert await anext(reply) == "one "
+        assert (await asyncio.wait_for(server.left.get(), 5))["model"] == "m"
+
+
+@pytest.mark.parametrize("text", ["", "one "])
+async def test_a_call_that_is_cancelled_hangs_up(text: str) -> None:
+    async with asking([Stalls(text)]) as (llm, server):
+        call = asyncio.create_task(llm.complete(PROMPT))
+        await server.arrivals.get()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(server.left.get(), 5)
+
+
+async def test_roles_of_one_process_share_the_turns_of_an_endpoint() -> None:
+    async with ScriptedLLM.serving([Stalls()] * 2 + [Says("ok")] * 4) as server:
+        planner, responder = settings(server, concurrency=2), settings(server, concurrency=2, model="other")
+        async with LLM.opened(planner) as one, LLM.opened(responder) as other, asyncio.TaskGroup() as group:
+            calls = [group.create_task(llm.complete(PROMPT)) for llm in (one, other) * 3]
+            for _ in range(2):
+                await server.arrivals.get()
+            for stalled in calls[:2]:
+                stalled.cancel()
+    assert server.busiest == 2
+    assert [call.result().text for call in calls[2:]] == ["ok"] * 4
+
+
+async def test_waiting_for_a_turn_ends_with_the_time_of_the_call() -> None:
+    async with asking([Stalls()], concurrency=1) as (llm, server):
+        first = asyncio.create_task(llm.complete(PROMPT))
+        await server.arrivals.get()
+        with pytest.raises(Unusable, match="busy with other requests") as error:
+            await llm.complete(PROMPT, within=0.05)
+        assert (error.value.why, error.value.blames) == (Why.SLOW, False)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+    assert len(server.requests) == 1
+
+
+async def test_models_are_listed() -> None:
+    async with asking([]) as (llm, server):
+        assert await llm.models() == ["scripted"]
+    assert server.requests == []
+
+
+async def test_traces_and_logs_tell_what_a_call_took_and_nothing_of_what_was_said(
+    traces: KeptTraces, logged: list[Any]
+) -> None:
+    traces.spans.clear()
+    async with asking([Says("it shows a tabby")], prices={"m": {"input": 1, "output": 1}}, api_key="s3cret") as (
+        llm,
+        _,
+    ):
+        await llm.complete(PROMPT, schema=SCHEMA)
+    (span,) = traces.spans
+    assert span.name == "chat m"
+    assert span.ended
+    assert span.attributes["gen_ai.operation.name"] == "chat"
+    assert span.attributes["gen_ai.request.model"] == "m"
+    assert span.attributes["gen_ai.usage.input_tokens"] == 13
+    assert span.attributes["gen_ai.usage.output_tokens"] == 4
+    told = repr((span.attributes, logged))
+    assert not [word for word in ("tabby", "cat", "s3cret", "plan.") if word in told]
+    assert [line["event"] for line in logged] == ["an LLM was asked"]
+
+
+async def test_a_call_that_fails_is_traced_with_its_reason(traces: KeptTraces) -> None:
+    traces.spans.clear()
+    async with asking([]) as (llm, _):
+        with pytest.raises(Unusable):
+            await llm.complete(PROMPT)
+    (span,) = traces.spans
+    assert (span.attributes["error.type"], span.ended) == ("REFUSED", True)
