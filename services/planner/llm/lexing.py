@@ -19,6 +19,8 @@ class Place(Enum):
     PROSE = auto()
     KEY = auto()
     VALUE = auto()
+    DEEP = auto()
+    """Deeper than is read: only brackets and where strings end matter."""
 
 
 class Token(NamedTuple):
@@ -39,8 +41,8 @@ _LONGEST_TAG = 12
 
 _QUOTES = {'"': '"', "'": "'", "“": '”“"', "”": '”“"', "„": '”“"', "‘": "’‘'", "’": "’‘'", "`": "`"}
 _INSIDE = {closers: re.compile(f"[\\\\{closers}]") for closers in set(_QUOTES.values())}
-_BARE = {Place.KEY: re.compile(r"[:,{}\[\]\n]"), Place.VALUE: re.compile(r"[,}\]\n]")}
-_AFTER_STRING = {Place.KEY: ":,}", Place.VALUE: ",}]`"}
+_BARE = {Place.VALUE: re.compile(r"[,}\]\n]")} | dict.fromkeys((Place.KEY, Place.DEEP), re.compile(r"[:,{}\[\]\n]"))
+_AFTER_STRING = {Place.KEY: ":,}", Place.VALUE: ",}]`", Place.DEEP: ":,}]"}
 _REMARK = re.compile(r"\s(?://|#|/\*)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "", "\n": ""}
 _HEX_DIGITS = {"u": 4, "x": 2}

@@ -97,7 +97,7 @@ class Reader:
             self._drop(f"the answer is longer than {MOST_TEXT} characters; the rest was not read")
         for token in self._lexer.tokens(delta[:room]):
             self._take(token)
-            self._lexer.place = self._stack[-1].place if self._stack else Place.PROSE
+            self._lexer.place = self._place()
         ready, self._ready = self._ready, []
         return ready
 
@@ -113,6 +113,11 @@ class Reader:
         return bool(self._stack) or self._lexer.listing or not self._lexer.idle
 
     # ------------------------------------------------------------ tokens
+
+    def _place(self) -> Place:
+        if self._buried:
+            return Place.DEEP
+        return self._stack[-1].place if self._stack else Place.PROSE
 
     def _take(self, token: Token) -> None:
         if self._buried:

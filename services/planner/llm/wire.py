@@ -17,7 +17,30 @@ The model writes an array of tasks; remarks may stand among them:
 Also understood: `<GENERATED>-0`, `<GENERATED-0>`, `{{task_0.text}}` and their like, ids as text, missing ids or deps.
 """
 
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from services.planner.check import MOST_NAMED
+from services.planner.llm.reading import ARGUMENTS, RawTask, named
+
+SOURCE_LENGTH = 300
+"""Most characters kept of the words a task came from."""
+
+MOST_GIVEN = 64
+"""Most arguments read of one task."""
+
+LARGEST = 10**9
+"""Ids are smaller."""
+
+
+class Wrong(NamedTuple):
+    """One thing that is wrong with a task, and what to do about it."""
+
+    message: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +56,107 @@ class Fault:
     def __str__(self) -> str:
         where = f"task {self.wire_id} ({self.task}): " if self.wire_id is not None else ""
         return f"{where}{self.message} ({self.remedy})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A task as the model means it, nothing looked up yet."""
+
+    task: str
+    wire_id: int | None
+    needs: tuple[int, ...] | None
+    """The ids it says it depends on; None if it does not say."""
+    given: tuple[tuple[str, object], ...]
+    """Names and values as written; the name is empty where there was none."""
+    source: str
+
+
+def listed(names: Collection[str]) -> str:
+    """Names for a remedy, not too many."""
+    shown = sorted(names)
+    more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+    return ", ".join(shown[:MOST_NAMED]) + more
+
+
+def sketch(raw: RawTask) -> Sketch:
+    """What a task's object says."""
+    fields = raw.fields
+    source = fields.get("source")
+    return Sketch(
+        task=named(fields)[:SOURCE_LENGTH],
+        wire_id=_id(fields.get("id", fields.get("task_id"))),
+        needs=_needs(fields),
+        given=tuple(_given(fields))[:MOST_GIVEN],
+        source=source.strip()[:SOURCE_LENGTH] if isinstance(source, str) else "",
+    )
+
+
+# ---------------------------------------------------------------- ids
+
+_DEPENDENCIES = ("dep", "deps", "depends_on", "dependencies", "dependency")
+_DIGITS = re.compile(r"(?<!\d)\d{1,9}(?!\d)")
+_NUMBERS = re.compile(r"(?<![\d.-])-?\d{1,9}(?!\d)")
+
+
+def _id(value: object) -> int | None:
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(-?\d{1,9})(?:\.0*)?\s*", value) or re.search(r"(?<!\d)(\d{1,9})(?!\d)", value)
+        value = int(found.group(1)) if found else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
+        return None
+    return int(value) if value == int(value) else None
+
+
+def _needs(fields: Mapping[str, object]) -> tuple[int, ...] | None:
+    written = next((fields[key] for key in _DEPENDENCIES if fields.get(key) is not None), None)
+    if written is None:
+        return None
+    if isinstance(written, str):
+        items: list[object] = list(_NUMBERS.findall(written))
+    else:
+        items = written if isinstance(written, list) else [written]
+    return tuple(dict.fromkeys(number for item in items if (number := _id(item)) is not None))[:MOST_GIVEN]
+
+
+# ---------------------------------------------------------------- arguments
+
+_ASIDE = {
+    *("task", "task_name", "tool", "name", "id", "task_id", "source", "reason", "description", "comment", "note"),
+    *("thought", "type", "model", "explanation", *_DEPENDENCIES),
+}
+
+
+def _given(fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    if not any(key in fields for key in ARGUMENTS):
+        yield from ((name, value) for name, value in fields.items() if name.lower() not in _ASIDE)
+    for key in ARGUMENTS:
+        yield from _pairs(fields.get(key))
+
+
+def _pairs(written: object) -> Iterator[tuple[str, object]]:
+    if isinstance(written, str) and written.lstrip().startswith("{"):
+        written = _parsed(written)
+    if isinstance(written, dict):
+        yield from ((str(name), value) for name, value in written.items())
+    elif isinstance(written, list):
+        for item in written:
+            yield from _pair(item)
+    elif written is not None:
+        yield "", written
+
+
+def _pair(item: object) -> Iterator[tuple[str, object]]:
+    if isinstance(item, dict) and isinstance(item.get("name"), str) and "value" in item:
+        yield item["name"], item["value"]
+    elif isinstance(item, dict) and len(item) == 1:
+        yield from item.items()
+    else:
+        yield "", item
+
+
+def _parsed(text: str) -> object:
+    try:
+        parsed = json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return text
+    return parsed if isinstance(parsed, dict) else text

@@ -1,0 +1,166 @@
+"""What a model calls things, and which of the names there are it means."""
+
+import re
+from collections.abc import Collection, Iterable
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+ALIKE = 0.75
+"""How much two spellings of one word have in common at least."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_LONGEST = 120
+_BESIDE = {"task", "tool", "model", "expert", "pipeline", "api", "run", "the"}
+_FIXED = frozenset(
+    (
+        *(
+            "text",
+            "image",
+            "audio",
+            "video",
+            "speech",
+            "table",
+            "document",
+            "visual",
+            "depth",
+            "zero",
+            "shot",
+            "object",
+        ),
+        *("feature", "token", "mask", "question", "classification", "detection", "segmentation", "generation"),
+        *("recognition", "estimation", "control", "activity"),
+    )
+)
+"""Words that say what a task is about: one is never a slip of the pen for another."""
+
+_ALIASES = {
+    "asr": "automatic-speech-recognition",
+    "speech-to-text": "automatic-speech-recognition",
+    "stt": "automatic-speech-recognition",
+    "transcribe": "automatic-speech-recognition",
+    "transcription": "automatic-speech-recognition",
+    "audio-to-text": "automatic-speech-recognition",
+    "audio-transcription": "automatic-speech-recognition",
+    "tts": "text-to-speech",
+    "speech-synthesis": "text-to-speech",
+    "speech-generation": "text-to-speech",
+    "ocr": "image-to-text",
+    "text-recognition": "image-to-text",
+    "optical-character-recognition": "image-to-text",
+    "image-captioning": "image-to-text",
+    "image-caption": "image-to-text",
+    "captioning": "image-to-text",
+    "vqa": "visual-question-answering",
+    "image-question-answering": "visual-question-answering",
+    "docvqa": "document-question-answering",
+    "document-qa": "document-question-answering",
+    "qa": "question-answering",
+    "extractive-qa": "question-answering",
+    "table-qa": "table-question-answering",
+    "tabular-question-answering": "table-question-answering",
+    "ner": "token-classification",
+    "named-entity-recognition": "token-classification",
+    "entity-extraction": "token-classification",
+    "sentiment-analysis": "text-classification",
+    "sentiment-classification": "text-classification",
+    "text-summarization": "summarization",
+    "document-summarization": "summarization",
+    "text-translation": "translation",
+    "summarize": "summarization",
+    "summarise": "summarization",
+    "summarisation": "summarization",
+    "translate": "translation",
+    "image-generation": "text-to-image",
+    "video-generation": "text-to-video",
+    "music-generation": "text-to-audio",
+    "audio-generation": "text-to-audio",
+    "image-editing": "image-to-image",
+    "image-upscaling": "image-super-resolution",
+    "upscale": "image-super-resolution",
+    "image-inpainting": "inpainting",
+    "pose-estimation": "keypoint-detection",
+    "depth-map": "depth-estimation",
+    "video-captioning": "video-to-text",
+    "video-description": "video-to-text",
+    "voice-conversion": "audio-to-audio",
+    "noise-reduction": "audio-to-audio",
+    "speech-enhancement": "audio-to-audio",
+    "chat": "conversational",
+    "embedding": "feature-extraction",
+    "embeddings": "feature-extraction",
+    "vad": "voice-activity-detection",
+}
+
+
+@lru_cache(maxsize=8_192)
+def words(name: str) -> tuple[str, ...]:
+    """A name's words in lower case, however they are joined."""
+    return tuple(word.casefold() for word in _WORD.findall(name[:_LONGEST]))
+
+
+def plain(name: str) -> str:
+    """A name without what joins its words."""
+    return "".join(words(name))
+
+
+def nearest(asked: str, names: Collection[str]) -> str | None:
+    """The one name that is meant; None where there is none, or more than one could be."""
+    if asked in names:
+        return asked
+    said = tuple(word for word in words(asked) if word not in _BESIDE) or words(asked)
+    alias = _ALIASES.get("-".join(said))
+    if not said or alias in names:
+        return alias
+    return (
+        _only(name for name in names if plain(name) == "".join(said))
+        or _only(name for name in names if len(said) > 1 and "to" not in said and set(said) <= set(words(name)))
+        or _only(name for name in names if _slipped(said, words(name)))
+    )
+
+
+def shares_a_word(asked: str, name: str) -> bool:
+    """Whether two names have a word in common that says something."""
+    return bool({word for word in words(asked) if len(word) > 2} & set(words(name)) - _BESIDE)  # noqa: PLR2004  # "to" says nothing
+
+
+def _slipped(said: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    if len(said) != len(name):
+        return False
+    differing = [(one, other) for one, other in zip(said, name, strict=True) if one != other]
+    return bool(differing) and all(one not in _FIXED and _alike(one, other) for one, other in differing)
+
+
+def _alike(one: str, other: str) -> bool:
+    return abs(len(one) - len(other)) <= 3 and SequenceMatcher(None, one, other).ratio() >= ALIKE  # noqa: PLR2004  # an ending
+
+
+def _only(names: Iterable[str]) -> str | None:
+    found = list(names)
+    return found[0] if len(found) == 1 else None
+
+
+# ---------------------------------------------------------------- parameters
+
+_SYNONYMS = {
+    "lang": "language",
+    "src": "source",
+    "from": "source",
+    "tgt": "target",
+    "dest": "target",
+    "to": "target",
+    "classes": "labels",
+    "categories": "labels",
+    "candidates": "candidate",
+    "label": "labels",
+    "steps": "steps",
+}
+
+
+def parameter_meant(asked: str, names: Collection[str]) -> str | None:
+    """The one parameter whose name has all the words that were written."""
+    said = {_SYNONYMS.get(word, word) for word in words(asked)}
+    if not said:
+        return None
+    return _only(name for name in names if plain(name) == plain(asked)) or _only(
+        name for name in names if said <= set(words(name))
+    )

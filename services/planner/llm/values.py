@@ -1,0 +1,206 @@
+"""What a value that a model wrote stands for: an output, an input, words, data, or something a plan may not use."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from services.planner.plan import File, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An output of the task with this id, by the name of the output or of what it carries."""
+
+    wire_id: int
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An input of the run."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An input that the run does not have."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A number, a truth value or an object."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A path or an address that is no input of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Words around the name of an output or input: there is no way to hand that on."""
+
+    name: str
+
+
+Meaning = Pointer | Given | Absent | Words | Data | Foreign | Mixed
+
+_SPACE = r"\s{0,4}"
+_RESOURCE = r"(?P<resource>[A-Za-z][\w ]{0,39}?)"
+_OUTPUT = rf"(?:{_SPACE}\.{_SPACE}(?P<output>\w{{1,40}}))?"
+_ID = r"(?P<id>\d{1,9})"
+_POINTERS = (
+    re.compile(rf"<{_SPACE}{_RESOURCE}{_SPACE}>{_SPACE}[-_:#]?{_SPACE}{_ID}{_OUTPUT}"),
+    re.compile(rf"<{_SPACE}{_RESOURCE}{_SPACE}[-_:#. ]{_SPACE}{_ID}{_OUTPUT}{_SPACE}>"),
+    re.compile(
+        rf"(?:\{{\{{?|\$\{{){_SPACE}(?P<resource>[A-Za-z]\w{{0,39}}?)?[ _.\[-]{{0,4}}{_ID}\]?"
+        r"(?:[.\[ ]{0,4}(?:outputs?|results?)?[.\[\"' ]{0,4}(?P<output>[A-Za-z]\w{0,39}))?[\"'\]]{0,4}\s{0,4}\}\}?"
+    ),
+    re.compile(rf"\$?(?P<resource>task|step|node)[ _-]?{_ID}\.(?P<output>\w{{1,40}})", re.IGNORECASE),
+    re.compile(rf"(?P<resource>generated|resource|text|image|audio|video)-{_ID}", re.IGNORECASE),
+    re.compile(rf"(?P<resource>\$){_ID}"),
+)
+_KINDS = "generated|resource|text|image|audio|video|table|json|labels|objects|segments|details|mask|depth|answers"
+_WITHIN = re.compile(
+    rf"<(?:{_KINDS})>-\d{{1,9}}|<(?:{_KINDS})-\d{{1,9}}>|(?:\{{\{{|\$\{{)\s?(?:task|step|node)"
+    r"[ _.\[-]?\d[^{}]{0,40}\}",
+    re.IGNORECASE,
+)
+_BRACKETED = re.compile(r"<\s{0,4}([^<>\s](?:[^<>\n]{0,119}[^<>\s])?)\s{0,4}>")
+_BETWEEN = re.compile(r"\s{0,4}(?:[,;&]|\band\b)\s{0,4}")
+_LONGEST_LIST = 2_000
+_FOREIGN = re.compile(
+    r"(?:[a-z][a-z0-9+.-]{1,19}://|data:\w|file:|www\.)\S*"
+    r"|(?:~|\.{1,2})?/\S+|[a-z]:\\.*|\\\\.*"
+    r"|(?:\S{1,60} ){0,3}\S{1,120}\.(?:png|jpe?g|gif|webp|bmp|tiff?|svg|heic|wav|mp3|flac|ogg|opus|m4a|aac"
+    r"|mp4|mov|avi|mkv|webm|pdf|csv|tsv|xlsx?|ods|parquet|txt|md|json|xml|html?|docx?|pptx?|zip)",
+    re.IGNORECASE,
+)
+_OWN = {"task_id", "task", "id", "from", "ref", "$ref", "step", "node", "output", "resource", "port", "name", "key"}
+
+
+class Names:
+    """The inputs of a run by all the names a model may give them."""
+
+    def __init__(self, inputs: Mapping[str, Value]) -> None:
+        self._exact = dict.fromkeys(inputs)
+        self._loose: dict[str, set[str]] = {}
+        for name, value in inputs.items():
+            for alias in (name, value.name if isinstance(value, File) else name):
+                self._loose.setdefault(_plain(alias), set()).add(name)
+
+    def find(self, text: str) -> str | None:
+        """The input of this name, or of this file name; None if there is none, or are two."""
+        if text in self._exact:
+            return text
+        found = self._loose.get(_plain(text)) or self._loose.get(_plain(PurePosixPath(text).name)) or set()
+        return next(iter(found)) if len(found) == 1 else None
+
+    def mentioned(self, text: str) -> str | None:
+        """The first input that stands in brackets within the text."""
+        return next((inner for inner in _BRACKETED.findall(text) if inner in self._exact), None)
+
+
+def meanings(value: object, names: Names) -> list[Meaning]:
+    """What a value stands for: none for nothing, several for a list of things."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return list(_text(value, names))
+    if isinstance(value, list):
+        return [meaning for item in value for meaning in _item(item, names)]
+    if isinstance(value, dict):
+        return list(_object(value, names))
+    return [Data(value)]
+
+
+def foreign(value: object) -> bool:
+    """Whether a path or an address stands anywhere in a value."""
+    if isinstance(value, str):
+        return bool(_FOREIGN.fullmatch(value.strip()))
+    if isinstance(value, dict):
+        return any(map(foreign, value.values()))
+    return isinstance(value, list) and any(map(foreign, value))
+
+
+def _item(item: object, names: Names) -> list[Meaning]:
+    return [Data(item)] if isinstance(item, list) else meanings(item, names)
+
+
+def _text(text: str, names: Names) -> Iterator[Meaning]:
+    stripped = text.strip()
+    if not stripped:
+        return
+    if meaning := _one(stripped, names):
+        yield meaning
+        return
+    if several := _several(stripped, names):
+        yield from several
+    elif mixed := _mixed(stripped, names):
+        yield Mixed(mixed)
+    else:
+        yield Words(text)
+
+
+def _one(text: str, names: Names) -> Meaning | None:
+    bracketed = _BRACKETED.fullmatch(text)
+    inner = bracketed.group(1) if bracketed else text
+    if name := names.find(inner):
+        return Given(name)
+    for pattern in _POINTERS:
+        if found := pattern.fullmatch(text):
+            parts = found.groupdict()
+            return Pointer(int(parts["id"]), parts.get("output") or parts["resource"] or "")
+    if _FOREIGN.fullmatch(inner):
+        return Foreign()
+    return Absent(inner) if bracketed else None
+
+
+def _several(text: str, names: Names) -> list[Meaning]:
+    if len(text) > _LONGEST_LIST:
+        return []
+    parts = [_one(part, names) for part in _BETWEEN.split(text) if part]
+    several: list[Meaning] = [part for part in parts if isinstance(part, Pointer | Given)]
+    return several if len(several) == len(parts) else []
+
+
+def _mixed(text: str, names: Names) -> str | None:
+    found = _WITHIN.search(text)
+    return found.group() if found else names.mentioned(text)
+
+
+def _object(value: Mapping[str, object], names: Names) -> Iterator[Meaning]:
+    keys = {str(key).lower() for key in value}
+    if keys <= {"text", "value"} or keys == {"input"}:
+        yield from meanings(next(iter(value.values()), None), names)
+    elif keys <= _OWN and (pointer := _pointer(value)):
+        yield pointer
+    elif len(value) == 1 and next(iter(value.values())) is None:  # {{task_0.text}} without quotes
+        yield from meanings("{" + str(next(iter(value))) + "}", names)
+    elif keys == {""}:
+        yield from meanings(value[""], names)
+    else:
+        yield Data(value)
+
+
+def _pointer(value: Mapping[str, object]) -> Pointer | None:
+    ids = [item for item in value.values() if isinstance(item, int) and not isinstance(item, bool)]
+    resources = [item for item in value.values() if isinstance(item, str)]
+    if len(ids) != 1 or len(resources) > 1 or ids[0] < 0:
+        return None
+    return Pointer(ids[0], resources[0] if resources else "")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name).casefold()
