@@ -66,7 +66,7 @@ class Shared(Generic[K, V]):
 
     def _started(self, key: K, find: Callable[[], Coroutine[Any, Any, V]]) -> _Flight[V]:
         flight = self._flights[key] = _Flight(asyncio.create_task(find(), name="shared"))
-        flight.task.add_done_callback(partial(self._landed, key))
+        flight.task.add_done_callback(partial(self._landed, key, flight))
         return flight
 
     async def _given_up(self, key: K, flight: _Flight[V]) -> None:
@@ -74,11 +74,10 @@ class Shared(Generic[K, V]):
         flight.task.cancel()
         await asyncio.wait([flight.task])
 
-    def _landed(self, key: K, task: asyncio.Task[V]) -> None:
-        if task.cancelled():
-            return
-        del self._flights[key]
-        if task.exception() is None and self._worth(task.result()):
+    def _landed(self, key: K, flight: _Flight[V], task: asyncio.Task[V]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        if not task.cancelled() and task.exception() is None and self._worth(task.result()):
             self._kept[key] = (self._clock() + self._seconds, task.result())
             self._kept.move_to_end(key)
             while len(self._kept) > self._size:

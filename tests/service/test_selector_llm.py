@@ -161,6 +161,7 @@ async def test_what_cannot_be_used_is_ranked_and_said(opened: Opened, turn: Any,
         assert (answer.decision.controller, answer.decision.llm_model) == ("rank", "scripted")
         assert answer.decision.fell_back_because
         assert because in answer.decision.fell_back_because
+        assert (answer.decision.usage.output_tokens > 0) is bool(because)
 
 
 async def test_an_endpoint_that_is_down_or_slow_costs_no_selection(opened: Opened) -> None:
