@@ -13,16 +13,19 @@ from typing import Any
 
 from rich.console import Console
 
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
 from services.runtime import telemetry
+from services.runtime.caller import acting_for
 from tests.eval import judge, report
 from tests.eval.lines import BadLines, read
+from tests.eval.llm import NoEndpoint, ablation, by_llm
 from tests.eval.planners import embedded, outcomes
 from tests.eval.published import ROWS
 from tests.eval.scoring import scores, write_predictions
 from tests.eval.tools import catalogue, spelling, unknown
 
 DATA = Path(__file__).parent / "data"
-PLANNERS = {"embedded": embedded}
+PLANNERS = {"embedded": embedded, "llm": by_llm}
 CROSS_VALIDATION = "tests.eval.crossval"
 """Its async figures(lines, quiet=) gives what scoring.scores gives, by weights that have not seen the requests."""
 
@@ -73,16 +76,29 @@ async def table(chosen: argparse.Namespace) -> None:
         report.show(taskbench, own, how=how, console=Console(width=120))
 
 
-async def main(chosen: argparse.Namespace) -> None:
-    if chosen.file is None:
-        await table(chosen)
+async def demonstrations(chosen: argparse.Namespace, path: Path) -> None:
+    """Prints what demonstrations do to the LLM's plans."""
+    rows = await ablation(read(path), quiet=chosen.quiet)
+    if chosen.json:
+        print(json.dumps({"ablation": chosen.ablation, "rows": rows}))
     else:
-        print(json.dumps(await evaluated(chosen, chosen.file), ensure_ascii=False))
+        Console(width=120).print(report.ablation(rows))
+
+
+async def main(chosen: argparse.Namespace) -> None:
+    """Prints what was chosen; who names a file and an endpoint wants the one sent to the other."""
+    with acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN)):
+        if chosen.ablation:
+            await demonstrations(chosen, chosen.file or DATA / "taskbench.jsonl")
+        elif chosen.file is None:
+            await table(chosen)
+        else:
+            print(json.dumps(await evaluated(chosen, chosen.file), ensure_ascii=False))
 
 
 if __name__ == "__main__":
     telemetry.setup("eval", level="ERROR")
     try:
         asyncio.run(main(arguments(sys.argv[1:])))
-    except BadLines as error:
+    except (BadLines, NoEndpoint) as error:
         sys.exit(f"{error}")

@@ -14,9 +14,9 @@ class Row:
 
 
 ROWS = (
-    Row("GPT-4", 81.54, 54.70, "microsoft/JARVIS, taskbench/README.md"),
-    Row("Claude 2", 79.00, 43.51, "microsoft/JARVIS, taskbench/README.md"),
-    Row("GPT-3.5", 69.49, 33.36, "microsoft/JARVIS, taskbench/README.md"),
+    Row("GPT-4", 81.54, 54.70, "microsoft/JARVIS, taskbench"),
+    Row("Claude 2", 79.00, 43.51, "microsoft/JARVIS, taskbench"),
+    Row("GPT-3.5", 69.49, 33.36, "microsoft/JARVIS, taskbench"),
     Row("Qwen3-235B", 82.8, 45.6, "a third party, the first 500 requests"),
     Row("Qwen2.5-7B, fine-tuned in domain", 84.4, 47.8, "a third party, 500 requests"),
 )

@@ -1,6 +1,6 @@
 """The figures as tables for people, beside those that others have published."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -59,22 +59,37 @@ def paper(figures: Figures) -> Table:
     found["plan passing rate"] = judged.get("passing_rate")
     found["plan rationality"] = judged.get("rationality")
     found["end-to-end success"] = judged.get("success_rate")
-    table = Table("metric", "ours", "GPT-3.5", "GPT-4", title="HuggingGPT's metrics (its rows: its own requests), %")
+    table = Table(
+        "metric", "ours", "GPT-3.5", "GPT-4, 46 requests", title="HuggingGPT's metrics (its rows: its own requests), %"
+    )
     for metric, published in PAPER.items():
         table.add_row(metric, _number(found[metric]), *published)
+    return table
+
+
+def ablation(rows: Sequence[Figures]) -> Table:
+    """The LLM's plans by the demonstrations it was shown."""
+    table = Table(*(name.replace("_", " ") for name in rows[0]), title="Demonstrations, %")
+    for row in rows:
+        table.add_row(*map(_number, row.values()))
     return table
 
 
 def own_requests(figures: Figures) -> Table:
     """Differently worded requests: graphs, arguments, and whether doubt is where it should be."""
     certainty, abstention = figures["certainty"], figures["certainty"]["abstention"]
+    arguments = figures["arguments"]
     rows = {
         "requests": figures["n"],
         "node F1": figures["node_f1"],
         "edge F1": figures["edge_f1"],
         "exact": figures["exact"],
-        **{key.replace("_", " "): value for key, value in (figures["arguments"] or {}).items() if key != "n"},
+        "arguments F1": arguments["argument_f1"],
+        "their names F1": arguments["t_f1"],
+        "their values F1": arguments["v_f1"],
+        "graph and all arguments right": arguments["right"],
         "wrong but sure (requests)": certainty["wrong_but_sure"],
+        "right graph, wrong argument, sure (requests)": certainty["wrong_arguments_but_sure"],
         "calibration error (0 to 1)": certainty["calibration_error"],
         "abstained where it should": abstention["abstained"],
         "with the right note": abstention["right_note"],
@@ -87,4 +102,6 @@ def own_requests(figures: Figures) -> Table:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}".removesuffix(".00") if isinstance(value, float) else str(value)
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

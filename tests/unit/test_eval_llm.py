@@ -1,0 +1,68 @@
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.eval.__main__ import arguments, main
+from tests.eval.llm import NoEndpoint
+from tests.fakes import Fails, Says, ScriptedLLM
+
+LINE = {"id": "1", "request": "Describe 'a.jpg'.", "type": "single", "tasks": ["Image-to-Text"], "links": []}
+PLAN = json.dumps({"tasks": [{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file1>"}}]})
+
+
+def answered(body: Mapping[str, Any]) -> Says | Fails:
+    return Fails(400) if "break it" in body["messages"][-1]["content"] else Says(PLAN)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (LINE, LINE | {"request": "break it"})))
+    return str(path)
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setenv("PLANNER_LLM_MODEL", "scripted")
+    return monkeypatch
+
+
+async def test_an_llm_that_plans_is_scored_and_one_that_gives_up_has_failed(
+    file: str, configured: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with ScriptedLLM.serving(answered) as endpoint:
+        configured.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
+        await main(arguments([file, "--planner", "llm", "--quiet"]))
+    figures = json.loads(capsys.readouterr().out)
+    assert (figures["planner"], figures["node_f1"], figures["exact"]) == ("llm", 66.67, 50.0)
+    assert [failure["id"] for failure in figures["failures"]] == ["1"]
+
+
+async def test_demonstrations_vary_in_number_and_in_kind(
+    file: str, configured: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with ScriptedLLM.serving(answered) as endpoint:
+        configured.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
+        await main(arguments([file, "--ablation", "demonstrations", "--json", "--quiet"]))
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["count"], row["variety"]) for row in rows] == [
+        (0, 0.0),
+        (1, 0.0),
+        (2, 0.0),
+        (2, 0.8),
+        (4, 0.0),
+        (4, 0.8),
+        (8, 0.0),
+        (8, 0.8),
+    ]
+    lengths = {len(str(request["messages"])) for request in endpoint.requests}
+    assert len(lengths) > len({row["count"] for row in rows})
+
+
+async def test_without_an_endpoint_there_is_a_remedy(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LLM_BASE_URL", raising=False)
+    with pytest.raises(NoEndpoint, match="set LLM_BASE_URL and LLM_MODEL"):
+        await main(arguments([file, "--planner", "llm", "--quiet"]))
