@@ -17,6 +17,11 @@ def answered(body: Mapping[str, Any]) -> Says | Fails:
     return Fails(400) if "break it" in body["messages"][-1]["content"] else Says(PLAN)
 
 
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    """The last line: without the program's own telemetry, logs go where it prints."""
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     path = tmp_path / "in.jsonl"
@@ -36,7 +41,7 @@ async def test_an_llm_that_plans_is_scored_and_one_that_gives_up_has_failed(
     async with ScriptedLLM.serving(answered) as endpoint:
         configured.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
         await main(arguments([file, "--planner", "llm", "--quiet"]))
-    figures = json.loads(capsys.readouterr().out)
+    figures = printed(capsys)
     assert (figures["planner"], figures["node_f1"], figures["exact"]) == ("llm", 66.67, 50.0)
     assert [failure["id"] for failure in figures["failures"]] == ["1"]
 
@@ -47,7 +52,7 @@ async def test_demonstrations_vary_in_number_and_in_kind(
     async with ScriptedLLM.serving(answered) as endpoint:
         configured.setenv("PLANNER_LLM_BASE_URL", endpoint.base_url)
         await main(arguments([file, "--ablation", "demonstrations", "--json", "--quiet"]))
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    rows = printed(capsys)["rows"]
     assert [(row["count"], row["variety"]) for row in rows] == [
         (0, 0.0),
         (1, 0.0),
