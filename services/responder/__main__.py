@@ -1,14 +1,16 @@
 """Opens the responder."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
+from services.llm.client import LLM
 from services.responder.responder import Responder
 from services.responder.servicer import ResponderServicer
 from services.responder.settings import Settings
+from services.responder.writing import Writer
 from services.runtime.server import Serving, run, serving
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ResponderService"]
@@ -17,9 +19,13 @@ SERVICE = pb.DESCRIPTOR.services_by_name["ResponderService"]
 @asynccontextmanager
 async def responder(settings: Settings) -> AsyncIterator[Serving]:
     """Serves answers within the block."""
-    register = partial(rpc.add_ResponderServiceServicer_to_server, ResponderServicer(Responder()))
-    async with serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds) as running:
-        yield running
+    async with AsyncExitStack() as stack:
+        llm = await stack.enter_async_context(LLM.opened(settings.llm)) if settings.llm.base_url else None
+        servicer = ResponderServicer(Responder(Writer(llm) if llm else None))
+        register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
+        yield await stack.enter_async_context(
+            serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds)
+        )
 
 
 if __name__ == "__main__":

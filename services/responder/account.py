@@ -102,6 +102,14 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """What was said before the request."""
+
+    by_user: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """All there is to tell of a run."""
 
@@ -111,6 +119,31 @@ class Account:
     trouble: Trouble | None = None
     sent: str = ""
     """What of the answer has been sent already."""
+    history: tuple[Turn, ...] = ()
+    """Oldest first, without the request."""
+    given: Mapping[str, Artifact] = field(default_factory=dict)
+    """The files that were sent, by the name under which a plan refers to them."""
+
+    llm: bool = False
+    """Answers are an LLM's to write, and composed only where it does not."""
+
+    @property
+    def files(self) -> Mapping[str, Artifact]:
+        """All files of the run by id: what was sent, and what its tasks made."""
+        made = {
+            f"task{task.id}.{port}": output
+            for task in self.tasks
+            if task.state.good
+            for port, output in task.outputs.items()
+            if isinstance(output, Artifact)
+        }
+        return {**self.given, **made}
+
+    @property
+    def only_talk(self) -> bool:
+        """A conversation: nothing was to be done."""
+        kinds = {remark.kind for remark in self.remarks}
+        return RemarkKind.CHAT in kinds and RemarkKind.MISSING not in kinds and not self.tasks and self.trouble is None
 
     @property
     def missing(self) -> bool:

@@ -1,6 +1,8 @@
 """The answer without an LLM: what was asked for first, then how it was done, then what could not be done."""
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from services.responder.account import Account, RemarkKind, State, Task
 from services.responder.phrases import told
@@ -8,43 +10,103 @@ from services.responder.telling import named, phrase, whole
 
 CONTROLLER = "composed"
 
+_WHAT_IT_DOES = (
+    " It does things with texts, pictures, recordings and documents: send a file or a text and say what to do, such as"
+    " “read the text in this image aloud”, “summarize report.pdf” or “how many people are in this photo?”."
+    " `hugginggpt tasks` lists all it can do now."
+)
 _WITHOUT_CHAT = (
-    "This house has no chat model, so it cannot hold a conversation. It does things with texts, pictures, recordings"
-    " and documents: send a file or a text and say what to do, such as “read the text in this image aloud”,"
-    " “summarize report.pdf” or “how many people are in this photo?”. `hugginggpt tasks` lists all it can do now."
+    f"This house has no chat model, so it cannot hold a conversation.{_WHAT_IT_DOES}"
     " To talk with a model, add an expert that offers conversational: `hugginggpt experts add ADDRESS`."
 )
+_CHAT_FAILED = (
+    "The chat model this house talks with gave no answer; ask again later, or see `hugginggpt doctor` for what is wrong"
+    f" with it.{_WHAT_IT_DOES}"
+)
+UNDONE = "**What could not be done**"
 _NOTHING = "Nothing came of this request."
 _NONE = "None of this could be done."
 
 
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Something that is missing, or must still be said.
+
+    Args:
+        line: the sentence about it.
+        proof: words that stand in every text that tells of it.
+    """
+
+    line: str
+    proof: str
+
+
 def composed(account: Account) -> list[str]:
     """The answer, paragraph by paragraph; the same account gives the same answer."""
-    results, chat, missing = list(_results(account.tasks)), list(_chat(account)), list(_missing(account))
+    results, chat = [told(task) for task in _tellable(account.tasks)], list(_chat(account))
+    missing = [each.line for each in undone(account)]
     if not account.tasks:
         return [*chat, *missing] or [_NOTHING]
     if not results:
         results = [_NONE]
     elif missing:
         results.append("Not everything could be done; see the end.")
-    undone = ["**What could not be done**", "\n".join(f"- {line}" for line in missing)] if missing else []
-    return [*results, *chat, *_left_out(account), *_process(account.tasks), *undone]
+    return [*results, *chat, *_left_out(account), *_process(account.tasks), *_listed(missing)]
 
 
-def briefly(account: Account) -> list[str]:
-    """What to add to an answer by another hand that was cut off."""
-    results, missing = list(_results(account.tasks)), list(_missing(account))
-    closing = ["What could not be done:", "\n".join(f"- {line}" for line in missing)] if missing else []
-    return ["The answer above was interrupted; in short:", *results, *closing]
+def to_be_said(account: Account) -> list[str]:
+    """All that an answer must not be silent about."""
+    return [*_left_out(account), *(each.line for each in undone(account))]
+
+
+def unsaid(account: Account, text: str) -> list[str]:
+    """Paragraphs on what is missing and not told in the text."""
+    words = _plain(text)
+    left_out = [line for line in _left_out(account) if _plain(line) not in words]
+    return [*left_out, *_listed([each.line for each in undone(account) if _plain(each.proof) not in words])]
+
+
+def unsaid_results(account: Account, text: str) -> list[str]:
+    """Paragraphs on results that are not told in the text."""
+    words = _plain(text)
+    return [told(task) for task in _tellable(account.tasks) if not _said(task, words)]
+
+
+def undone(account: Account) -> Iterator[Undone]:
+    """All that is missing and why."""
+    for task in account.tasks:
+        if not task.state.good:
+            why = task.trouble.message if task.trouble and task.state is not State.SKIPPED else ""
+            yield Undone(_undone(task, account.tasks), why or task.name)
+    for remark in account.remarks:
+        if remark.kind is RemarkKind.MISSING:
+            yield Undone(whole(remark.text), remark.text)
+    if account.trouble and not _already_told(account):
+        line = f"{_sentence(account.trouble.message)} {_sentence(account.trouble.remedy)}".strip()
+        yield Undone(line, account.trouble.message)
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    return [UNDONE, "\n".join(f"- {line}" for line in lines)] if lines else []
+
+
+def _plain(text: str) -> str:
+    """The letters and digits of a text, whatever stands between them."""
+    return re.sub(r"[\W_]+", " ", text).casefold().strip()
+
+
+def _said(task: Task, words: str) -> bool:
+    """Whether a text names all files of a task and holds what it has in words; data alone never counts as told."""
+    names = [_plain(artifact.name) for artifact in task.artifacts]
+    text = _plain(task.text) if len(task.text) <= 2 * len(words) else None
+    return bool(names or text) and text is not None and text in words and all(name in words for name in names)
 
 
 # ---------------------------------------------------------------- results
 
 
-def _results(tasks: Sequence[Task]) -> Iterator[str]:
-    for task in tasks:
-        if task.state.good and not _on_the_way(task, tasks):
-            yield told(task)
+def _tellable(tasks: Sequence[Task]) -> list[Task]:
+    return [task for task in tasks if task.state.good and not _on_the_way(task, tasks)]
 
 
 def _on_the_way(task: Task, tasks: Sequence[Task]) -> bool:
@@ -84,22 +146,11 @@ def _seconds(seconds: float) -> str:
 
 def _chat(account: Account) -> Iterator[str]:
     if any(remark.kind is RemarkKind.CHAT for remark in account.remarks):
-        yield _WITHOUT_CHAT
+        yield _CHAT_FAILED if account.llm else _WITHOUT_CHAT
 
 
 def _left_out(account: Account) -> Iterator[str]:
     return (whole(remark.text) for remark in account.remarks if remark.kind is RemarkKind.LEFT_OUT)
-
-
-def _missing(account: Account) -> Iterator[str]:
-    for task in account.tasks:
-        if not task.state.good:
-            yield _undone(task, account.tasks)
-    for remark in account.remarks:
-        if remark.kind is RemarkKind.MISSING:
-            yield whole(remark.text)
-    if account.trouble and not _already_told(account):
-        yield f"{_sentence(account.trouble.message)} {_sentence(account.trouble.remedy)}".strip()
 
 
 def _already_told(account: Account) -> bool:

@@ -1,14 +1,24 @@
-"""The room's thinking: who writes the answer, and from where it goes on."""
+"""The room's thinking: who writes the answer, from where it goes on, and what must not be missing from it."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import structlog
+
+from services.llm.client import Usage
+from services.responder import composed, writing
 from services.responder.account import Account
-from services.responder.composed import CONTROLLER, briefly, composed
+from services.responder.ending import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
+from services.responder.writing import Writer, Written
 from services.runtime.errors import InvalidRequest
+
+log = structlog.get_logger(__name__)
 
 LONGEST_PIECE = 800
 """Characters sent at once."""
+
+RESERVE_SECONDS = 2.0
+"""Of a call's time kept from the LLM, to compose what it did not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +27,9 @@ class Decision:
 
     controller: str
     reason: str
+    llm_model: str = ""
+    fell_back_because: str = ""
+    usage: Usage | None = None
 
 
 Piece = str | Decision
@@ -26,10 +39,22 @@ Emit = Callable[[Piece], Awaitable[None]]
 
 
 class Responder:
-    """Answers requests from what came of them."""
+    """Answers requests from what came of them.
 
-    async def respond(self, account: Account, emit: Emit) -> None:
+    Args:
+        writer: who writes the answers; None: they are composed.
+    """
+
+    def __init__(self, writer: Writer | None) -> None:
+        self._writer = writer
+
+    async def respond(self, account: Account, emit: Emit, *, seconds: float | None = None) -> None:
         """Emits the answer, or the rest of one that has begun.
+
+        Args:
+            account: what there is to tell.
+            emit: told of every piece.
+            seconds: how long it may take.
 
         Raises:
             InvalidRequest: EMPTY, there is neither a request nor a result.
@@ -40,17 +65,44 @@ class Responder:
                 reason="EMPTY",
                 remedy="send the conversation, its last turn the request",
             )
-        for piece in pieces(rest(account)):
-            await emit(piece)
-        await emit(Decision(CONTROLLER, "Composed from the results, without an LLM."))
+        account = replace(account, llm=self._writer is not None)
+        if self._writer is None or continued(account) is not None:
+            await _say(rest(account), emit)
+            await emit(Decision(composed.CONTROLLER, "Composed from the results, without an LLM."))
+        else:
+            await emit(await self._written(self._writer, account, emit, seconds))
+
+    async def _written(self, writer: Writer, account: Account, emit: Emit, seconds: float | None) -> Decision:
+        left = None if seconds is None else max(seconds - RESERVE_SECONDS, 0.0)
+        written = await writer.write(account, emit, left)
+        await _say(closing(account, written), emit)
+        if not written.broken:
+            reason = "Written by an LLM from the results" + (", to its limit of tokens." if written.cut else ".")
+            return Decision(writing.CONTROLLER, reason, writer.model, usage=written.usage)
+        log.warning("the LLM gave no whole answer", model=writer.model, begun=bool(written.text), why=written.broken)
+        reason = "Composed from the results where the LLM broke off." if written.text else "Composed from the results."
+        return Decision(composed.CONTROLLER, reason, writer.model, written.broken, written.usage)
 
 
 def rest(account: Account) -> str:
-    """The answer without what has been sent of it."""
-    answer = "\n\n".join(composed(account)) + "\n"
-    if answer.startswith(account.sent):
-        return answer.removeprefix(account.sent)
-    return "\n\n" + "\n\n".join(briefly(account)) + "\n"
+    """The answer without what has been sent of it, by the house itself."""
+    begun = continued(account)
+    if begun is not None:
+        return begun
+    return ending(account, INTERRUPTED, account.sent) if account.sent else whole(account)
+
+
+def closing(account: Account, written: Written) -> str:
+    """What follows on what a model wrote."""
+    said = account.sent + written.text
+    if written.broken:
+        return ending(account, BROKE_OFF, said) if written.text else rest(account)
+    return ending(account, CUT if written.cut else FINISHED, said)
+
+
+async def _say(text: str, emit: Emit) -> None:
+    for piece in pieces(text):
+        await emit(piece)
 
 
 def pieces(text: str) -> Iterator[str]:

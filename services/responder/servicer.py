@@ -8,7 +8,7 @@ from typing import Any
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.responder.account import Account, Artifact, Json, Output, Remark, RemarkKind, State, Task, Trouble
+from services.responder.account import Account, Artifact, Json, Output, Remark, RemarkKind, State, Task, Trouble, Turn
 from services.responder.responder import Decision, Piece, Responder
 
 _KINDS: Mapping[int, RemarkKind] = {
@@ -37,28 +37,43 @@ class ResponderServicer(rpc.ResponderServiceServicer):
             async with turn:
                 await context.write(event_to_pb(piece))
 
-        await self._responder.respond(account_from_pb(request), emit)
+        await self._responder.respond(account_from_pb(request), emit, seconds=context.time_remaining())
 
 
 def account_from_pb(request: pb.RespondRequest) -> Account:
-    files = {
-        named.name: named.value.artifact.name or named.name
-        for named in request.inputs
-        if named.value.HasField("artifact")
+    given = {
+        named.name: _artifact(named.value.artifact, named.name) for named in request.inputs if _is_file(named.value)
     }
+    files = {name: file.name for name, file in given.items()}
     return Account(
         request=request.conversation[-1].text if request.conversation else "",
         tasks=tuple(_task(status, files) for status in request.tasks),
         remarks=tuple(Remark(_KINDS.get(note.kind, RemarkKind.OTHER), note.text) for note in request.notes),
         trouble=_trouble(request.failure) if request.HasField("failure") else None,
         sent=request.sent,
+        history=tuple(_turn(turn) for turn in request.conversation[:-1]),
+        given=given,
     )
 
 
 def event_to_pb(piece: Piece) -> pb.RespondEvent:
     if isinstance(piece, Decision):
-        return pb.RespondEvent(decision=types.Decision(controller=piece.controller, reason=piece.reason))
+        return pb.RespondEvent(decision=_decision(piece))
     return pb.RespondEvent(text=piece)
+
+
+def _decision(decision: Decision) -> types.Decision:
+    return types.Decision(
+        controller=decision.controller,
+        reason=decision.reason,
+        llm_model=decision.llm_model,
+        fell_back_because=decision.fell_back_because,
+        usage=decision.usage.to_pb() if decision.usage else None,
+    )
+
+
+def _turn(turn: types.Turn) -> Turn:
+    return Turn(by_user=turn.role == types.ROLE_USER, text=turn.text)
 
 
 def _task(status: types.TaskStatus, files: Mapping[str, str]) -> Task:
@@ -99,11 +114,19 @@ def _file(argument: types.Argument, files: Mapping[str, str]) -> str:
 def _output(value: types.Value) -> Output:
     match value.WhichOneof("kind"):
         case "artifact":
-            return Artifact(value.artifact.name, value.artifact.media_type, value.artifact.size_bytes)
+            return _artifact(value.artifact)
         case "json":
             return Json(_parsed(value.json))
         case _:
             return value.text
+
+
+def _is_file(value: types.Value) -> bool:
+    return value.HasField("artifact")
+
+
+def _artifact(artifact: types.Artifact, otherwise: str = "") -> Artifact:
+    return Artifact(artifact.name or otherwise, artifact.media_type, artifact.size_bytes)
 
 
 def _object(text: str) -> Mapping[str, Any]:

@@ -78,6 +78,15 @@ def joined(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
+def shortened(text: str, room: int) -> str:
+    """A text in at most about so many characters: its middle is left out, and it says how much that is."""
+    if len(text) <= room:
+        return text
+    head = room * 2 // 3
+    tail = room - head
+    return f"{text[:head]} […{len(text) - room:,} characters left out…] {text[len(text) - tail :]}"
+
+
 def _cut(text: str, length: int) -> str:
     head = text[:length]
     return head.rsplit(maxsplit=1)[0] if " " in head[length // 2 :] else head

@@ -238,9 +238,10 @@ def test_an_answer_that_was_begun_is_continued_not_repeated(length: int) -> None
     assert sent + rest(Account("request", (READ, SPOKEN, MOOD), sent=sent)) == whole
 
 
-def test_an_answer_begun_by_another_hand_gets_a_short_ending() -> None:
+def test_an_answer_begun_by_another_hand_is_ended_with_what_it_had_not_told() -> None:
     more = rest(Account("request", (READ, SPOKEN), sent="The sign in your picture"))
-    assert more.startswith("\n\nThe answer above was interrupted; in short:\n\nsign.png says:")
+    assert more.startswith("\n\nThe answer above was interrupted; what it had not told yet follows")
+    assert "sign.png says:" in more
     assert "How it was done" not in more
 
 

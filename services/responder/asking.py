@@ -1,0 +1,81 @@
+"""The prompt for an answer: instructions, and the run as data that stays in its place and within the budget."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files as package
+
+import structlog
+
+from services.llm.client import LLM, Message
+from services.llm.prompt import Prompt, nonce, quoted
+from services.responder import evidence
+from services.responder.account import Account
+from services.responder.budget import within
+from services.responder.composed import to_be_said
+from services.responder.going_on import NOTHING_MORE, beginning
+from services.responder.known import Known
+
+log = structlog.get_logger(__name__)
+
+_HERE = package("services.responder")
+_ANSWER, _TALK, _GOING_ON = (Prompt.read(_HERE / name) for name in ("prompt.md", "talk.md", "going_on.md"))
+
+NONE = "(none)"
+
+_MARGIN = 64
+"""Tokens left free: what an endpoint puts around messages is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a model is asked, and what its answer may point to."""
+
+    messages: Sequence[Message]
+    known: Known
+
+
+def question(account: Account, llm: LLM) -> Question:
+    """The prompt for the account's answer, or for the rest of it, as long as the endpoint can take."""
+    prompt, token = (_TALK if account.only_talk else _ANSWER), nonce()
+    sent = _sent(account, llm)
+    empty = prompt.filled(**{slot: token * (slot == "nonce") for slot in prompt.slots})
+    frame = sum(llm.tokens(message.content) for message in [*empty, *sent])
+    quotes = len(prompt.slots) * llm.tokens(quoted("conversation", NONE, token))
+    material = _material(account, llm, llm.context_tokens - llm.answer_tokens - _MARGIN - frame - quotes)
+    slots = {name: quoted(name, material[name] or NONE, token) for name in prompt.slots - {"nonce"}}
+    known = Known(account.files, "\n".join([*material.values(), account.sent]), about_files=not account.only_talk)
+    return Question([*prompt.filled(nonce=token, **slots), *sent], known)
+
+
+def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
+    """What fills the slots; each takes of what those before it leave, the results the rest."""
+    count, whole = llm.tokens, budget
+    request = within(account.request, whole // 3, count)
+    budget -= count(request)
+    missing = within("\n".join(f"- {line}" for line in to_be_said(account)), whole // 6, count)
+    budget -= count(missing)
+    given = evidence.files(account.given, whole // 8, count)
+    budget -= count(given.text)
+    before = evidence.conversation(account.history, budget if account.only_talk else whole // 5, count)
+    budget -= count(before.text)
+    came = evidence.results(account, budget, count)
+    left_out = given.left_out + before.left_out + came.left_out
+    if left_out or request != account.request:
+        log.info("material left out of a prompt", pieces=left_out, request_shortened=request != account.request)
+    return {
+        "request": request,
+        "undone": missing,
+        "files": given.text,
+        "conversation": before.text,
+        "results": came.text,
+    }
+
+
+def _sent(account: Account, llm: LLM) -> Sequence[Message]:
+    """What makes a model go on with what was sent; of a long text the end."""
+    if not account.sent:
+        return ()
+    end = beginning(account.sent)
+    while llm.tokens(end) > (llm.context_tokens - llm.answer_tokens) // 4:
+        end = end[len(end) // 4 + 1 :]
+    return _GOING_ON.filled(sent=end, nothing_more=NOTHING_MORE)

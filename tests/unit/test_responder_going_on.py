@@ -1,0 +1,53 @@
+"""An answer that goes on where it was left."""
+
+import pytest
+
+from services.responder.going_on import GoingOn, beginning
+
+SENT = "The sign in your picture says “Exit”. It was read by rapid"
+
+
+def went_on(sent: str, *pieces: str) -> str:
+    stream = GoingOn(sent)
+    return "".join([stream.add(piece) for piece in pieces]) + stream.end()
+
+
+@pytest.mark.parametrize(
+    ("sent", "written", "whole"),
+    [
+        (SENT, "rapidocr in 0.5 s.", "… It was read by rapidocr in 0.5 s."),
+        (SENT, " rapidocr in 0.5 s.", "… It was read by rapidocr in 0.5 s."),
+        (SENT, "It was read by rapidocr.", "… It was read by rapidocr."),
+        (SENT, f"{SENT}ocr.", "… It was read by rapidocr."),
+        (SENT, "an engine.", "… It was read by rapid an engine."),
+        (SENT, "\n\nThat is all.", "… It was read by rapid\n\nThat is all."),
+        (SENT, "DONE", "… It was read by rapid"),
+        (SENT, "DONE.\n", "… It was read by rapid"),
+        (SENT, "", "… It was read by rapid"),
+        (SENT, SENT, "… It was read by rapid"),
+        ("Read by ", " rapidocr", "Read by rapidocr"),
+        ("It is the", "every day sign", "It is the every day sign"),
+        ("It is 3", "DONUTS", "It is 3 DONUTS"),
+        ("看板には", "看板には「出口」とあります。", "看板には「出口」とあります。"),
+        ("看板には「出", "口」とあります。", "看板には「出口」とあります。"),
+        ("", "Nothing was sent.", "Nothing was sent."),
+    ],
+)
+def test_nothing_is_said_twice_and_no_word_breaks(sent: str, written: str, whole: str) -> None:
+    expected = whole.replace("… It was read by rapid", SENT)
+    for split in range(len(written) + 1):
+        assert sent + went_on(sent, written[:split], written[split:]) == expected
+    assert sent + went_on(sent, *written) == expected
+
+
+def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
+    stream = GoingOn(SENT)
+    assert [stream.add("It was w"), stream.add("ritten")] == [" It was w", "ritten"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "prefix"),
+    [("The sign says Ex", "The sign says "), ("The sign. ", "The sign. "), ("看板には", "看板には"), ("", "")],
+)
+def test_a_model_goes_on_from_between_two_words(sent: str, prefix: str) -> None:
+    assert beginning(sent) == prefix
