@@ -1,0 +1,29 @@
+"""A scripted server for people: prints what to set, serves until it is interrupted."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+
+from tests.fakes.llm.plausible import Plausible
+from tests.fakes.llm.server import ScriptedLLM
+
+
+async def main(port: int, script: Plausible) -> None:
+    """Serves until it is interrupted."""
+    async with ScriptedLLM.serving(script, port=port) as server:
+        print(f"export LLM_BASE_URL={server.base_url} LLM_MODEL=scripted LLM_INTERNAL=true", flush=True)
+        while body := await server.arrivals.get():
+            print(f"asked {len(server.requests)}: {sum(len(one['content']) for one in body['messages'])} characters")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.fakes.llm", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free one")
+    parser.add_argument("--plan", type=Path, help="JSON that every planner is told")
+    parser.add_argument("--tokens-per-second", type=float, default=40.0)
+    given = parser.parse_args()
+    with contextlib.suppress(KeyboardInterrupt):
+        plan = json.loads(given.plan.read_text(encoding="utf-8")) if given.plan else None
+        asyncio.run(main(given.port, Plausible(plan, given.tokens_per_second)))
