@@ -1,8 +1,10 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.selector.answers import REASON_CHARACTERS, Answer, read, repaired
+
+quickly = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
 IDS = ("openai/whisper-tiny", "openai/whisper-large-v3", "facebook/wav2vec2", "vader")
 
@@ -79,12 +81,14 @@ def test_what_can_mean_two_candidates_means_none() -> None:
     assert repaired("a_b", ["a-b", "ab"]) is None
 
 
+@quickly
 @given(st.text() | st.text("{}[]\"':, \nidreason=\\").map(lambda text: text * 3), st.lists(st.text(min_size=1)))
 def test_no_text_breaks_the_reading(text: str, ids: list[str]) -> None:
     answer = read(text, ids)
     assert answer is None or repaired(answer.named, ids) in {None, *ids}
 
 
+@quickly
 @given(st.text(min_size=1), st.lists(st.text(min_size=1), min_size=1))
 def test_nobody_but_a_candidate_is_ever_meant(named: str, ids: list[str]) -> None:
     assert repaired(named, ids) in {None, *ids}
