@@ -2,8 +2,9 @@
 
 import pytest
 
+from services.planner.following import beyond
 from services.planner.plan import Decision, Draft, Input, Reference, Task, Text
-from services.planner.planner import beyond, checked, sound
+from services.planner.planner import checked, sound
 from services.runtime.errors import InvalidRequest
 from tests.planning import LITE, asked, file, planned, written
 

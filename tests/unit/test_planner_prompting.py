@@ -47,7 +47,7 @@ def crowd(size: int) -> Catalogue:
         for deed, thing, takes, gives in product(DEEDS, THINGS, MEDIA, MEDIA[1:])
         if (name := f"{thing}-{deed}-{takes.name.lower()}-{gives.name.lower()}")
     }
-    return dict(list(made.items())[: size - len(STANDARD)]) | STANDARD
+    return {**dict(list(made.items())[: size - len(STANDARD)]), **STANDARD}
 
 
 def port(modality: Modality) -> tuple[Port, ...]:

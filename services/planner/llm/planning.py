@@ -125,12 +125,14 @@ class _Writing:
         """Tells what is left to tell.
 
         Raises:
-            GaveUp: nothing that was written makes sense.
+            GaveUp: nothing of what was written can be used.
         """
-        sense = bool(self._drafting.tasks or self._remarks or _NOTHING.search(self.text))
-        self._llm.judged(sense)
-        if not sense:
-            raise GaveUp("what the LLM wrote is no plan", self.usage)
+        usable = bool(self._drafting.tasks or self._remarks or _NOTHING.search(self.text))
+        readable = usable or bool(self._drafting.complaints)
+        self._llm.judged(readable)
+        if not usable:
+            what = "none of the tasks the LLM planned can be run" if readable else "what the LLM wrote is no plan"
+            raise GaveUp(what, self.usage)
         for note in (*notes, *self._unmapped()):
             await self._tell(note)
         if not (self._drafting.tasks or self._remarks) and isinstance(self._goal, New):
