@@ -1,7 +1,7 @@
 """Requests with the plans they should become, one JSON object per line."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def read(path: Path) -> list[Line]:
         BadLines: the file or one of its lines is not as it should be.
     """
     try:
-        texts = path.read_text(encoding="utf-8").split("\n")
+        texts = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadLines(
             f"{path} cannot be read ({error}): name a file in UTF-8 with one JSON object per line"
@@ -94,7 +94,7 @@ def read(path: Path) -> list[Line]:
 def _line(text: str, place: str) -> Line:
     try:
         entry = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadLines(f"{place} is not JSON ({error}): write one whole object per line, such as {SHAPE}") from error
     if not isinstance(entry, dict):
         raise BadLines(f"{place} is {type(entry).__name__}, not an object: write it as {SHAPE}")
@@ -106,11 +106,19 @@ def _line(text: str, place: str) -> Line:
         request=entry["request"],
         type=str(entry.get("type") or ""),
         label=Answer(Graph()) if label is None and expect != "plan" else label,
-        accept=tuple(answer for other in entry.get("accept", ()) if (answer := _answer(other, place))),
+        accept=tuple(_accepted(entry, place)),
         files=_files(entry, place),
         expect=expect,
         language=str(entry.get("language") or ""),
     )
+
+
+def _accepted(entry: Mapping[str, Any], place: str) -> Iterator[Answer]:
+    for other in entry.get("accept") or ():
+        answer = _answer(other, place) if isinstance(other, Mapping) else None
+        if answer is None:
+            raise BadLines(f'{place}: accept must be a list of plans, each with "tasks" and "links"')
+        yield answer
 
 
 def _answer(entry: Mapping[str, Any], place: str) -> Answer | None:
@@ -128,7 +136,7 @@ def _answer(entry: Mapping[str, Any], place: str) -> Answer | None:
 
 
 def _is_link(link: Any, tasks: list[str]) -> bool:
-    known = {*tasks, *range(len(tasks))}
+    known = [*tasks, *range(len(tasks))]
     return isinstance(link, list) and len(link) == len(("source", "target")) and all(end in known for end in link)
 
 

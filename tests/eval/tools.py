@@ -51,7 +51,7 @@ _ALSO: Mapping[str, str] = {
 _TOOLS: Mapping[str, str] = {**{hub: tool for tool, hub in HUB_NAMES.items()}, **_ALSO}
 
 _CHANGES = re.compile(
-    r"edit|modif|chang|remov|replac|add|brigh|colou?r|adjust|make|alter|turn|crop|blur|darken", re.IGNORECASE
+    r"\b(?:edit|modif|chang|remov|replac|add|brigh|colou?r|adjust|make|alter|turn|crop|blur|darken)", re.IGNORECASE
 )
 
 

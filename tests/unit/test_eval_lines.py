@@ -64,7 +64,12 @@ def test_where_nothing_should_be_planned_no_tasks_are_the_label(write: Write) ->
         (WHOLE | {"links": [["Translation"]]}, "line 2: links must be pairs"),
         (WHOLE | {"links": [["Translation", "Speech"]]}, "line 2: links must be pairs of tasks"),
         (WHOLE | {"links": [[0, 1]]}, "line 2: links must be pairs of tasks"),
+        (WHOLE | {"links": [[["Translation"], 0]]}, "line 2: links must be pairs of tasks"),
         (WHOLE | {"accept": [{"tasks": 1}]}, "line 2: tasks must be a list of names"),
+        (WHOLE | {"accept": "Translation"}, "line 2: accept must be a list of plans"),
+        (WHOLE | {"accept": [{}]}, "line 2: accept must be a list of plans"),
+        ("[" * 100_000, "line 2 is not JSON"),
+        (WHOLE | {"files": "a.png"}, "line 2: files must be written as"),
         (WHOLE | {"links": {"a": "b"}}, "line 2: links must be pairs"),
         (WHOLE | {"files": ["a.png"]}, "line 2: files must be written as"),
         (WHOLE | {"arguments": [{"task": 1}]}, "line 2: arguments must be written as"),
@@ -80,6 +85,12 @@ def test_a_bad_line_is_named_with_its_number(write: Write, line: Any, complaint:
 def test_a_file_without_lines_is_bad(write: Write) -> None:
     with pytest.raises(BadLines, match="has no lines: write one JSON object per line"):
         read(write(""))
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "marked.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"id": 1, "request": "Hello"}\r\n')
+    assert read(path) == [Line(1, "Hello")]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
