@@ -20,7 +20,12 @@ class LlmSettings(BaseSettings):
     """An OpenAI-compatible endpoint; read with `of`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="LLM_", env_ignore_empty=True, frozen=True, use_attribute_docstrings=True, extra="ignore"
+        env_prefix="LLM_",
+        env_ignore_empty=True,
+        frozen=True,
+        use_attribute_docstrings=True,
+        extra="ignore",
+        hide_input_in_errors=True,  # an address may hold a password
     )
 
     base_url: str | None = None
