@@ -8,6 +8,7 @@ from services.planner.embedded import remarks
 from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
 from services.planner.embedded.conditions import condition
 from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, lexicon
+from services.planner.embedded.foreign.planned import planned as in_any_language
 from services.planner.embedded.outside import outside
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import Resource, resources
@@ -46,7 +47,10 @@ class Embedded:
         self._known: tuple[Catalogue, Vocabulary] | None = None
 
     def plan(self, request: Request, catalogue: Catalogue) -> Draft:
-        """A plan for the last turn; what cannot be planned is in its notes."""
+        """A plan for the last turn, in whatever language; what cannot be planned is in its notes."""
+        return in_any_language(request, lambda english: self._plan(english, catalogue))
+
+    def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
         there = resources(request)
         wording = with_pasted(read_mended(request.text, there), self._lexicon)
         excluded = wording.excluded()

@@ -1,0 +1,183 @@
+"""A request in another language turned into English words in an English order, each known by where it came from."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from services.planner.embedded.foreign.lexicons import Kind, Token, Tongue
+
+_JOINTS = {Kind.STOP, Kind.THEN, Kind.LINK}
+_ASKING = {Kind.VERB, Kind.ASK}
+_ADVERBS = {"then", "finally"}
+_SOFT = {"and", "or", ","}
+"""Joints that may stand between the things of one command."""
+
+_LEADS = {"if", "without", "not", "except", "but"}
+_LAST = {"to": 2, "into": 2, "as": 2, "": 0}
+"""Where what a preposition leads goes in a command; all others: 1."""
+
+_PREPOSITIONS = {"to", "into", "in", "from", "as", "with", "about"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """English words and the stretch of the request they stand for."""
+
+    text: str
+    start: int
+    end: int
+    kind: Kind
+
+    @property
+    def known(self) -> bool:
+        return self.kind is not Kind.UNKNOWN
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether it is content or a name, as it was written."""
+        return self.kind is Kind.CONTENT
+
+
+def glossed(text: str, tokens: Sequence[Token], tongue: Tongue) -> list[Piece]:
+    """The pieces of an English rendering of a request's tokens, in English order; those without words last."""
+    arrange = _arranged if tongue.spaced else _reversed
+    arranged = [token for segment in _segments(_with_joints_in_front(tokens)) for token in arrange(segment)]
+    passed_over = [replace(token, kind=Kind.SILENT, gloss="") for token in tokens if token not in arranged]
+    return [_piece(text, token) for token in (*arranged, *passed_over)]
+
+
+def _piece(text: str, token: Token) -> Piece:
+    kept = token.kind in {Kind.CONTENT, Kind.UNKNOWN}
+    words = text[token.start : token.end] if kept else token.gloss
+    return Piece(words, token.start, token.end, token.kind)
+
+
+# ---------------------------------------------------------------- segments
+
+
+def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
+    """With "then" before the command in the midst of which it stands."""
+    moved: list[Token] = []
+    for index, token in enumerate(tokens):
+        opening = _opening(moved)
+        following = next((other for other in tokens[index + 1 :] if other.kind in _ASKING | _JOINTS), None)
+        inside = token.gloss in _ADVERBS and any(other.kind in _ASKING for other in moved[opening:])
+        if token.kind is Kind.THEN and inside and (following is None or following.kind in _JOINTS):
+            moved.insert(opening, token)
+        else:
+            moved.append(token)
+    return moved
+
+
+def _opening(tokens: Sequence[Token]) -> int:
+    """Where the segment begins that the last token belongs to."""
+    return next((index + 1 for index in reversed(range(len(tokens))) if tokens[index].kind in _JOINTS), 0)
+
+
+def _segments(tokens: Iterable[Token]) -> list[list[Token]]:
+    """Stretches with at most one command and the joints between; what a command at the end is about is with it."""
+    segments: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.kind in _JOINTS:
+            segments += [[token], []]
+        else:
+            segments[-1].append(token)
+    joined: list[list[Token]] = []
+    for segment in filter(None, segments):
+        whole = segment
+        while _ends_in_command(whole) and len(joined) > 1 and joined[-1][0].gloss in _SOFT and _thing(joined[-2]):
+            whole = [*joined[-2], *joined[-1], *whole]
+            joined = joined[:-2]
+        joined.append(whole)
+    return joined
+
+
+def _ends_in_command(segment: Sequence[Token]) -> bool:
+    command = _command(segment)
+    return command is not None and any(token.thing for token in segment[:command])
+
+
+def _thing(segment: Sequence[Token]) -> bool:
+    asks = any(token.kind in _ASKING for token in segment)
+    return not asks and any(token.thing for token in segment) and segment[0].kind not in _JOINTS
+
+
+def _command(segment: Sequence[Token]) -> int | None:
+    return next((index for index, token in enumerate(segment) if token.kind is Kind.VERB), None)
+
+
+# ---------------------------------------------------------------- order
+
+
+def _arranged(segment: list[Token]) -> list[Token]:
+    """With the command first, for a language whose prepositions stand where the English ones do."""
+    segment = [
+        _standing_alone(token, following) for token, following in zip(segment, [*segment[1:], None], strict=True)
+    ]
+    command = _command(segment)
+    asked = next((index for index, token in enumerate(segment) if token.kind is Kind.ASK), None)
+    if command is None or (asked is not None and asked < command):
+        return segment
+    before = segment[:command]
+    leads = [token for token in before if token.gloss in _LEADS] if before and before[0].gloss in _LEADS else []
+    rest = [token for token in before if token not in leads]
+    return [*leads, segment[command], *rest, *segment[command + 1 :]]
+
+
+def _standing_alone(token: Token, following: Token | None) -> Token:
+    """An article without a noun stands for one."""
+    alone = following is None or following.kind not in {Kind.NOUN, Kind.UNKNOWN, Kind.CONTENT, Kind.WORD}
+    alone = alone or (following is not None and following.gloss in _PREPOSITIONS)
+    return replace(token, gloss="it") if token.gloss == "the" and alone else token
+
+
+def _reversed(segment: list[Token]) -> list[Token]:
+    """With what asks first, then what it is about, for a language whose prepositions stand behind."""
+    if segment[0].kind in _JOINTS:
+        return segment
+    heads = [token for token in segment if token.kind in _ASKING]
+    head = next((token for token in heads if token.kind is Kind.VERB), None) or next(iter(heads), None)
+    chunks = _chunks([token for token in segment if token not in heads], head)
+    things = [token for chunk in sorted(chunks, key=lambda chunk: _LAST.get(chunk.lead, 1)) for token in chunk.words]
+    if head and head.kind is Kind.VERB and all(chunk.lead for chunk in chunks):
+        things = [Token(head.end, head.end, Kind.WORD, "it"), *things]
+    return [*([head] if head else []), *things, *(token for token in heads if token is not head)]
+
+
+class _Chunk:
+    """A thing with the words that belong to it."""
+
+    def __init__(self, *words: Token, lead: str = "") -> None:
+        self.words = list(words)
+        self.lead = lead
+        self.closed = False
+
+    def close(self, after: Token) -> None:
+        """What stands behind it says how it takes part."""
+        if after.gloss and not self.lead:
+            self.words, self.lead = [after, *self.words], after.gloss
+        self.closed = True
+
+
+def _chunks(tokens: Sequence[Token], head: Token | None) -> list[_Chunk]:
+    """Each thing with its preposition in front, and what it is said to be of behind it."""
+    chunks = [_Chunk()]
+    held: list[Token] = []
+    for index, token in enumerate(tokens):
+        chunk = chunks[-1]
+        crosses = head and chunk.words and chunk.words[-1].end <= head.start < token.start
+        if token.kind is Kind.AFTER and token.gloss == "of" and any(other.thing for other in tokens[index:]):
+            held = [*chunk.words, *held] if chunk.lead else [token, *chunk.words, *held]
+            chunks[-1] = _Chunk()
+        elif token.kind is Kind.AFTER:
+            chunk.close(replace(token, gloss="") if token.gloss == "of" else token)
+        elif token.kind is Kind.WORD and token.gloss in _PREPOSITIONS:
+            chunks.append(_Chunk(token, lead=token.gloss))
+        elif token.kind is not Kind.SILENT:
+            if chunk.closed or crosses:
+                chunks.append(_Chunk())
+            chunks[-1].words.append(token)
+        if held and token.thing and chunks[-1].words:
+            chunks[-1].words += held
+            held = []
+    chunks[-1].words += held
+    return [chunk for chunk in chunks if chunk.words]

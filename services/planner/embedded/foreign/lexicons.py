@@ -1,0 +1,241 @@
+"""The words of one language with the English words that the planner knows them by.
+
+A lexicon's file maps, for every kind of word, an English gloss to what says it, alternatives between "|": "~" stands
+for an ending of up to three letters, "fass~ … zusammen" for two words of one sentence that belong together.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from services.planner.embedded.cues import lexicon as english
+from services.planner.embedded.wording import FILLING, MARKED
+
+SUPPORTED = ("de", "fr", "es", "it", "pt", "zh", "ja", "ko")
+UNSPACED = frozenset({"zh", "ja", "ko"})
+"""Languages whose words are not told apart by spaces alone, and that put what they ask for anywhere."""
+
+_APART = " … "
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_LATIN = re.compile(r"[a-z0-9][a-z0-9%.x-]*")
+_STOP = re.compile(r"\n+|[.!?。！？…]+|[,;:，、；：()（）&–—・]")  # as they are written elsewhere
+_HANGUL = re.compile(r"[\uac00-\ud7a3]+")
+_ACCENTED = {"ä": "(?:ä|ae)", "ö": "(?:ö|oe)", "ü": "(?:ü|ue)", "ß": "(?:ß|ss)"}
+_BARE = str.maketrans("àáâãäçèéêëìíîïñòóôõöùúûüÿ", "aaaaaceeeeiiiinooooouuuuy")
+
+
+class Kind(StrEnum):
+    """What a word does in its sentence; the names are those of the lexicons' files."""
+
+    VERB = "verb"
+    ASK = "ask"
+    NOUN = "noun"
+    WORD = "word"
+    AFTER = "after"
+    THEN = "then"
+    LINK = "link"
+    SILENT = "silent"
+    STOP = "stop"
+    UNKNOWN = "unknown"
+    CONTENT = "content"
+
+
+_ENDINGS = {Kind.AFTER, Kind.LINK}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word or phrase, where it stands, and its gloss."""
+
+    start: int
+    end: int
+    kind: Kind
+    gloss: str
+
+    @property
+    def thing(self) -> bool:
+        """Whether it can be what something is done to."""
+        return self.kind in {Kind.NOUN, Kind.UNKNOWN, Kind.CONTENT}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    kind: Kind
+    gloss: str
+
+
+_Apart = tuple[re.Pattern[str], re.Pattern[str], _Entry]
+"""The first and the second part of a verb in two parts."""
+
+
+class Tongue:
+    """One language's lexicon."""
+
+    def __init__(self, tag: str, data: Mapping[str, Mapping[str, str]]) -> None:
+        self.tag = tag
+        self.spaced = tag not in UNSPACED
+        self._entries: dict[str, list[_Entry]] = {}
+        self._apart: dict[str, list[_Apart]] = {}
+        for kind, gloss, said in _said(data):
+            first, apart, second = said.partition(_APART)
+            if apart:
+                words = re.compile(rf"{_lenient(first)}(?!\w)"), re.compile(rf"(?<!\w){_lenient(second)}(?!\w)")
+                self._apart.setdefault(_initial(said), []).append((*words, _Entry(kind, gloss)))
+            else:
+                self._entries.setdefault(said, []).append(_Entry(kind, gloss))
+        self._said: dict[str, list[str]] = {}
+        for said in sorted(self._entries, key=lambda said: len(said.rstrip("~")), reverse=True):
+            self._said.setdefault(_initial(said), []).append(said)
+        self._patterns = {
+            initial: (self._any_of(said, _pattern), self._any_of(said, _lenient))
+            for initial, said in self._said.items()
+        }
+
+    def _any_of(self, alternatives: Sequence[str], pattern: Callable[[str], str]) -> re.Pattern[str]:
+        return re.compile("|".join(f"({pattern(said)}{self._edge(said)})" for said in alternatives))
+
+    def _edge(self, said: str) -> str:
+        return r"(?!\w)" if self.spaced and not said.endswith("'") else ""
+
+    def tokens(self, masked: str, start: int, end: int) -> list[Token]:
+        """The words of a stretch in lower case, one after the other."""
+        found: list[Token] = []
+        taken: list[tuple[int, int]] = []
+        at = start
+        while at < end:
+            if taken and taken[0][0] <= at:
+                tail = taken.pop(0)
+                found.append(Token(*tail, Kind.SILENT, ""))
+                at = tail[1]
+            elif masked[at].isspace() and masked[at] != "\n":
+                at += 1
+            else:
+                token = self._token(masked, at, end, taken, found[-1] if found else None)
+                found.append(token)
+                at = token.end
+        return found
+
+    def _token(self, masked: str, at: int, end: int, taken: list[tuple[int, int]], last: Token | None) -> Token:
+        if marked := re.compile(MARKED + "+").match(masked, at, end):
+            return Token(at, marked.end(), Kind.CONTENT, "")
+        for first, second, entry in self._apart.get(_initial(masked[at]), ()):
+            if (head := first.match(masked, at, end)) and (
+                tail := second.search(masked, head.end(), _sentence_end(masked, head.end(), end))
+            ):
+                taken.append(tail.span())
+                taken.sort()
+                return Token(at, head.end(), entry.kind, entry.gloss)
+        if known := self._known(masked, at, end):
+            stop, entries = known
+            attached = at > 0 and not masked[at - 1].isspace() and bool(last) and not (last and last.kind is Kind.STOP)
+            for entry in sorted(entries, key=lambda entry: (entry.kind in _ENDINGS) is not attached):
+                if self._fits(entry, last, attached=attached):
+                    return Token(at, stop, entry.kind, entry.gloss)
+        return self._other(masked, at, end)
+
+    def _known(self, masked: str, at: int, end: int) -> tuple[int, list[_Entry]] | None:
+        """The longest that is known here, preferably as it is spelled: where it ends and what it may be."""
+        initial = _initial(masked[at])
+        matches = [pattern.match(masked, at, end) for pattern in self._patterns.get(initial, ())]
+        found = [match for match in matches if match and match.end() > at]
+        if not found:
+            return None
+        longest = max(found, key=lambda match: match.end())
+        return longest.end(), self._entries[self._said[initial][(longest.lastindex or 1) - 1]]
+
+    def _fits(self, entry: _Entry, last: Token | None, *, attached: bool) -> bool:
+        if entry.kind is Kind.LINK:
+            return last is not None and last.kind in {Kind.VERB, Kind.SILENT, Kind.ASK}
+        return entry.kind is not Kind.AFTER or attached
+
+    def _other(self, masked: str, at: int, end: int) -> Token:
+        """A mark between words, a word of the planner's own English, or one that is not known."""
+        if stop := _STOP.match(masked, at, end):
+            return Token(at, stop.end(), Kind.STOP, _english_stop(stop.group()))
+        if masked[at] == FILLING or not masked[at].isalnum():
+            return Token(at, at + 1, Kind.SILENT, "")
+        if latin := _LATIN.match(masked, at, end):
+            word = _WORD.match(masked, at, end) if self.spaced else None
+            stop_at = max(latin.start() + len(latin.group().rstrip(".-")), word.end() if word else 0)
+            return borrowed(masked, at, stop_at)
+        return Token(at, self._unknown_end(masked, at, end), Kind.UNKNOWN, "")
+
+    def _unknown_end(self, masked: str, at: int, end: int) -> int:
+        if self.spaced and (word := _WORD.match(masked, at, end)):
+            return word.end()
+        hangul = _HANGUL.match(masked, at, end)
+        last = hangul.end() if hangul else end
+        for position in range(at + 1, last):
+            known = self._known(masked, position, end)
+            ends = hangul is None or (known is not None and known[0] >= last)
+            if not masked[position].isalnum() or (known and ends):
+                return position
+        return last
+
+
+def borrowed(masked: str, start: int, end: int) -> Token:
+    """A word written as in English, known if the planner's own words have it."""
+    return Token(start, end, _in_english(masked[start:end]), masked[start:end])
+
+
+@lru_cache(maxsize=4096)
+def _in_english(word: str) -> Kind:
+    if english().verb.fullmatch(word):
+        return Kind.VERB
+    if word[0].isdigit() or any(noun.fullmatch(word) for noun in english().nouns.values()):
+        return Kind.NOUN
+    return Kind.WORD if word in english().common else Kind.UNKNOWN
+
+
+def _english_stop(mark: str) -> str:
+    if "\n" in mark:
+        return "\n"
+    last = {"。": ".", "！": "!", "？": "?", "…": "."}.get(mark[-1], mark[-1])  # as they are written elsewhere
+    return last if last in ".!?:;" else ","
+
+
+def _sentence_end(masked: str, start: int, end: int) -> int:
+    stop = _STOP.search(masked, start, end)
+    return stop.start() if stop else end
+
+
+def _said(data: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Kind, str, str]]:
+    for kind, glosses in data.items():
+        for gloss, alternatives in glosses.items():
+            for said in alternatives.split("|"):
+                yield Kind(kind), gloss.strip(), said
+
+
+def _initial(said: str) -> str:
+    """The first letter without its accent, by which what may stand somewhere is looked up."""
+    return said[0].translate(_BARE)
+
+
+def _pattern(said: str) -> str:
+    """What matches a way to say something as it is spelled."""
+    return re.escape(said).replace("\\~", r"\w{0,3}").replace("\\ ", r"\s+").replace("~", r"\w{0,3}")
+
+
+def _lenient(said: str) -> str:
+    """What matches it with its accents or without."""
+    return "".join(_letter(letter) for letter in said)
+
+
+def _letter(letter: str) -> str:
+    if letter in {" ", "~"}:
+        return r"\s+" if letter == " " else r"\w{0,3}"
+    if letter in _ACCENTED:
+        return _ACCENTED[letter]
+    bare = letter.translate(_BARE)
+    return re.escape(letter) if bare == letter else f"[{letter}{bare}]"
+
+
+@cache
+def tongue(tag: str) -> Tongue:
+    """The lexicon of a supported language."""
+    data = json.loads((files("services.planner.embedded.foreign") / f"{tag}.json").read_text(encoding="utf-8"))
+    return Tongue(tag, data)

@@ -1,0 +1,172 @@
+"""Plans requests in other languages by their English renderings, or says that they were not understood."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+from services.planner.embedded.foreign import tongue as languages
+from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind
+from services.planner.embedded.foreign.pivot import Pivot, Placed, pivot, with_plain_quotes
+from services.planner.embedded.languages import TAGS
+from services.planner.embedded.resources import resources
+from services.planner.embedded.wording import read
+from services.planner.plan import Argument, Decision, Draft, Many, Note, NoteKind, Task, Text
+from services.planner.request import Request
+
+Plan = Callable[[Request], Draft]
+"""Plans a request in English."""
+
+MOST_WORDS = 6
+"""Most words a note lists that were not understood."""
+
+_KNOWN_WHOLE = 0.9
+"""What is left of the confidence in a plan made by way of English words."""
+
+_KNOWN_IN_PART = 0.45
+"""The confidence in a plan of a request of which some words were passed over, at most."""
+
+_LONGEST_SPAN = 300
+_INSTRUCTION = "instruction"
+"""The port that takes what is to be done, which is understood best in English."""
+
+_QUESTION = "question"
+
+
+def planned(request: Request, plan: Plan) -> Draft:
+    """A plan of a request in whatever language; the arguments keep the user's own words."""
+    if languages.plainly_english(request.text):
+        return plan(request)
+    wording = read(with_plain_quotes(request.text), resources(request))
+    tag = languages.told(wording)
+    if tag == languages.ENGLISH:
+        return plan(request)
+    if tag not in SUPPORTED:
+        return _not_understood(tag, request.text)
+    return _Rendered(pivot(wording, tag), request, tag).plan(plan)
+
+
+class _Rendered:
+    """A request with its English rendering."""
+
+    def __init__(self, english: Pivot, request: Request, tag: str) -> None:
+        self._english = english
+        self._request = request
+        self._tag = tag
+        self._carried: list[tuple[int, int]] = []
+        """Stretches of the request that arguments carry as they are."""
+
+    def plan(self, plan: Plan) -> Draft:
+        """The plan of the rendering, told in the words of the request."""
+        last = replace(self._request.conversation[-1], text=self._english.text)
+        draft = plan(replace(self._request, conversation=(*self._request.conversation[:-1], last)))
+        tasks = tuple(self._task(task) for task in draft.tasks)
+        passed_over = [placed for placed in self._english.unknown() if not self._is_carried(placed)]
+        if any(self._matters(placed) for placed in passed_over) or (passed_over and not tasks):
+            return _not_understood(self._tag, *self._words(passed_over))
+        notes = [self._note(note) for note in draft.notes]
+        confidence = draft.decision.confidence * _KNOWN_WHOLE
+        if passed_over:
+            notes.append(_passed_over(self._tag, self._words(passed_over)))
+            confidence = min(confidence, _KNOWN_IN_PART)
+        return Draft(tasks, tuple(notes), replace(draft.decision, confidence=round(confidence, 2)))
+
+    def _matters(self, placed: Placed) -> bool:
+        """Whether a word that is not known may say what is wanted: it is no mere attribute of a thing."""
+        before, after = self._english.neighbours(placed)
+        word = self._request.text[placed.piece.start : placed.piece.end]
+        beside_noun = any(piece is not None and piece.kind is Kind.NOUN for piece in (before, after))
+        return self._tag in UNSPACED or not beside_noun or not word.islower()
+
+    def _is_carried(self, placed: Placed) -> bool:
+        return any(start <= placed.piece.start and placed.piece.end <= end for start, end in self._carried)
+
+    def _words(self, placed: Iterable[Placed]) -> list[str]:
+        return [self._request.text[one.piece.start : one.piece.end] for one in placed]
+
+    # ------------------------------------------------------------ back to the user's words
+
+    def _task(self, task: Task) -> Task:
+        arguments = {port: self._argument(port, argument) for port, argument in task.arguments.items()}
+        return replace(
+            task,
+            arguments=arguments,
+            parameters_json=self._parameters(task.parameters_json),
+            source=self._english.original(task.source, before=True, after=True),
+        )
+
+    def _argument(self, port: str, argument: Argument) -> Argument:
+        if isinstance(argument, Many):
+            return Many(tuple(self._text(port, item) if isinstance(item, Text) else item for item in argument.items))
+        if not isinstance(argument, Text) or (port == _INSTRUCTION and self._understood(argument.text)):
+            return argument
+        return self._text(port, argument)
+
+    def _text(self, port: str, argument: Text) -> Text:
+        if span := self._english.span(argument.text):
+            self._carried.append(span)
+        return Text(self._english.original(argument.text, after=port == _QUESTION))
+
+    def _understood(self, words: str) -> bool:
+        span = self._english.span(words)
+        unknown = [placed.piece for placed in self._english.unknown()]
+        return span is None or not any(span[0] <= piece.start < span[1] for piece in unknown)
+
+    def _parameters(self, parameters_json: str) -> str:
+        """The parameters, with names of classes as the user gave them."""
+        given: dict[str, object] = json.loads(parameters_json or "{}")
+        labels = given.get("candidate_labels")
+        if not isinstance(labels, list):
+            return parameters_json
+        for label in labels:
+            if span := self._english.span(label):
+                self._carried.append(span)
+        given["candidate_labels"] = [self._english.original(label) for label in labels]
+        return json.dumps(given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def _note(self, note: Note) -> Note:
+        original = self._english.original(note.span)
+        return replace(note, text=note.text.replace(f"“{note.span}”", f"“{original}”"), span=original)
+
+
+# ---------------------------------------------------------------- what to say
+
+
+def _not_understood(tag: str, *words: str) -> Draft:
+    named = _named(words)
+    text = f"{_regret(tag)}These words{_of(tag)} were not understood: {named}. {_REMEDY}".strip()
+    note = Note(NoteKind.CLARIFY, text, " … ".join(words)[:_LONGEST_SPAN])
+    reason = "Not planned: the rules know too few of the words of this request."
+    return Draft((), (note,), Decision("embedded", reason, 0.0))
+
+
+def _passed_over(tag: str, words: Sequence[str]) -> Note:
+    text = f"{_regret(tag)}These words{_of(tag)} were passed over: {_named(words)}. If they matter: {_REMEDY}"
+    return Note(NoteKind.CLARIFY, text, " … ".join(words)[:_LONGEST_SPAN])
+
+
+_REMEDY = "Say it in English, or set up an LLM with LLM_BASE_URL."
+
+
+def _named(words: Sequence[str]) -> str:
+    shown = [f"“{word[:60]}”" for word in dict.fromkeys(words)]
+    more = [f"{len(shown) - MOST_WORDS} more"] if len(shown) > MOST_WORDS else []
+    return ", ".join([*shown[:MOST_WORDS], *more])
+
+
+def _of(tag: str) -> str:
+    names = {known: name for name, known in reversed(TAGS.items())}
+    return f" of {names[tag].title()}" if tag in names else ""
+
+
+def _regret(tag: str) -> str:
+    said = _sorry().get(tag, "")
+    return f"{said} " if said else ""
+
+
+@cache
+def _sorry() -> Mapping[str, str]:
+    data = (files("services.planner.embedded.foreign") / "sorry.json").read_text(encoding="utf-8")
+    sorry: Mapping[str, str] = json.loads(data)
+    return sorry
