@@ -52,16 +52,17 @@ class Planner:
             InvalidRequest: EMPTY, there is nothing to plan; PLAN, the supplied plan has faults, all of them named.
             Unavailable: it is not known yet what can be planned.
         """
-        if isinstance(request.goal, Check):
-            await _all(checked(request.goal.draft, await self._catalog.tasks(), _inputs(request)), emit)
-        elif not request.text.strip():
+        if not isinstance(request.goal, Check) and not request.text.strip():
             raise InvalidRequest(
                 "the request is empty", reason="EMPTY", remedy="say in a sentence what is to be done, or supply a plan"
             )
-        elif self._llm:
-            await self._by_llm(self._llm, request, await self._catalog.tasks(), emit=emit, seconds=seconds)
+        catalogue = await self._catalog.tasks()
+        if isinstance(request.goal, Check):
+            await _all(checked(request.goal.draft, catalogue, _inputs(request)), emit)
+        elif self._llm and catalogue:
+            await self._by_llm(self._llm, request, catalogue, emit=emit, seconds=seconds)
         else:
-            steps, decision = await self._without(request, await self._catalog.tasks())
+            steps, decision = await self._without(request, catalogue)
             await _all([*steps, decision], emit)
 
     async def _by_llm(

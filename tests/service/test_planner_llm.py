@@ -161,7 +161,6 @@ async def test_a_task_leaves_within_one_token_of_its_closing_brace() -> None:
         closed = closings(llm.sent)
     assert len(arrived) == len(closed) == len(tasks)
     delays = [there - sent for there, sent in zip(arrived, closed, strict=True)]
-    print(f"median {statistics.median(delays) * 1e3:.2f} ms, worst {max(delays) * 1e3:.2f} ms")
     assert statistics.median(delays) < 0.025
 
 
@@ -337,6 +336,12 @@ async def test_tasks_that_have_left_stand_and_the_embedded_planner_adds_what_is_
     assert [event.task.id for event in told if event.HasField("task")] == [1, 2, 3]
     assert notes(told) == ["FELL_BACK"]
     assert decided(told).controller == "embedded"
+
+
+async def test_a_context_too_small_for_a_plan_is_not_asked() -> None:
+    async with scripted(context_tokens=1_024, answer_tokens=512) as (planning, llm):
+        told = await events(planning, asked())
+    assert (written(told), notes(told), llm.requests) == (WHOLE, ["FELL_BACK"], [])
 
 
 async def test_an_endpoint_that_is_not_there_is_done_without() -> None:

@@ -23,7 +23,8 @@ Tell = Callable[[Task | Note], Awaitable[None]]
 
 BROKE_OFF = "the answer broke off: whatever of the request it leaves out is still wanted"
 
-_NOTHING = re.compile(r"\[\s*\]")
+_NOTHING = re.compile(r"[\s`{]*(?:json\b)?[\s`{]*(?:[\"']?tasks[\"']?\s*:)?\s*\[\s*\][\s`}.]*", re.IGNORECASE)
+"""An answer that is an empty plan."""
 
 
 class GaveUp(Exception):
@@ -63,8 +64,10 @@ class ByLlm:
         writing = _Writing(self._llm, request, catalogue, tell=tell, seconds=seconds)
         budget = self._llm.context_tokens - self._llm.answer_tokens
         make, tokens = self._prompting, self._llm.tokens
+        first = await asyncio.to_thread(make.planning, request, catalogue, budget, tokens)
+        if not first.names:
+            raise GaveUp("the context of the LLM has no room for a single task", writing.usage)
         try:
-            first = await asyncio.to_thread(make.planning, request, catalogue, budget, tokens)
             await writing.write(first)
             wrong = writing.wrong
             if wrong:
@@ -127,7 +130,7 @@ class _Writing:
         Raises:
             GaveUp: nothing of what was written can be used.
         """
-        usable = bool(self._drafting.tasks or self._remarks or _NOTHING.search(self.text))
+        usable = bool(self._drafting.tasks or self._remarks or _NOTHING.fullmatch(self.text))
         readable = usable or bool(self._drafting.complaints)
         self._llm.judged(readable)
         if not usable:
