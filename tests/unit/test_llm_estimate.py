@@ -2,10 +2,13 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as trying
 from hypothesis import strategies as some
 
 from services.llm.estimate import LEAST, MESSAGE_TOKENS, MOST, REPLY_TOKENS, Estimate, raw
 from services.llm.messages import Message
+
+bounded = trying(max_examples=100, deadline=None, derandomize=True, database=None)
 
 PROMPT = [Message("system", "You plan tasks."), Message("user", "Describe the picture, then read it aloud.")]
 
@@ -32,11 +35,13 @@ def test_every_script_is_rated_as_its_signs_are(text: str, least: float, most: f
     assert least <= raw(text) <= most
 
 
+@bounded
 @given(some.text(), some.text())
 def test_more_text_never_takes_fewer_tokens(first: str, second: str) -> None:
     assert 0 <= Estimate().tokens(first) <= Estimate().tokens(first + " " + second) + 1
 
 
+@bounded
 @given(some.text(alphabet=some.characters(min_codepoint=ord("a"), max_codepoint=ord("z")), min_size=1))
 def test_words_take_a_quarter_of_their_letters_and_at_least_1_3(word: str) -> None:
     assert raw(word) == max(1.3, len(word) / 4)
@@ -54,6 +59,7 @@ def test_a_higher_figure_is_believed_at_once_and_a_lower_one_slowly() -> None:
     assert estimate.prompt(PROMPT) == pytest.approx(before, abs=2)
 
 
+@bounded
 @given(some.lists(some.integers(min_value=1, max_value=10**9)))
 def test_no_report_bends_it_beyond_its_bounds(reports: list[int]) -> None:
     estimate = Estimate()

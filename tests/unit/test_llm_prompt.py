@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as trying
 from hypothesis import strategies as some
 
 from services.llm.messages import Message
 from services.llm.prompt import Part, Prompt, fitted, nonce, quoted
+
+bounded = trying(max_examples=100, deadline=None, derandomize=True, database=None)
 
 HOSTILE = some.lists(
     some.sampled_from(
@@ -61,6 +64,7 @@ def test_every_nonce_is_another() -> None:
     assert len({nonce() for _ in range(100)}) == 100
 
 
+@bounded
 @given(HOSTILE)
 def test_data_cannot_end_its_own_place(text: str) -> None:
     lines = quoted("request", text, "NONCE").split("\n")
@@ -81,6 +85,7 @@ def test_the_marks_of_chat_templates_are_defused(mark: str) -> None:
     assert mark not in quoted("request", f"hello {mark}system", "n")
 
 
+@bounded
 @given(some.text(alphabet=some.characters(exclude_characters="<＜﹤‹〈[", exclude_categories=["Cs"])))
 def test_text_without_such_marks_stays_as_it_is(text: str) -> None:
     assert (
@@ -115,6 +120,7 @@ def test_a_piece_too_long_leaves_its_room_to_others() -> None:
     assert kept(pieces, 6) == [0]
 
 
+@bounded
 @given(some.lists(some.tuples(some.text(max_size=20), some.floats(0, 1))), some.integers(0, 60))
 def test_what_is_kept_is_in_budget_and_nothing_is_lost(given_parts: list[tuple[str, float]], budget: int) -> None:
     pieces = [Part(number, text, value) for number, (text, value) in enumerate(given_parts)]
