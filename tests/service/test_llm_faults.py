@@ -190,7 +190,7 @@ async def test_an_endpoint_that_goes_down_in_the_middle_breaks_the_answer() -> N
 
 
 async def test_no_call_keeps_its_turn_however_it_ends() -> None:
-    faults = [Fails(500), Fails(400), Cuts(""), Cuts("it "), Garbage(b"?"), Stalls(), Stalls("it ")]
+    faults: list[Turn] = [Fails(500), Fails(400), Cuts(""), Cuts("it "), Garbage(b"?"), Stalls(), Stalls("it ")]
     async with asking([*faults, Stalls(), OK], concurrency=1, attempts=1) as (llm, server):
         for _ in faults:
             with contextlib.suppress(Unusable):
