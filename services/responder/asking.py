@@ -6,7 +6,7 @@ from importlib.resources import files as package
 
 import structlog
 
-from services.llm.client import LLM, Message
+from services.llm.client import LLM, Message, Unusable, Why
 from services.llm.prompt import Prompt, nonce, quoted
 from services.responder import evidence
 from services.responder.account import Account
@@ -22,6 +22,9 @@ _ANSWER, _TALK, _GOING_ON = (Prompt.read(_HERE / name) for name in ("prompt.md",
 
 NONE = "(none)"
 
+LEAST_TOKENS = 256
+"""For all the material; with less an answer would be about nothing."""
+
 _MARGIN = 64
 """Tokens left free: what an endpoint puts around messages is not known."""
 
@@ -35,13 +38,22 @@ class Question:
 
 
 def question(account: Account, llm: LLM) -> Question:
-    """The prompt for the account's answer, or for the rest of it, as long as the endpoint can take."""
+    """The prompt for the account's answer, or for the rest of it, as long as the endpoint can take.
+
+    Raises:
+        Unusable: the endpoint's context has no room for it.
+    """
     prompt, token = (_TALK if account.only_talk else _ANSWER), nonce()
     sent = _sent(account, llm)
     empty = prompt.filled(**{slot: token * (slot == "nonce") for slot in prompt.slots})
     frame = sum(llm.tokens(message.content) for message in [*empty, *sent])
     quotes = len(prompt.slots) * llm.tokens(quoted("conversation", NONE, token))
-    material = _material(account, llm, llm.context_tokens - llm.answer_tokens - _MARGIN - frame - quotes)
+    room = llm.context_tokens - llm.answer_tokens - _MARGIN - frame - quotes
+    if room < LEAST_TOKENS:
+        raise Unusable(
+            Why.REFUSED, f"a prompt of the {llm.context_tokens} tokens of {llm.model} has no room for results"
+        )
+    material = _material(account, llm, room)
     slots = {name: quoted(name, material[name] or NONE, token) for name in prompt.slots - {"nonce"}}
     known = Known(account.files, "\n".join([*material.values(), account.sent]), about_files=not account.only_talk)
     return Question([*prompt.filled(nonce=token, **slots), *sent], known)

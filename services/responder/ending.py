@@ -25,7 +25,7 @@ def ending(account: Account, why: str, said: str) -> str:
     """
     untold = [*(unsaid_results(account, said) if why in {INTERRUPTED, BROKE_OFF} else ()), *unsaid(account, said)]
     paragraphs = [_opening(account, why, bool(untold)), *untold] if why else untold
-    return "".join(f"\n\n{paragraph}" for paragraph in paragraphs) + "\n"
+    return "".join(f"\n\n{paragraph}" for paragraph in paragraphs) + "\n" * bool(paragraphs or said[-1:] != "\n")
 
 
 def continued(account: Account) -> str | None:

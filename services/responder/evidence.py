@@ -44,9 +44,10 @@ def results(account: Account, budget: int, count: Count) -> Evidence:
     told = [_told(task, account.tasks) for task in account.tasks]
     heads = fitted([Part(each, each.head, each.value) for each in told], budget // 2, count)
     kept = [part.piece for part in heads.kept]
-    shortened = _fill(kept, budget - heads.tokens, count)
-    more = [f"{len(heads.cut)} more tasks, of which there is no room to tell"] if heads.cut else []
-    return Evidence("\n\n".join([*map(_block, kept), *more]), len(heads.cut) + shortened)
+    dropped, shortened = _fill(kept, budget - heads.tokens, count)
+    notes = [(len(heads.cut), "tasks more"), (dropped, "outputs more")]
+    more = [f"({number} {what}, of which there is no room to tell)" for number, what in notes if number]
+    return Evidence("\n\n".join([*map(_block, kept), *more]), len(heads.cut) + dropped + shortened)
 
 
 def files(given: Mapping[str, Artifact], budget: int, count: Count) -> Evidence:
@@ -111,17 +112,20 @@ def _block(told: _Told) -> str:
     return "\n".join([told.head, *(f"{phrase(port)}: {words}" for port, words in told.outputs.items())])
 
 
-def _fill(told: Sequence[_Told], budget: int, count: Count) -> int:
-    """Shortens outputs to the budget; gives how many are not whole."""
+def _fill(told: Sequence[_Told], budget: int, count: Count) -> tuple[int, int]:
+    """Fits outputs into the budget; gives how many are dropped, and how many shortened."""
     wanted = [(each, port) for each in told for port in each.outputs]
     wanted.sort(key=lambda item: (item[1] != "text", -item[0].value))
-    kept, dropped = wanted[: max(0, budget) // LEAST_TOKENS], wanted[max(0, budget) // LEAST_TOKENS :]
-    whole = [within(each.outputs[port], budget, count) for each, port in kept]
-    weights = [each.value * (_TEXT if port == "text" else 1.0) for each, port in kept]
-    cut = len(dropped)
-    for (each, port), words, tokens in zip(kept, whole, shares([*map(count, whole)], weights, budget), strict=True):
+    most = max(0, budget) // LEAST_TOKENS
+    for each, port in wanted[most:]:
+        del each.outputs[port]
+    whole = [within(each.outputs[port], budget, count) for each, port in wanted[:most]]
+    weights = [each.value * (_TEXT if port == "text" else 1.0) for each, port in wanted[:most]]
+    budget -= sum(count(f"{port}: ") for _, port in wanted[:most])
+    shortened = 0
+    for (each, port), words, tokens in zip(
+        wanted[:most], whole, shares([*map(count, whole)], weights, budget), strict=True
+    ):
         before, each.outputs[port] = each.outputs[port], within(words, tokens, count)
-        cut += each.outputs[port] != before
-    for each, port in dropped:
-        each.outputs[port] = "[… left out …]"
-    return cut
+        shortened += each.outputs[port] != before
+    return len(wanted[most:]), shortened

@@ -50,7 +50,9 @@ class Known:
         return written in self._addresses
 
     def has_path(self, path: str) -> bool:
-        return path in self.material or any(path in file.name for file in self.files.values())
+        """Whether it stands somewhere as a word of its own."""
+        alone = re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(path)}(?![A-Za-z0-9_-])")
+        return any(alone.search(words) for words in (self.material, *(file.name for file in self.files.values())))
 
 
 def address(written: str) -> str:

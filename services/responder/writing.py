@@ -8,9 +8,12 @@ from services.responder.account import Account
 from services.responder.asking import question
 from services.responder.checking import Checked
 from services.responder.going_on import GoingOn
+from services.responder.known import Known
+from services.responder.thoughts import Thoughts
 
 CONTROLLER = "llm"
 EMPTY = "the model gave an empty answer"
+ONLY_THOUGHT = "the model came to the limit of its tokens before its answer began; raise LLM_ANSWER_TOKENS"
 
 Show = Callable[[str], Awaitable[None]]
 
@@ -52,8 +55,6 @@ class Writer:
             seconds: how long it may take; None: as long as the endpoint's settings let it.
         """
         written = Written()
-        asked = question(account, self._llm)
-        checked, new = Checked(asked.known), GoingOn(account.sent)
 
         async def pass_on(text: str) -> None:
             if text:
@@ -61,18 +62,33 @@ class Writer:
                 await show(text)
 
         try:
+            asked = question(account, self._llm)
+            stream = _Stream(asked.known, account.sent)
             async with self._llm.stream(asked.messages, within=seconds) as reply:
                 try:
                     async for piece in reply:
-                        await pass_on(new.add(checked.add(piece)))
+                        await pass_on(stream.add(piece))
                 finally:
                     written.usage, written.cut = reply.usage, reply.cut
         except Unusable as error:
             written.broken = str(error)
             return written
         if not written.cut:
-            await pass_on(new.add(checked.end()) + new.end())
+            await pass_on(stream.end())
         sound = bool(written.text.strip() or account.sent)
         self._llm.judged(ok=sound)
-        written.broken = "" if sound else EMPTY
+        written.broken = "" if sound else ONLY_THOUGHT if written.cut else EMPTY
         return written
+
+
+class _Stream:
+    """All that stands between what a model writes and what is shown."""
+
+    def __init__(self, known: Known, sent: str) -> None:
+        self._thoughts, self._checked, self._new = Thoughts(), Checked(known), GoingOn(sent)
+
+    def add(self, text: str) -> str:
+        return self._new.add(self._checked.add(self._thoughts.add(text)))
+
+    def end(self) -> str:
+        return self.add(self._thoughts.end()) + self._new.add(self._checked.end()) + self._new.end()

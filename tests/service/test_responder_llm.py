@@ -38,7 +38,12 @@ async def answering(*script: Turn, **settings: Any) -> "AsyncIterator[tuple[Resp
 
 @asynccontextmanager
 async def responding(base_url: str, **settings: Any) -> "AsyncIterator[ResponderServiceAsyncStub]":
-    told: dict[str, Any] = {"model": "scripted", "api_key": SecretStr("k"), "internal": True, "retry_seconds": 0.01} | settings
+    told: dict[str, Any] = {
+        "model": "scripted",
+        "api_key": SecretStr("k"),
+        "internal": True,
+        "retry_seconds": 0.01,
+    } | settings
     llm = LlmSettings(base_url=base_url, **told)
     async with (
         responder(Settings(listen="127.0.0.1:0", llm=llm)) as running,
@@ -226,7 +231,7 @@ async def test_hundreds_of_tasks_fit_into_the_prompt() -> None:
     sent = prompt(llm.requests[0])
     assert len(re.findall(r"\w+|[^\w\s]", sent)) < 2 * 3_584
     assert "task 399: object-detection" in sent
-    assert re.search(r"\d+ more tasks", sent)
+    assert re.search(r"\(\d+ tasks more", sent)
     assert "“cat”" not in sent or "dog × 99" in sent
 
 
@@ -347,6 +352,45 @@ async def test_a_slow_model_leaves_time_to_compose_the_answer() -> None:
     assert answer.startswith(f"The sign \n\n{BROKE_OFF}")
     assert "“Exit”" in answer
     assert events[-1].decision.controller == "composed"
+
+
+async def test_a_context_with_no_room_for_results_is_not_asked() -> None:
+    async with answering(Says(TEXT), context_tokens=600, answer_tokens=300) as (stub, llm):
+        answer, decision = await told(stub, asked(READ))
+        assert llm.requests == []
+    assert answer.startswith("The picture says: “Exit”")
+    assert "600 tokens" in decision.fell_back_because
+
+
+async def test_who_leaves_hangs_up_on_the_model() -> None:
+    async with answering(Stalls("The sign ")) as (stub, llm), asyncio.timeout(10):
+        call = stub.Respond(asked(READ), metadata=caller.metadata())
+        assert (await anext(aiter(call))).text == "The "
+        call.cancel()
+        assert await llm.left.get() == llm.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("turn", "controller"),
+    [
+        (Says("<think>Exit, it says.</think>The sign says “Exit”."), "llm"),
+        (Says("<think>E", finish="length"), "composed"),
+    ],
+)
+async def test_what_a_model_thinks_is_not_told(turn: Turn, controller: str) -> None:
+    async with answering(turn) as (stub, _):
+        answer, decision = await told(stub, asked(READ))
+    assert "“Exit”" in answer
+    assert "think" not in answer
+    assert decision.controller == controller
+
+
+def test_the_responders_own_endpoint_goes_before_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("LLM_MODEL", "all")
+    monkeypatch.setenv("RESPONDER_LLM_MODEL", "writer")
+    settings = Settings()
+    assert (settings.llm.base_url, settings.llm.model) == ("http://127.0.0.1:1/v1", "writer")
 
 
 # ---------------------------------------------------------------- going on
