@@ -275,6 +275,14 @@ def test_no_prompt_exceeds_its_budget(words: str, earlier: list[str], budget: in
     assert taken(prompt(asked(words, ["a.png"], earlier=turns), STANDARD, budget)) <= budget
 
 
+@pytest.mark.parametrize("piece", ["“", "„", "«", "```", "```\n", "\n", ": ", '"', "a ", "<data ", "\u3042"])
+def test_a_huge_request_costs_little_time_whatever_it_is_made_of(piece: str) -> None:
+    request = asked(piece * (500_000 // len(piece)), earlier=[Turn(False, piece * 100_000)])
+    begun = time.perf_counter()
+    assert taken(prompt(request, LITE, TIGHT)) <= TIGHT
+    assert time.perf_counter() - begun < 3
+
+
 # ---------------------------------------------------------------- what cannot break out
 
 HOSTILE = [

@@ -14,9 +14,12 @@ LONG = 300
 
 GAP = " […] "
 
-_MARKED = re.compile(r"```[^\n]*\n(.+?)```|“([^”]+)”|«([^»]+)»|„([^“”]+)[“”]|\"([^\"]+)\"", re.DOTALL)
-_LEAD = re.compile(r"^.{0,200}?(?::\s|\n)\s*", re.DOTALL)
-_TAIL = re.compile(r"\n\s*[^\n]{1,200}$")
+FENCE = "```"
+
+_QUOTED = re.compile(r"“([^“”]+)”|«([^«»]+)»|„([^„“”]+)[“”]|\"([^\"]+)\"")
+_LEAD = re.compile(r".{0,200}?(?::\s|\n)\s*", re.DOTALL)
+_LAST_WORDS = 200
+"""Most characters of a line that says what to do with the text above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +96,8 @@ class Material:
 
 def pasted(words: str) -> tuple[int, int] | None:
     """Where the longest pasted text of a request begins and ends, if one is long."""
-    marked = [match.span(match.lastindex or 0) for match in _MARKED.finditer(words)]
-    return _longest(marked) or _longest(_unmarked(words))
-
-
-def _unmarked(words: str) -> list[tuple[int, int]]:
-    if lead := _LEAD.match(words):
-        return [(lead.end(), len(words))]
-    tail = _TAIL.search(words)
-    return [(0, tail.start())] if tail else []
-
-
-def _longest(blocks: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
-    long = (block for block in blocks if block[1] - block[0] >= LONG)
-    return max(long, key=lambda block: block[1] - block[0], default=None)
+    quoted = (match.span(match.lastindex or 0) for match in _QUOTED.finditer(words))
+    return _longest(_fenced(words)) or _longest(quoted) or _longest(_unmarked(words))
 
 
 def shortened(text: str, characters: int) -> str:
@@ -115,6 +106,29 @@ def shortened(text: str, characters: int) -> str:
         return text
     half = max(characters - len(GAP), 2) // 2
     return f"{text[:half]}{GAP}{text[-half:]}"
+
+
+def _fenced(words: str) -> Iterator[tuple[int, int]]:
+    """What stands between two fences, without the word after the first."""
+    end = -len(FENCE)
+    while (opening := words.find(FENCE, end + len(FENCE))) >= 0 and (end := words.find(FENCE, opening + 3)) >= 0:
+        line = words.find("\n", opening, end)
+        yield (line + 1 if line >= 0 else opening + len(FENCE), end)
+
+
+def _unmarked(words: str) -> Iterator[tuple[int, int]]:
+    if lead := _LEAD.match(words):
+        yield lead.end(), len(words)
+        return
+    text = words.rstrip()
+    above = text.rfind("\n")
+    if above >= 0 and len(text) - above <= _LAST_WORDS:
+        yield 0, len(text[:above].rstrip())
+
+
+def _longest(blocks: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    long = (block for block in blocks if block[1] - block[0] >= LONG)
+    return max(long, key=lambda block: block[1] - block[0], default=None)
 
 
 def _earlier(request: Request, taken: set[str]) -> Iterator[Item]:

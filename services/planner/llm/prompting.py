@@ -1,5 +1,6 @@
 """What an LLM is told to get a plan: the most valuable of what there is to tell, within a budget of tokens."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,11 @@ REQUEST_SHARE, MENDING_SHARE = 0.4, 0.4
 
 TURN_CHARACTERS = 800
 """Most of one earlier turn."""
+
+LOOKED_AT = 2_000
+"""Characters of a text by which it is compared with others."""
+
+_OPENING = re.compile(r"[<\[＜﹤‹〈]")
 
 _FOLDER = Path(__file__).parent.parent
 
@@ -86,10 +92,10 @@ class Prompting:
 
     def planning(self, request: Request, catalogue: Catalogue, budget: int, tokens: Count) -> Asked:
         """The prompt for a plan, in at most so many tokens unless its instruction alone takes more."""
-        material = Material.of(request)
+        material, defused = Material.of(request), _defused(tokens)
         room = budget - RESERVE - _taken(self._planning.filled(**_slots({}, request.limit)), tokens)
-        words, whole = _within(material.words, len(request.text) + LONG, int(room * REQUEST_SHARE), tokens)
-        found = fitted(list(self._parts(request, catalogue, material)), room - tokens(words), tokens)
+        words, whole = _within(material.words, len(request.text) + LONG, int(room * REQUEST_SHARE), defused)
+        found = fitted(list(self._parts(request, catalogue, material)), room - defused(words), defused)
         messages = self._planning.filled(**_slots(_texts(found, words), request.limit))
         shown = tuple(part.piece.name for part in found.kept if part.piece.kind == "tasks")
         notes = tuple(_notes(found, whole=whole, inputs={named.name for named in request.inputs}))
@@ -101,13 +107,16 @@ class Prompting:
         """The prompt for what an answer got wrong: the first one again, as far as there is room, and what is wrong."""
         room = int(budget * MENDING_SHARE / 2)
         said, _ = _within(lambda characters: shortened(answer, characters), len(answer), room, tokens)
-        wrong, _ = _within(lambda characters: shortened(complaints, characters), len(complaints), room, tokens)
+        wrong, _ = _within(
+            lambda characters: shortened(complaints, characters), len(complaints), room, _defused(tokens)
+        )
         further = self._mending.filled(answer=said, complaints=quoted("complaints", wrong, nonce()))
         first = self.planning(*asked, budget - _taken(further, tokens), tokens)
         return Asked((*first.messages, *further), first.names, (), first.cut)
 
     def _parts(self, request: Request, catalogue: Catalogue, material: Material) -> Iterator[Part[_Piece]]:
-        shown = self._demonstrations.like(request.text, catalogue, count=self._count, variety=self._variety)
+        words = material.words(LOOKED_AT)
+        shown = self._demonstrations.like(words, catalogue, count=self._count, variety=self._variety)
         yield from self._tasks(request, catalogue, material, shown)
         yield from _parts("demonstrations", (("", telling.demonstration(one)) for one in shown))
         yield from _history(request)
@@ -119,7 +128,7 @@ class Prompting:
     ) -> Iterator[Part[_Piece]]:
         given = {modality for item in material.items for modality in modalities(item.value)[:1]}
         sure = {name for one in shown for name in one.names} | {task.task for task in request.standing}
-        ordered = self._shelf(catalogue).ordered(request.text, given, sure)
+        ordered = self._shelf(catalogue).ordered(material.words(LOOKED_AT), given, sure)
         return _parts("tasks", ((spec.name, telling.task(spec)) for spec in ordered))
 
     def _shelf(self, catalogue: Catalogue) -> Shelf:
@@ -138,7 +147,7 @@ def _parts(kind: _Kind, told: Iterable[tuple[str, str]]) -> Iterator[Part[_Piece
 def _history(request: Request) -> Iterator[Part[_Piece]]:
     """The turns before the last, oldest first; the newest and those about the same are worth most."""
     earlier = request.conversation[:-1]
-    alike = Index([turn.text for turn in earlier]).scores(request.text)
+    alike = Index([shortened(turn.text, LOOKED_AT) for turn in earlier]).scores(shortened(request.text, LOOKED_AT))
     newest_first = _parts("history", (("", telling.turn(turn, TURN_CHARACTERS)) for turn in reversed(earlier)))
     for part, score in zip(reversed(list(newest_first)), alike, strict=True):
         yield Part(part.piece, part.text, part.value + _ALIKE * score)
@@ -183,6 +192,11 @@ def _within(written: Callable[[int], str], characters: int, room: int, tokens: C
         characters = max(int(min(characters, len(text)) * max(room, 1) / taken * 0.95), LONG)
         text, whole = written(characters), False
     return text, whole
+
+
+def _defused(tokens: Count) -> Count:
+    """Counts a text as data, in which whatever may look like a delimiter is written out."""
+    return lambda text: tokens(_OPENING.sub("&lt;", text))
 
 
 def _taken(messages: Sequence[Message], tokens: Count) -> int:
