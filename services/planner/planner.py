@@ -91,11 +91,13 @@ class Planner:
             notes: list[Task | Note] = [] if begun else [_no_other_way(request.goal)]
             return notes, Decision("embedded", "Rules know one way to each task.")
         draft = await asyncio.to_thread(self._embedded.plan, request, catalogue)
-        draft = sound(draft, catalogue, _inputs(request), limit=request.limit or HARD_LIMIT)
+        limit = request.limit or HARD_LIMIT
+        draft = sound(draft, catalogue, _inputs(request), limit=limit)
         if not begun:
             return [*beyond(draft.tasks, request.standing), *draft.notes], draft.decision
-        further = draft.tasks if draft.decision.confidence >= SURE else ()
-        return list(beyond(further, [*request.standing, *begun], alike=alike)), draft.decision
+        sure = draft.tasks if draft.decision.confidence >= SURE else ()
+        further = beyond(sure, [*request.standing, *begun], alike=alike)
+        return list(further[: max(limit - len(begun), 0)]), draft.decision
 
 
 class _Told:

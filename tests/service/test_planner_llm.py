@@ -260,6 +260,13 @@ async def test_an_answer_cut_at_its_limit_of_tokens_is_finished_by_a_second_one(
     assert "broke off" in llm.requests[1]["messages"][-1]["content"]
 
 
+async def test_what_the_llm_itself_says_it_cannot_plan_is_said_once() -> None:
+    sorry = {"note": "unmapped", "text": "Nothing here reads minds.", "source": TELEPATHY["source"]}
+    async with scripted(Says(plan(OCR, TELEPATHY)), Says(plan(sorry))) as (planning, _):
+        told = await events(planning, asked())
+    assert [event.note.text for event in told if event.HasField("note")] == ["Nothing here reads minds."]
+
+
 # ---------------------------------------------------------------- what goes on
 
 DONE = types.Task(
@@ -336,6 +343,18 @@ async def test_tasks_that_have_left_stand_and_the_embedded_planner_adds_what_is_
     assert [event.task.id for event in told if event.HasField("task")] == [1, 2, 3]
     assert notes(told) == ["FELL_BACK"]
     assert decided(told).controller == "embedded"
+
+
+async def test_where_the_embedded_planner_is_not_sure_it_adds_nothing_to_what_has_left() -> None:
+    async with scripted(Cuts(BROKEN_OFF)) as (planning, _):
+        told = await events(planning, asked("Please do with it what you did with the other ones"))
+    assert (written(told), notes(told)) == (WHOLE[:2], ["FELL_BACK"])
+
+
+async def test_no_more_tasks_are_added_than_are_wanted() -> None:
+    async with scripted(Cuts(BROKEN_OFF)) as (planning, _):
+        told = await events(planning, asked(budget=types.Budget(tasks=2)))
+    assert written(told) == WHOLE[:2]
 
 
 async def test_a_context_too_small_for_a_plan_is_not_asked() -> None:

@@ -93,7 +93,8 @@ class _Writing:
         self._drafting = Drafting(catalogue, inputs, request.standing, limit, failed=failed)
         self._ends = None if seconds is None else asyncio.get_running_loop().time() + seconds
         self._cut = False
-        self._remarks = 0
+        self._remarked: list[str] = []
+        """The words that remarks are about."""
         self.text = ""
         """The last answer."""
         self.usage = Usage()
@@ -130,7 +131,7 @@ class _Writing:
         Raises:
             GaveUp: nothing of what was written can be used.
         """
-        usable = bool(self._drafting.tasks or self._remarks or _NOTHING.fullmatch(self.text))
+        usable = bool(self._drafting.tasks or self._remarked or _NOTHING.fullmatch(self.text))
         readable = usable or bool(self._drafting.complaints)
         self._llm.judged(readable)
         if not usable:
@@ -138,7 +139,7 @@ class _Writing:
             raise GaveUp(what, self.usage)
         for note in (*notes, *self._unmapped()):
             await self._tell(note)
-        if not (self._drafting.tasks or self._remarks) and isinstance(self._goal, New):
+        if not (self._drafting.tasks or self._remarked) and isinstance(self._goal, New):
             await self._tell(Note(NoteKind.CHAT, "Nothing in this calls for a task."))
 
     @property
@@ -150,7 +151,7 @@ class _Writing:
         for raw in reader.feed(piece):
             await self._emit(self._drafting.add(raw))
         for note in reader.notes[known:]:
-            self._remarks += 1
+            self._remarked.append(note.source)
             await self._tell(Note(note.kind, note.text, note.source))
 
     async def _emit(self, tasks: Iterable[Task]) -> None:
@@ -159,6 +160,8 @@ class _Writing:
 
     def _unmapped(self) -> Iterable[Note]:
         for fault in self._drafting.complaints:
+            if fault.source and fault.source in self._remarked:
+                continue
             words = fault.source or fault.task
             yield Note(NoteKind.UNMAPPED, f"“{words}” could not be planned: {fault.message}.", fault.source)
         if self._cut:
