@@ -85,9 +85,7 @@ def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
 
 def _sent(account: Account, llm: LLM) -> Sequence[Message]:
     """What makes a model go on with what was sent; of a long text the end."""
-    if not account.sent:
-        return ()
     end = beginning(account.sent)
     while llm.tokens(end) > (llm.context_tokens - llm.answer_tokens) // 4:
         end = end[len(end) // 4 + 1 :]
-    return _GOING_ON.filled(sent=end, nothing_more=NOTHING_MORE)
+    return _GOING_ON.filled(sent=end, nothing_more=NOTHING_MORE) if end else ()

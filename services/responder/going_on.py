@@ -14,9 +14,11 @@ _SPACED = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def beginning(sent: str) -> str:
-    """What was sent, up to a place between words: there a model goes on best."""
+    """What was sent, up to a place between words: there a model goes on best. Of half a word nothing is left."""
     end = max(sent.rfind(" "), sent.rfind("\n"))
-    return sent[: end + 1] if end >= max(0, len(sent) - _SPACE_NEAR) else sent
+    if end >= max(0, len(sent) - _SPACE_NEAR):
+        return sent[: end + 1]
+    return "" if len(sent) < _SPACE_NEAR and _SPACED.match(sent[-1:]) else sent
 
 
 class GoingOn:
@@ -52,7 +54,7 @@ class GoingOn:
         if repeated := self._repeated(text):
             return text[repeated:]
         if self._sent[-1].isspace():
-            return text
+            return self._held.lstrip(" ")
         return f" {text}" if _SPACED.match(self._sent[-1]) and _SPACED.match(self._held) else self._held
 
     def _repeated(self, text: str) -> int:

@@ -79,7 +79,7 @@ class Responder:
         if not written.broken:
             reason = "Written by an LLM from the results" + (", to its limit of tokens." if written.cut else ".")
             return Decision(writing.CONTROLLER, reason, writer.model, usage=written.usage)
-        log.warning("the LLM gave no whole answer", model=writer.model, begun=bool(written.text), why=written.broken)
+        log.info("the LLM gave no whole answer", model=writer.model, begun=bool(written.text), why=written.broken)
         reason = "Composed from the results where the LLM broke off." if written.text else "Composed from the results."
         return Decision(composed.CONTROLLER, reason, writer.model, written.broken, written.usage)
 

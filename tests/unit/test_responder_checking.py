@@ -1,15 +1,19 @@
 """What a model writes is checked while it streams."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from services.responder.account import Artifact
 from services.responder.checking import LEFT_OUT, LONGEST_WORD, NOT_OURS, Checked
 from services.responder.known import Known, address
 from services.responder.links import LONGEST_LABEL, LONGEST_TARGET
+from services.responder.telling import inert
 
 SPEECH = Artifact("speech.wav", "audio/wav", 120_345)
 SIGN = Artifact("my sign [1].png", "image/png", 9)
@@ -104,6 +108,23 @@ def test_whatever_it_writes_nothing_live_comes_through(pieces: list[str]) -> Non
     assert not re.search(r"(?<!\\)(?:\\\\)*<[A-Za-z/!?]", shown)
     for found in re.findall(r"(?:https?://|www\.)[a-z][^\s<>\"`\\\[\]。]*", shown):
         assert KNOWN.has_address(address(found)) or "(" in found or ")" in found
+
+
+def tokens(markdown: str) -> Iterator[Token]:
+    for token in MarkdownIt("commonmark").parse(markdown):
+        yield from (token, *(token.children or ()))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        PIECES | st.sampled_from(["```\n", "    ", "- ", "> ", "\n\n", "[a]: /x\n", "&lt;", "*", "_"]), max_size=30
+    )
+)
+def test_a_reader_of_markdown_finds_no_link_picture_or_html_in_it(pieces: list[str]) -> None:
+    live = {"link_open", "image", "html_inline", "html_block"}
+    for shown in (checked(*pieces), inert("".join(pieces))):
+        assert not live & {token.type for token in tokens(shown)}
 
 
 def test_what_needs_no_decision_is_shown_at_once() -> None:

@@ -51,3 +51,13 @@ def test_what_cannot_be_a_repetition_is_shown_at_once() -> None:
 )
 def test_a_model_goes_on_from_between_two_words(sent: str, prefix: str) -> None:
     assert beginning(sent) == prefix
+
+
+TEXT = "The sign says “Exit”.\n\nIt was read, then read aloud: see speech.wav.\n\n- one\n- two and a half\n"
+
+
+@pytest.mark.parametrize("length", range(1, len(TEXT) + 1))
+def test_wherever_it_was_left_it_goes_on(length: int) -> None:
+    sent = TEXT[:length]
+    for written in (TEXT, TEXT[len(beginning(sent)) :]):
+        assert sent + went_on(sent, *written) == TEXT
