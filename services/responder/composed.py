@@ -23,6 +23,7 @@ _CHAT_FAILED = (
     "The chat model this house talks with gave no answer; ask again later, or see `hugginggpt doctor` for what is wrong"
     f" with it.{_WHAT_IT_DOES}"
 )
+_WORD = re.compile(r"[^\W_]+")
 UNDONE = "**What could not be done**"
 _NOTHING = "Nothing came of this request."
 _NONE = "None of this could be done."
@@ -76,8 +77,9 @@ def undone(account: Account) -> Iterator[Undone]:
     """All that is missing and why."""
     for task in account.tasks:
         if not task.state.good:
+            line = _undone(task, account.tasks)
             why = task.trouble.message if task.trouble and task.state is not State.SKIPPED else ""
-            yield Undone(_undone(task, account.tasks), why or task.name)
+            yield Undone(line, why or line.partition(": ")[2] or line)
     for remark in account.remarks:
         if remark.kind is RemarkKind.MISSING:
             yield Undone(whole(remark.text), remark.text)
@@ -91,15 +93,18 @@ def _listed(lines: Sequence[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """The letters and digits of a text, whatever stands between them."""
-    return re.sub(r"[\W_]+", " ", text).casefold().strip()
+    """The words of a text, whatever stands between them; a space is around each."""
+    return f" {' '.join(_WORD.findall(text)).casefold()} "
 
 
 def _said(task: Task, words: str) -> bool:
     """Whether a text names all files of a task and holds what it has in words; data alone never counts as told."""
-    names = [_plain(artifact.name) for artifact in task.artifacts]
-    text = _plain(task.text) if len(task.text) <= 2 * len(words) else None
-    return bool(names or text) and text is not None and text in words and all(name in words for name in names)
+    tellable = [_plain(artifact.name) for artifact in task.artifacts]
+    if task.text and len(task.text) <= 2 * len(words):  # what is longer is not counted through
+        tellable.append(_plain(task.text))
+    elif task.text:
+        return False
+    return bool(tellable) and all(each in words for each in tellable)
 
 
 # ---------------------------------------------------------------- results
