@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from services.planner.embedded.foreign.lexicons import Kind, Token, Tongue
+from services.planner.embedded.languages import TAGS
 
 _JOINTS = {Kind.STOP, Kind.THEN, Kind.LINK}
 _ASKING = {Kind.VERB, Kind.ASK}
@@ -15,6 +16,12 @@ _LEADS = {"if", "without", "not", "except", "but"}
 _LAST = {"to": 2, "into": 2, "as": 2, "": 0}
 """Where what a preposition leads goes in a command; all others: 1."""
 
+_GREETINGS = {"hello", "thanks"}
+_TELLING = {"tell me", "show", "find", "detect", "check", "count", "recognize", "explain", "answer", "analyze", "give"}
+"""Commands that a question may follow."""
+
+_AUXILIARIES = {"is", "are", "was", "has", "does"}
+_PAST = {"write": "wrote", "send": "sent", "make": "made", "draw": "drew", "call": "called", "order": "ordered"}
 _PREPOSITIONS = {"to", "into", "in", "from", "as", "with", "about"}
 
 
@@ -34,20 +41,23 @@ class Piece:
     @property
     def verbatim(self) -> bool:
         """Whether it is content or a name, as it was written."""
-        return self.kind is Kind.CONTENT
+        return self.kind in {Kind.CONTENT, Kind.LITERAL}
 
 
 def glossed(text: str, tokens: Sequence[Token], tongue: Tongue) -> list[Piece]:
     """The pieces of an English rendering of a request's tokens, in English order; those without words last."""
     arrange = _arranged if tongue.spaced else _reversed
-    arranged = [token for segment in _segments(_with_joints_in_front(tokens)) for token in arrange(segment)]
-    passed_over = [replace(token, kind=Kind.SILENT, gloss="") for token in tokens if token not in arranged]
+    segments = [_with_object_quoted(segment) for segment in _segments(_with_joints_in_front(tokens))]
+    arranged = [token for segment in segments for token in arrange(segment)]
+    covered = {position for token in arranged for position in range(token.start, token.end)}
+    passed_over = [replace(token, kind=Kind.SILENT, gloss="") for token in tokens if token.start not in covered]
     return [_piece(text, token) for token in (*arranged, *passed_over)]
 
 
 def _piece(text: str, token: Token) -> Piece:
-    kept = token.kind in {Kind.CONTENT, Kind.UNKNOWN}
+    kept = token.kind in {Kind.CONTENT, Kind.LITERAL, Kind.UNKNOWN}
     words = text[token.start : token.end] if kept else token.gloss
+    words = f"“{words}”" if token.kind is Kind.LITERAL else words
     return Piece(words, token.start, token.end, token.kind)
 
 
@@ -61,6 +71,8 @@ def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
         opening = _opening(moved)
         following = next((other for other in tokens[index + 1 :] if other.kind in _ASKING | _JOINTS), None)
         inside = token.gloss in _ADVERBS and any(other.kind in _ASKING for other in moved[opening:])
+        if token.gloss == "," and moved and moved[-1].gloss in _TELLING:
+            continue
         if token.kind is Kind.THEN and inside and (following is None or following.kind in _JOINTS):
             moved.insert(opening, token)
         else:
@@ -105,6 +117,19 @@ def _command(segment: Sequence[Token]) -> int | None:
     return next((index for index, token in enumerate(segment) if token.kind is Kind.VERB), None)
 
 
+def _with_object_quoted(segment: list[Token]) -> list[Token]:
+    """With quotation marks around what is to be translated where it is said without: "translate good morning"."""
+    if not any(token.gloss == "translate" for token in segment):
+        return segment
+    words = [token for token in segment if token.kind is Kind.UNKNOWN or token.gloss in _GREETINGS]
+    things = [token for token in segment if token.kind in {Kind.NOUN, Kind.CONTENT} and token.gloss not in TAGS]
+    between = [token for token in segment if words and words[0].start <= token.start <= words[-1].start]
+    if things or len(between) != len(words) or not words:
+        return segment
+    quoted = Token(words[0].start, words[-1].end, Kind.LITERAL, "")
+    return [quoted if token is words[0] else token for token in segment if token is words[0] or token not in words]
+
+
 # ---------------------------------------------------------------- order
 
 
@@ -115,12 +140,21 @@ def _arranged(segment: list[Token]) -> list[Token]:
     ]
     command = _command(segment)
     asked = next((index for index, token in enumerate(segment) if token.kind is Kind.ASK), None)
-    if command is None or (asked is not None and asked < command):
+    if asked is not None and (command is None or asked < command):
+        return [*segment[:asked], *_asking(segment[asked:])]
+    if command is None:
         return segment
     before = segment[:command]
     leads = [token for token in before if token.gloss in _LEADS] if before and before[0].gloss in _LEADS else []
     rest = [token for token in before if token not in leads]
     return [*leads, segment[command], *rest, *segment[command + 1 :]]
+
+
+def _asking(question: list[Token]) -> list[Token]:
+    """A question with its verb behind what it asks for, and in the past where it would else be a command."""
+    told = [replace(token, gloss=_PAST.get(token.gloss, token.gloss)) for token in question]
+    last = told[-1]
+    return [told[0], last, *told[1:-1]] if last.gloss in _AUXILIARIES and len(told) > 1 else told
 
 
 def _standing_alone(token: Token, following: Token | None) -> Token:
@@ -135,12 +169,17 @@ def _reversed(segment: list[Token]) -> list[Token]:
     if segment[0].kind in _JOINTS:
         return segment
     heads = [token for token in segment if token.kind in _ASKING]
-    head = next((token for token in heads if token.kind is Kind.VERB), None) or next(iter(heads), None)
+    if any(token.gloss in _TELLING for token in heads):
+        heads.sort(key=lambda token: token.gloss not in _TELLING)
+    head = next(iter(heads), None)
     chunks = _chunks([token for token in segment if token not in heads], head)
     things = [token for chunk in sorted(chunks, key=lambda chunk: _LAST.get(chunk.lead, 1)) for token in chunk.words]
-    if head and head.kind is Kind.VERB and all(chunk.lead for chunk in chunks):
+    if head and len(heads) == 1 and head.kind is Kind.VERB and all(chunk.lead for chunk in chunks):
         things = [Token(head.end, head.end, Kind.WORD, "it"), *things]
-    return [*([head] if head else []), *things, *(token for token in heads if token is not head)]
+    if head and head.kind is Kind.ASK:
+        heads = _asking(heads)
+    told, rest = (heads, []) if any(token.kind is Kind.ASK for token in heads) else (heads[:1], heads[1:])
+    return [*told, *things, *rest]
 
 
 class _Chunk:

@@ -20,6 +20,7 @@ UNSPACED = frozenset({"zh", "ja", "ko"})
 """Languages whose words are not told apart by spaces alone, and that put what they ask for anywhere."""
 
 _APART = " … "
+_ENDED = ("", "e", "en", "t")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _LATIN = re.compile(r"[a-z0-9][a-z0-9%.x-]*")
 _STOP = re.compile(r"\n+|[.!?。！？…]+|[,;:，、；：()（）&–—・]")  # as they are written elsewhere
@@ -42,6 +43,7 @@ class Kind(StrEnum):
     STOP = "stop"
     UNKNOWN = "unknown"
     CONTENT = "content"
+    LITERAL = "literal"
 
 
 _ENDINGS = {Kind.AFTER, Kind.LINK}
@@ -59,7 +61,7 @@ class Token:
     @property
     def thing(self) -> bool:
         """Whether it can be what something is done to."""
-        return self.kind in {Kind.NOUN, Kind.UNKNOWN, Kind.CONTENT}
+        return self.kind in {Kind.NOUN, Kind.UNKNOWN, Kind.CONTENT, Kind.LITERAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,5 +239,19 @@ def _letter(letter: str) -> str:
 @cache
 def tongue(tag: str) -> Tongue:
     """The lexicon of a supported language."""
-    data = json.loads((files("services.planner.embedded.foreign") / f"{tag}.json").read_text(encoding="utf-8"))
-    return Tongue(tag, data)
+    return Tongue(tag, _data(tag))
+
+
+def commands(tag: str) -> set[str]:
+    """The commonest forms of the single words by which a supported language asks for something."""
+    said = {said for kind, _, said in _said(_data(tag)) if kind is Kind.VERB}
+    stems = {words.partition(_APART)[0] for words in said}
+    whole = {stem for stem in stems if "~" not in stem and " " not in stem}
+    return whole | {stem[:-1] + ending for stem in stems - whole if " " not in stem for ending in _ENDED}
+
+
+def _data(tag: str) -> Mapping[str, Mapping[str, str]]:
+    data: Mapping[str, Mapping[str, str]] = json.loads(
+        (files("services.planner.embedded.foreign") / f"{tag}.json").read_text(encoding="utf-8")
+    )
+    return data

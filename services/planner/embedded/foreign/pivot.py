@@ -32,6 +32,15 @@ class Placed:
     def end(self) -> int:
         return self.at + len(self.piece.text)
 
+    def within(self, at: int, end: int) -> tuple[int, int]:
+        """The stretch of the request behind some of the English words; a gloss is not divided."""
+        piece = self.piece
+        if not piece.verbatim:
+            return piece.start, piece.end
+        margin = (len(piece.text) - (piece.end - piece.start)) // 2
+        start = piece.start + max(at - self.at - margin, 0)
+        return start, piece.end - max(self.end - end - margin, 0)
+
 
 class Pivot:
     """The English words and the request they stand for."""
@@ -49,13 +58,7 @@ class Pivot:
 
     def _span(self, at: int, end: int) -> tuple[int, int] | None:
         touched = [placed for placed in self.placed if placed.at < end and at < placed.end]
-        spans = [
-            (placed.piece.start + max(at - placed.at, 0), placed.piece.end - max(placed.end - end, 0))
-            if placed.piece.end - placed.piece.start == len(placed.piece.text) and placed.piece.verbatim
-            else (placed.piece.start, placed.piece.end)
-            for placed in touched
-            if placed.piece.end > placed.piece.start
-        ]
+        spans = [placed.within(at, end) for placed in touched if placed.piece.end > placed.piece.start]
         return (min(start for start, _ in spans), max(stop for _, stop in spans)) if spans else None
 
     def original(self, words: str, *, before: bool = False, after: bool = False) -> str:
@@ -72,7 +75,7 @@ class Pivot:
             if after and piece.start >= end and not self._original[end : piece.start].strip():
                 end = piece.end
         for piece in sorted(self._silent, key=lambda piece: piece.end, reverse=True):
-            if before and piece.end <= start and not self._original[piece.end : start].strip():
+            if before and not piece.text and piece.end <= start and not self._original[piece.end : start].strip():
                 start = piece.start
         return start, end
 

@@ -9,7 +9,6 @@ from importlib.resources import files
 from services.planner.embedded.foreign import tongue as languages
 from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind
 from services.planner.embedded.foreign.pivot import Pivot, Placed, pivot, with_plain_quotes
-from services.planner.embedded.languages import TAGS
 from services.planner.embedded.resources import resources
 from services.planner.embedded.wording import read
 from services.planner.plan import Argument, Decision, Draft, Many, Note, NoteKind, Task, Text
@@ -88,12 +87,18 @@ class _Rendered:
     # ------------------------------------------------------------ back to the user's words
 
     def _task(self, task: Task) -> Task:
-        arguments = {port: self._argument(port, argument) for port, argument in task.arguments.items()}
+        source = self._english.original(task.source, before=True, after=True)
+        arguments = {
+            port: self._whole(task.source, source)
+            if argument == Text(task.source) and port != _INSTRUCTION
+            else self._argument(port, argument)
+            for port, argument in task.arguments.items()
+        }
         return replace(
             task,
             arguments=arguments,
             parameters_json=self._parameters(task.parameters_json),
-            source=self._english.original(task.source, before=True, after=True),
+            source=source,
         )
 
     def _argument(self, port: str, argument: Argument) -> Argument:
@@ -102,6 +107,12 @@ class _Rendered:
         if not isinstance(argument, Text) or (port == _INSTRUCTION and self._understood(argument.text)):
             return argument
         return self._text(port, argument)
+
+    def _whole(self, english: str, source: str) -> Text:
+        """The clause itself as what a task is told."""
+        if span := self._english.span(english):
+            self._carried.append(span)
+        return Text(source)
 
     def _text(self, port: str, argument: Text) -> Text:
         if span := self._english.span(argument.text):
@@ -156,17 +167,15 @@ def _named(words: Sequence[str]) -> str:
 
 
 def _of(tag: str) -> str:
-    names = {known: name for name, known in reversed(TAGS.items())}
-    return f" of {names[tag].title()}" if tag in names else ""
+    return f" of {_sorry()[tag][0]}" if tag in _sorry() else ""
 
 
 def _regret(tag: str) -> str:
-    said = _sorry().get(tag, "")
-    return f"{said} " if said else ""
+    return f"{_sorry()[tag][1]} " if tag in _sorry() else ""
 
 
 @cache
-def _sorry() -> Mapping[str, str]:
+def _sorry() -> Mapping[str, tuple[str, str]]:
+    """By tag: the English name of a language, and in it what is said of a request in it."""
     data = (files("services.planner.embedded.foreign") / "sorry.json").read_text(encoding="utf-8")
-    sorry: Mapping[str, str] = json.loads(data)
-    return sorry
+    return {tag: (name, said) for tag, (name, said) in json.loads(data).items()}

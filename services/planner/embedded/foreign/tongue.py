@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from services.planner.embedded.cues import LIKELY
 from services.planner.embedded.cues import lexicon as english
-from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind, borrowed, tongue
+from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind, borrowed, commands, tongue
 from services.planner.embedded.wording import MARKED, Wording
 
 ENGLISH, UNKNOWN = "en", "unknown"
@@ -20,6 +20,7 @@ LOOKED_AT = 400
 _SURE = 2
 
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_SENTENCE = re.compile(r"[^.!?。！？]+")
 _HEAD = re.compile(r"[^\n:：]*")  # as it is written elsewhere
 _SCRIPTS: Mapping[str, re.Pattern[str]] = {
     tag: re.compile(f"[{letters}]")
@@ -61,7 +62,11 @@ def told(wording: Wording) -> str:
     """The language of a request's own words: a tag, ENGLISH also when in doubt, or UNKNOWN where no word is known."""
     masked = wording.masked
     first, last = _HEAD.match(masked.lstrip()), masked.rstrip().rpartition("\n")[2]
-    lines = [first.group()[:LOOKED_AT] if first else "", last[-LOOKED_AT:]]
+    head = first.group()[:LOOKED_AT] if first else ""
+    lines = [head, last[-LOOKED_AT:]]
+    for sentence in _SENTENCE.findall(head):
+        if (tag := _line(sentence)) != ENGLISH and _asks(tag, sentence):
+            return tag
     tags = [tag for line in dict.fromkeys(lines) if (tag := _line(line))]
     if not tags or (ENGLISH in tags and not _asks(tags[0], lines[0])):
         return ENGLISH
@@ -77,7 +82,7 @@ def of_sentence(masked: str, other: str) -> str:
 def _line(line: str) -> str:
     """The language of a line; empty if it has no words."""
     words = _WORD.findall(re.sub(MARKED, " ", line))
-    if not words:
+    if all(len(word) == 1 and word.isascii() for word in words):
         return ""
     scores = _scores(words)
     ours = scores.pop(ENGLISH, 0)
@@ -86,7 +91,7 @@ def _line(line: str) -> str:
     tag, most = max(scores.items(), key=lambda pair: (pair[1], pair[0] in SUPPORTED), default=("", 0))
     if most > ours and (most >= _SURE or tag not in SUPPORTED):
         return tag if most >= 1 else _by_lexicons(line, words)
-    return ENGLISH if ours >= max(most, 1) else _by_lexicons(line, words)
+    return ENGLISH if ours > most else _by_lexicons(line, words)
 
 
 def _by_script(line: str) -> str:
@@ -100,9 +105,11 @@ def _by_script(line: str) -> str:
 
 def _by_lexicons(line: str, words: list[str]) -> str:
     """The language whose lexicon knows most of the words, or UNKNOWN for words that nothing is known of."""
+    ours = sum(borrowed(word, 0, len(word)).kind is not Kind.UNKNOWN for word in words if word.isascii())
+    if ours == len(words):
+        return ENGLISH
     native = {tag: _understood(tag, line) for tag in SUPPORTED if tag not in UNSPACED}
     likeliest = max(native, key=lambda tag: native[tag])
-    ours = sum(borrowed(word, 0, len(word)).kind is not Kind.UNKNOWN for word in words if word.isascii())
     if native[likeliest] > ours:
         return likeliest
     if ours or any(match.weight >= LIKELY for match in english().find(line, 0, len(line), None)):
@@ -116,7 +123,8 @@ def _understood(tag: str, line: str) -> int:
     commands = any(token.kind in {Kind.VERB, Kind.ASK, Kind.SILENT} for token in long_ones)
     commands = commands or all(token.kind in {Kind.WORD, Kind.STOP} for token in tokens)
     foreign = [token for token in tokens if token.kind not in {Kind.UNKNOWN, Kind.STOP, Kind.CONTENT}]
-    return sum(token.gloss != line[token.start : token.end] for token in foreign) if commands else 0
+    known = sum(line[token.start].isalnum() and token.gloss != line[token.start : token.end] for token in foreign)
+    return known if commands or known > _SURE else 0
 
 
 def _asks(tag: str, line: str) -> bool:
@@ -143,7 +151,7 @@ def _common() -> Mapping[str, tuple[str, ...]]:
     )
     known: dict[str, list[str]] = {word: [ENGLISH] for word in english().common}
     for tag, words in data.items():
-        for word in dict.fromkeys(words.split()):
+        for word in dict.fromkeys([*words.split(), *(commands(tag) if tag in SUPPORTED else ())]):
             known.setdefault(word, []).append(tag)
     for word, tags in known.items():
         if tags[0] != ENGLISH and word.isascii() and borrowed(word, 0, len(word)).kind is not Kind.UNKNOWN:
