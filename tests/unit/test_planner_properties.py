@@ -83,7 +83,7 @@ _noise = st.text(alphabet=st.sampled_from(list("{}[]\",:'\\`<>/*#0-1eE \n\ud83d\
 
 @st.composite
 def _mutated(draw: st.DrawFn) -> str:
-    text = draw(_texts)
+    text: str = draw(_texts)
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(text)))
         end = draw(st.integers(start, min(len(text), start + 9)))

@@ -80,7 +80,7 @@ def _exactly(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: Map
 
 def _nearly(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
     meant = plain(name).rstrip("0123456789")
-    port = next((port for port in _free(binding) if meant and plain(port.name) in {meant, meant + "s"}), None)
+    port = next((port for port in _free(binding) if meant and plain(port.name).rstrip("s") == meant.rstrip("s")), None)
     return port or next((port for port in _free(binding) if port.name == "question" and meant in _QUESTIONS), None)
 
 
@@ -93,7 +93,7 @@ def _parameter(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: M
 
 
 def _by_modality(name: str, _said: Sequence[Meaning], binding: Binding, _inputs: Mapping[str, Value]) -> _Target:
-    said = {_MODALITIES[word] for word in words(name) if word in _MODALITIES}
+    said = {_MODALITIES[word] for word in map(_singular, words(name)) if word in _MODALITIES}
     if len(said) != 1:
         return None
     free = [port for port in _free(binding) if port.modality in said]
@@ -117,6 +117,10 @@ def _may_carry(port: Port, item: Meaning, inputs: Mapping[str, Value]) -> bool:
         carried = _MODALITIES.get(item.resource.lower())
         return carried is None or carried is port.modality
     return isinstance(item, Words) and port.modality is Modality.TEXT
+
+
+def _singular(word: str) -> str:
+    return word.removesuffix("s")
 
 
 def _free(binding: Binding) -> Iterator[Port]:

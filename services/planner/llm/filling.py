@@ -59,11 +59,11 @@ def filled(port: Port, needs: Sequence[int] | None, used: Collection[Single], sc
         return None
     named = [scene.groups[need] for need in needs or () if need in scene.groups]
     found = list(_outputs(port, named, used, scene))
+    if found and port.many:
+        return [single for group in found for single in group]
     if not found:
         found = [[Input(name)] for name in _fitting(port, scene.inputs) if Input(name) not in used]
         found += _outputs(port, scene.standing if needs != () else (), used, scene)
-    if port.many and found:
-        return [single for group in found for single in group] if named else None
     return found[0] if len(found) == 1 else None
 
 

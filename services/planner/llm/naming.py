@@ -76,6 +76,7 @@ _ALIASES = {
     "audio-generation": "text-to-audio",
     "image-editing": "image-to-image",
     "image-upscaling": "image-super-resolution",
+    "super-resolution": "image-super-resolution",
     "upscale": "image-super-resolution",
     "image-inpainting": "inpainting",
     "pose-estimation": "keypoint-detection",
@@ -113,7 +114,7 @@ def nearest(asked: str, names: Collection[str]) -> str | None:
         return alias
     return (
         _only(name for name in names if plain(name) == "".join(said))
-        or _only(name for name in names if len(said) > 1 and "to" not in said and set(said) <= set(words(name)))
+        or _only(name for name in names if len(said) > 1 and _abridged(set(said), set(words(name))))
         or _only(name for name in names if _slipped(said, words(name)))
     )
 
@@ -121,6 +122,11 @@ def nearest(asked: str, names: Collection[str]) -> str | None:
 def shares_a_word(asked: str, name: str) -> bool:
     """Whether two names have a word in common that says something."""
     return bool({word for word in words(asked) if len(word) > 2} & set(words(name)) - _BESIDE)  # noqa: PLR2004  # "to" says nothing
+
+
+def _abridged(said: set[str], name: set[str]) -> bool:
+    """Whether only words are left out that do not tell one task from another."""
+    return "to" not in said and said <= name and not (name - said) & _FIXED
 
 
 def _slipped(said: tuple[str, ...], name: tuple[str, ...]) -> bool:

@@ -194,14 +194,13 @@ class Drafting:
         for start in held:
             path: dict[int, _Draft] = {}
             draft: _Draft | None = start
-            while draft and draft.wire_id not in seen | path.keys():
+            while draft and draft.wire_id not in path and draft.wire_id not in seen:
                 path[draft.wire_id] = draft
                 draft = self._drafts.get(min(draft.pending, default=-1))
             if draft and draft.wire_id in path:
-                circle = list(path.values())[list(path).index(draft.wire_id) :]
-                untried = [each for each in self._order if each in circle and each.state is _State.HELD]
-                if untried:
-                    return untried[0]
+                circle = set(list(path)[list(path).index(draft.wire_id) :])
+                if untried := next((each for each in held if each.wire_id in circle), None):
+                    return untried
             seen |= path.keys()
         return None
 

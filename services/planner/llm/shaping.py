@@ -82,6 +82,7 @@ def _ports(sketch: Sketch, binding: Binding, scene: Scene) -> tuple[dict[str, li
         if found := filled(port, sketch.needs, used, scene):
             given[port.name] = found
             del wrong[port.name]
+    given = {port.name: given[port.name] for port in binding.spec.inputs if port.name in given}
     return given, [one for several in wrong.values() for one in several]
 
 
