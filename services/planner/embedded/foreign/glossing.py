@@ -71,13 +71,20 @@ def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
         opening = _opening(moved)
         following = next((other for other in tokens[index + 1 :] if other.kind in _ASKING | _JOINTS), None)
         inside = token.gloss in _ADVERBS and any(other.kind in _ASKING for other in moved[opening:])
-        if token.gloss == "," and moved and moved[-1].gloss in _TELLING:
+        if token.gloss == "," and _leads_to_question(moved, tokens[index + 1 :]):
             continue
         if token.kind is Kind.THEN and inside and (following is None or following.kind in _JOINTS):
             moved.insert(opening, token)
         else:
             moved.append(token)
     return moved
+
+
+def _leads_to_question(before: Sequence[Token], after: Sequence[Token]) -> bool:
+    """Whether a comma stands between a command and what is to be answered: "tell me, who"."""
+    last = next((token for token in reversed(before) if token.kind is not Kind.SILENT), None)
+    following = next((token for token in after if token.kind is not Kind.SILENT), None)
+    return last is not None and last.kind is Kind.VERB and following is not None and following.kind is Kind.ASK
 
 
 def _opening(tokens: Sequence[Token]) -> int:
@@ -147,14 +154,16 @@ def _arranged(segment: list[Token]) -> list[Token]:
     before = segment[:command]
     leads = [token for token in before if token.gloss in _LEADS] if before and before[0].gloss in _LEADS else []
     rest = [token for token in before if token not in leads]
-    return [*leads, segment[command], *rest, *segment[command + 1 :]]
+    asked = asked if asked is not None else len(segment)
+    return [*leads, segment[command], *rest, *segment[command + 1 : asked], *_asking(segment[asked:])]
 
 
 def _asking(question: list[Token]) -> list[Token]:
     """A question with its verb behind what it asks for, and in the past where it would else be a command."""
     told = [replace(token, gloss=_PAST.get(token.gloss, token.gloss)) for token in question]
-    last = told[-1]
-    return [told[0], last, *told[1:-1]] if last.gloss in _AUXILIARIES and len(told) > 1 else told
+    if len(told) > 1 and told[-1].gloss in _AUXILIARIES:
+        return [told[0], told[-1], *told[1:-1]]
+    return told
 
 
 def _standing_alone(token: Token, following: Token | None) -> Token:

@@ -20,6 +20,7 @@ UNSPACED = frozenset({"zh", "ja", "ko"})
 """Languages whose words are not told apart by spaces alone, and that put what they ask for anywhere."""
 
 _APART = " … "
+_CLAUSE_END = re.compile(r"\s*(?:$|[^\w\s]|(?:und|oder|dann|danach|anschließend|bitte|y|et|e|puis|luego)\b)")
 _ENDED = ("", "e", "en", "t")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _LATIN = re.compile(r"[a-z0-9][a-z0-9%.x-]*")
@@ -126,7 +127,7 @@ class Tongue:
             return Token(at, marked.end(), Kind.CONTENT, "")
         for first, second, entry in self._apart.get(_initial(masked[at]), ()):
             if (head := first.match(masked, at, end)) and (
-                tail := second.search(masked, head.end(), _sentence_end(masked, head.end(), end))
+                tail := _last_part(second, masked, head.end(), _sentence_end(masked, head.end(), end))
             ):
                 taken.append(tail.span())
                 taken.sort()
@@ -177,6 +178,13 @@ class Tongue:
             if not masked[position].isalnum() or (known and ends):
                 return position
         return last
+
+
+def _last_part(second: re.Pattern[str], masked: str, start: int, end: int) -> re.Match[str] | None:
+    """The second part of a verb, by preference one that a clause ends in."""
+    found = list(second.finditer(masked, start, end))
+    last = (part for part in found if _CLAUSE_END.match(masked, part.end(), end))
+    return next(last, next(iter(found), None))
 
 
 def borrowed(masked: str, start: int, end: int) -> Token:

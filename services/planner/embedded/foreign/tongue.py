@@ -53,9 +53,9 @@ def plainly_english(text: str) -> bool:
     """Whether the words of a text leave no doubt that it is English throughout; cheap, and often false."""
     if not text.isascii() or len(text) > LOOKED_AT:
         return False
-    scores = _scores(_WORD.findall(text.lower()))
-    ours = scores.pop(ENGLISH, 0)
-    return ours >= _SURE and ours > _SURE * max(scores.values(), default=0)
+    tags = [_common().get(word, ()) for word in _WORD.findall(text.lower())]
+    ours = sum(ENGLISH in known for known in tags)
+    return ours >= _SURE and sum(bool(known) for known in tags) == ours
 
 
 def told(wording: Wording) -> str:
@@ -149,7 +149,7 @@ def _common() -> Mapping[str, tuple[str, ...]]:
     data: dict[str, str] = json.loads(
         (files("services.planner.embedded.foreign") / "words.json").read_text(encoding="utf-8")
     )
-    known: dict[str, list[str]] = {word: [ENGLISH] for word in english().common}
+    known: dict[str, list[str]] = {word: [ENGLISH] for word in (*english().common, "a", "i")}
     for tag, words in data.items():
         for word in dict.fromkeys([*words.split(), *(commands(tag) if tag in SUPPORTED else ())]):
             known.setdefault(word, []).append(tag)
