@@ -196,6 +196,25 @@ def test_a_task_given_again_takes_the_place_of_a_faulty_one_and_frees_what_waite
     assert (drafting.close(), drafting.complaints) == ([], [])
 
 
+def test_what_is_out_stays_though_it_is_given_again_otherwise() -> None:
+    drafting = Drafting(STANDARD, INPUTS)
+    drafting.add(RawTask(OCR))
+    drafting.add(RawTask(task("telepathy", 1)))
+    drafting.close()
+    again = task("image-to-text", 0, {"image": "<file1>", "max_new_tokens": 9})
+    assert drafting.add(RawTask(again)) == []
+    assert written(drafting.add(RawTask(task("text-to-speech", 1, {"text": "<text>-0"})))) == [
+        "text-to-speech(text=1.text)"
+    ]
+
+
+def test_a_split_that_would_pass_the_limit_is_left_out_whole() -> None:
+    drafting = Drafting(STANDARD, INPUTS, limit=2)
+    assert drafting.add(RawTask(task("text-to-speech", 0, {"text": ["a", "b", "c"]}))) == []
+    assert len(drafting.add(RawTask(task("text-to-speech", 1, {"text": ["a", "b"]})))) == 2
+    assert str(drafting.complaints[0]).startswith("task 0 (text-to-speech): the plan has more than 2 tasks")
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 def test_a_plan_ends_at_its_limit_and_says_so(limit: int) -> None:
     drafting = Drafting(STANDARD, INPUTS, limit=limit)

@@ -11,7 +11,8 @@ What the model writes becomes valid tasks in two steps, both incremental:
     for task in drafting.close(cut=reply_was_cut or reader.unfinished): emit(task)
 
 `reader.notes` are the model's remarks, `reader.dropped` sentences on text that was left out. `drafting.complaints` are
-the faults that could not be mended, in the model's own numbering: `str(fault)` goes back to the model as it is. For that
-one repair call a fresh Reader feeds the same Drafting, which is closed again: a task given again under the id of a
-faulty one takes its place, and what waited for it is released. `wire` documents the format that the prompt teaches.
+the faults that could not be mended, in the model's own numbering: `str(fault)` goes back to the model as it is. For
+that one repair call a fresh Reader feeds the same Drafting, which is closed again: a task given again under the id of a
+faulty one takes its place, what waited for it is released, and what is out stays. `wire` documents the format that the
+prompt teaches.
 """

@@ -93,10 +93,14 @@ _ALIASES = {
 }
 
 
-@lru_cache(maxsize=8_192)
 def words(name: str) -> tuple[str, ...]:
     """A name's words in lower case, however they are joined."""
-    return tuple(word.casefold() for word in _WORD.findall(name[:_LONGEST]))
+    return _words(name[:_LONGEST])
+
+
+@lru_cache(maxsize=8_192)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.casefold() for word in _WORD.findall(name))
 
 
 def plain(name: str) -> str:

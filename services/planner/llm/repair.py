@@ -107,6 +107,8 @@ class Drafting:
         if earlier.state is _State.FAULTY or (earlier.state is _State.HELD and self._closed):
             self._order.remove(earlier)
             return True
+        if self._closed and earlier.sketch.task == said.task:
+            return False  # it was let out, and stays as it is
         return (earlier.sketch.task, earlier.sketch.given) != (said.task, said.given)
 
     def _forget_prior(self, wire_id: int) -> None:

@@ -29,6 +29,9 @@ from services.planner.llm.reading import ARGUMENTS, RawTask, named
 SOURCE_LENGTH = 300
 """Most characters kept of the words a task came from."""
 
+NAME_LENGTH = 80
+"""Most characters kept of a task's name."""
+
 MOST_GIVEN = 64
 """Most arguments read of one task."""
 
@@ -83,7 +86,7 @@ def sketch(raw: RawTask) -> Sketch:
     fields = raw.fields
     source = fields.get("source")
     return Sketch(
-        task=named(fields)[:SOURCE_LENGTH],
+        task=" ".join(named(fields).split())[:NAME_LENGTH],
         wire_id=_id(fields.get("id", fields.get("task_id"))),
         needs=_needs(fields),
         given=tuple(_given(fields))[:MOST_GIVEN],
