@@ -9,6 +9,7 @@ from services.planner.embedded.languages import TAGS
 _JOINTS = {Kind.STOP, Kind.THEN, Kind.LINK}
 _ASKING = {Kind.VERB, Kind.ASK}
 _ADVERBS = {"then", "finally"}
+_NOT = "not"
 _SOFT = {"and", "or", ","}
 """Joints that may stand between the things of one command."""
 
@@ -48,7 +49,7 @@ def glossed(text: str, tokens: Sequence[Token], tongue: Tongue) -> list[Piece]:
     """The pieces of an English rendering of a request's tokens, in English order; those without words last."""
     arrange = _arranged if tongue.spaced else _reversed
     segments = [_with_object_quoted(segment) for segment in _segments(_with_joints_in_front(tokens))]
-    arranged = [token for segment in segments for token in arrange(segment)]
+    arranged = [token for segment in segments for token in _with_negation_in_front(arrange(segment))]
     covered = {position for token in arranged for position in range(token.start, token.end)}
     passed_over = [replace(token, kind=Kind.SILENT, gloss="") for token in tokens if token.start not in covered]
     return [_piece(text, token) for token in (*arranged, *passed_over)]
@@ -96,7 +97,10 @@ def _segments(tokens: Iterable[Token]) -> list[list[Token]]:
     """Stretches with at most one command and the joints between; what a command at the end is about is with it."""
     segments: list[list[Token]] = [[]]
     for token in tokens:
-        if token.kind in _JOINTS:
+        if token.kind is Kind.LINK and token.gloss == _NOT:
+            segments[-1].append(replace(token, kind=Kind.WORD))
+            segments += [[Token(token.end, token.end, Kind.THEN, "but")], []]
+        elif token.kind in _JOINTS:
             segments += [[token], []]
         else:
             segments[-1].append(token)
@@ -138,6 +142,17 @@ def _with_object_quoted(segment: list[Token]) -> list[Token]:
 
 
 # ---------------------------------------------------------------- order
+
+
+def _with_negation_in_front(segment: list[Token]) -> list[Token]:
+    """With what says not to do something before the command that it is about."""
+    command = _command(segment)
+    denied = next((token for token in segment if token.gloss == _NOT), None)
+    if command is None or denied is None or any(token.kind is Kind.ASK for token in segment[:command]):
+        return segment
+    rest = [token for token in segment if token is not denied]
+    command = _command(rest) or 0
+    return [*rest[:command], replace(denied, gloss="do not"), *rest[command:]]
 
 
 def _arranged(segment: list[Token]) -> list[Token]:

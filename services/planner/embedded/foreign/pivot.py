@@ -13,6 +13,7 @@ from services.planner.embedded.wording import MARKED, Wording
 _COLON = re.compile(r"[:：]\s*")  # as it is written elsewhere
 _TIGHT = {",", ".", "!", "?", ":", ";", "\n"}
 _CJK_QUOTES = re.compile(r"「([^」]+)」|『([^』]+)』|《([^》]+)》|»([^«]+)«|‹([^›]+)›|‚([^‘]+)‘")
+_OPENING = ("¿", "¡")
 _COMMANDS = {Kind.VERB, Kind.ASK}
 
 
@@ -67,6 +68,8 @@ class Pivot:
         if span is None:
             return words
         span = self._widened(*span, before=before, after=after)
+        if self._original[: span[0]].endswith(_OPENING):
+            span = span[0] - 1, span[1]
         found = self._original[span[0] : span[1]].strip()
         return found[:1].upper() + found[1:] if words[:1].isupper() and not words.isupper() else found
 

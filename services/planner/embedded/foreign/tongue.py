@@ -123,7 +123,8 @@ def _understood(tag: str, line: str) -> int:
     commands = any(token.kind in {Kind.VERB, Kind.ASK, Kind.SILENT} for token in long_ones)
     commands = commands or all(token.kind in {Kind.WORD, Kind.STOP} for token in tokens)
     foreign = [token for token in tokens if token.kind not in {Kind.UNKNOWN, Kind.STOP, Kind.CONTENT}]
-    known = sum(line[token.start].isalnum() and token.gloss != line[token.start : token.end] for token in foreign)
+    native = [line[token.start : token.end] for token in foreign if token.gloss != line[token.start : token.end]]
+    known = sum(len(_WORD.findall(words)) for words in native)
     return known if commands or known > _SURE else 0
 
 
