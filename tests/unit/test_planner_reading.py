@@ -41,6 +41,11 @@ def read(text: str, *, piece: int = 0) -> tuple[list[object], Reader]:
         PLAN.replace('}}, {"task"', '}, {"task"'),
         "{" + json.dumps(FIRST) + "}" + json.dumps(SECOND),
         PLAN + "}}]",
+        PLAN.replace('{"task"', '{["task"', 1),
+        PLAN[:-2] + "\n```\nThat is all.",
+        f"<b>The plan</b> w/o a word: {PLAN}",
+        f"<think>{{ <b>a</b> </a-long-tag-that-is-none> </think> {PLAN}",
+        PLAN.replace('"say it"', '"say it" // aloud\n'),
     ],
 )
 def test_a_plan_is_found_however_it_is_wrapped_and_spelt(text: str) -> None:
@@ -74,6 +79,8 @@ def test_a_task_is_there_with_its_closing_brace_and_not_later() -> None:
         ('"He said "hi" to me"', 'He said "hi" to me'),
         ("'it's'", "it's"),
         ("`it`", "it"),
+        ("/etc/passwd", "/etc/passwd"),
+        (r'"\u12 and \x4a"', "\\u12 and J"),
         (r'"\u00e9\ud83d\ude00\n\/\'\d"', "é😀\n/'\\d"),
         (r'"\ud83d alone"', "\ufffd alone"),
         ('"half \ud83d"', "half \ufffd"),

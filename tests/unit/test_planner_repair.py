@@ -152,6 +152,11 @@ def test_a_port_that_takes_many_is_filled_by_all_that_the_task_needs() -> None:
     assert plan(OCR, hearing, comparing)[2] == "sentence-similarity(text='x', sentences=[1.text, 2.text])"
 
 
+def test_a_reference_under_an_unknown_name_goes_where_it_fits() -> None:
+    asking = task("question-answering", 1, {"question": "who?", "evidence": "<text>-0"})
+    assert plan(OCR, asking)[1] == "question-answering(question='who?', context=1.text)"
+
+
 def test_a_circle_is_broken_where_one_thing_fits_and_else_named() -> None:
     first = task("image-to-image", 0, {"image": "<image>-1", "instruction": "make it blue"})
     second = task("image-super-resolution", 1, {"image": "<image>-0"})
@@ -248,6 +253,8 @@ def test_a_task_of_another_name_is_found_by_what_it_takes_if_only_one_does() -> 
         (task("image-to-text", 0, {"image": "<file1>", "file": "<file1>"}), "image-to-text(image=file1)"),
         ({"task": "image-to-text", "args": ["<file1>"]}, "image-to-text(image=file1)"),
         ({"task": "image-to-text", "args": "file1"}, "image-to-text(image=file1)"),
+        (task("image-to-text", 0, {"image": [None]}), "image-to-text(image=file1)"),
+        (task("text-to-speech", 0, {"text": 42}), "text-to-speech(text='42')"),
         (
             task("visual-question-answering", 0, {"image": "<file1>", "text": "who?"}),
             "visual-question-answering(image=file1, question='who?')",
@@ -333,6 +340,8 @@ def test_a_path_or_an_address_is_never_let_through(where: str, name: str, port: 
 
 def test_a_parameter_carries_no_path_and_no_reference() -> None:
     said = faults(OCR, task("text-to-speech", 1, {"text": "hi", "voice": "file:///etc/passwd", "language": "<text>-0"}))
+    labels = {"labels": [{"a": "/etc/passwd"}], "image": "<file1>"}
+    assert "labels is given a path" in faults(task("zero-shot-image-classification", 0, labels))
     assert "parameter voice is given a path or an address" in said
     assert "parameter language takes a value, not another task's output" in said
 
@@ -347,6 +356,8 @@ def test_data_goes_into_a_port_for_data_and_nowhere_else() -> None:
     drafting = Drafting({"draw": spec}, {})
     [out] = drafting.add(RawTask(task("draw", 0, {"boxes": [[1, 2], [3, 4]]})))
     assert out.arguments == {"boxes": Json("[[1, 2], [3, 4]]")}
+    assert drafting.add(RawTask(task("draw", 1, {"boxes": [float("nan")]}))) == []
+    assert "is not valid JSON" in str(drafting.complaints[0])
     assert "what it is given is data" in faults(task("summarization", 0, {"text": {"a": 1}}))
 
 
@@ -365,6 +376,7 @@ def test_data_goes_into_a_port_for_data_and_nowhere_else() -> None:
         ({"type": "array", "items": {"type": "string"}}, "cat", ["cat"]),
         ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
         ({"enum": ["fast", "slow"]}, "Fast", "fast"),
+        ({"type": "object"}, {"a": 1}, {"a": 1}),
     ],
 )
 def test_a_parameter_is_gently_made_what_its_schema_asks_for(schema: object, given: object, kept: object) -> None:
@@ -423,7 +435,13 @@ def test_a_list_for_a_port_that_takes_many_stays_one_task() -> None:
     assert out.arguments == {"text": Text("a"), "sentences": Many((Text("b"), Text("c")))}
 
 
-# ---------------------------------------------------------------- the size of things
+# ---------------------------------------------------------------- the last gate, and the size of things
+
+
+def test_nothing_leaves_that_the_check_of_every_plan_would_refuse() -> None:
+    drafting = Drafting({"one": Spec("another")}, {})
+    assert drafting.add(RawTask(task("one", 0))) == []
+    assert "nobody offers the task another" in str(drafting.complaints[0])
 
 
 @pytest.mark.timeout(10)

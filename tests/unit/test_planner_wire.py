@@ -78,7 +78,8 @@ def test_arguments_are_found_wherever_they_stand(fields: dict[str, object]) -> N
 
 def test_arguments_may_have_no_names() -> None:
     assert sketch(RawTask({"task": "t", "args": ["<file1>", "who?"]})).given == (("", "<file1>"), ("", "who?"))
-    assert sketch(RawTask({"task": "t", "args": "<file1>"})).given == (("", "<file1>"),)
+    for text in ("<file1>", "{not JSON}"):
+        assert sketch(RawTask({"task": "t", "args": text})).given == (("", text),)
 
 
 def test_the_words_a_task_came_from_are_kept_but_not_without_end() -> None:
@@ -142,6 +143,7 @@ def test_an_input_may_be_named_by_its_name_or_its_file(written: object) -> None:
         (None, []),
         (3, [Data(3)]),
         ({"a": 1}, [Data({"a": 1})]),
+        ({"task": "a", "output": "b"}, [Data({"task": "a", "output": "b"})]),
         ("<file9>", [Absent("file9")]),
         ("x_{12} costs $5 <b>7</b>, and <3", [Words("x_{12} costs $5 <b>7</b>, and <3")]),
         ("<image>-0, <image>-1 and <image>-2", [Pointer(0, "image"), Pointer(1, "image"), Pointer(2, "image")]),
