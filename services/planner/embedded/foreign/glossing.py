@@ -71,14 +71,19 @@ def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
     for index, token in enumerate(tokens):
         opening = _opening(moved)
         following = next((other for other in tokens[index + 1 :] if other.kind in _ASKING | _JOINTS), None)
-        inside = token.gloss in _ADVERBS and any(other.kind in _ASKING for other in moved[opening:])
-        if token.gloss == "," and _leads_to_question(moved, tokens[index + 1 :]):
-            continue
-        if token.kind is Kind.THEN and inside and (following is None or following.kind in _JOINTS):
+        if token.kind is Kind.THEN and token.gloss in _ADVERBS and _amidst(moved[opening:], following):
             moved.insert(opening, token)
         else:
             moved.append(token)
     return moved
+
+
+def _amidst(before: Sequence[Token], following: Token | None) -> bool:
+    """Whether what stands before an adverb belongs to the same command as what follows it."""
+    asks_after = following is not None and following.kind in _ASKING
+    if any(token.kind in _ASKING for token in before):
+        return not asks_after
+    return asks_after and any(token.thing for token in before)
 
 
 def _leads_to_question(before: Sequence[Token], after: Sequence[Token]) -> bool:

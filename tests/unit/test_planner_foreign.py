@@ -1,0 +1,658 @@
+"""Requests in other languages than English: a plan in the user's own words, or an honest word."""
+
+import json
+
+import pytest
+
+from services.planner.embedded.foreign import tongue
+from services.planner.embedded.foreign.lexicons import SUPPORTED, Kind
+from services.planner.embedded.foreign.lexicons import tongue as lexicon_of
+from services.planner.embedded.wording import read
+from services.planner.plan import NoteKind
+from tests.planning import STANDARD, asked, planned, written
+
+Row = tuple[str, tuple[str, ...], list[str]]
+
+GERMAN: list[Row] = [
+    ("Übersetze den Text ins Englische.", ("brief.txt",), ["translation(text=file1; target_language=en)"]),
+    (
+        "Kannst du mir bitte den Text in scan.png vorlesen?",
+        ("scan.png",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Fasse den Artikel in drei Sätzen zusammen und übersetze ihn dann ins Französische.",
+        ("artikel.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=fr)"],
+    ),
+    (
+        "Transkribiere die Aufnahme und fasse sie zusammen.",
+        ("call.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("Was steht auf dem Schild?", ("schild.jpg",), ["image-to-text(image=file1)"]),
+    ("Wie viele Personen sind auf dem Foto?", ("team.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Wie hoch ist der Gesamtbetrag auf der Rechnung?",
+        ("rechnung.pdf",),
+        ["document-question-answering(image=file1, question='Wie hoch ist der Gesamtbetrag auf der Rechnung?')"],
+    ),
+    (
+        "Wer ist der Vermieter laut Vertrag?",
+        ("vertrag.txt",),
+        ["question-answering(question='Wer ist der Vermieter laut Vertrag?', context=file1)"],
+    ),
+    (
+        "Ist der Kunde in dieser Aufnahme zufrieden oder verärgert?",
+        ("call.wav",),
+        ["automatic-speech-recognition(audio=file1)", "text-classification(text=1.text)"],
+    ),
+    (
+        "Übersetze „Guten Morgen, wie geht es dir?“ ins Spanische",
+        (),
+        ["translation(text='Guten Morgen, wie geht es dir?'; target_language=es)"],
+    ),
+    (
+        "Mache das Bild schwarzweiß und drehe es um 90 Grad.",
+        ("a.png",),
+        [
+            "image-to-image(image=file1, instruction='make the image black and white')",
+            "image-to-image(image=1.image, instruction='rotate it by 90 degrees')",
+        ],
+    ),
+    (
+        "Finde alle Namen und Daten in diesem Brief.",
+        ("brief.png",),
+        ["image-to-text(image=file1)", "token-classification(text=1.text)"],
+    ),
+    ("Zeichne ein Bild von einer Katze am Strand", (), ["text-to-image(text='einer Katze am Strand')"]),
+    (
+        "Fasse zusammen: Die Firma hat im letzten Jahr viel Geld verdient. Der Umsatz stieg um zehn Prozent.",
+        (),
+        ["summarization(text='Die Firma hat im letzten Jahr viel Geld verdient. Der Umsatz stieg um zehn Prozent.')"],
+    ),
+    ("Bitte die Namen und Orte in dem Text finden.", ("t.txt",), ["token-classification(text=file1)"]),
+    (
+        "Entferne das Rauschen aus interview.wav und transkribiere es anschließend",
+        ("interview.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    ("Erzeuge eine Tiefenkarte von dem Foto", ("a.jpg",), ["depth-estimation(image=file1)"]),
+    ("zusammenfassen bitte", ("t.txt",), ["summarization(text=file1)"]),
+    ("In welcher Sprache ist der Text geschrieben?", ("t.txt",), ["text-classification(text=file1)"]),
+    (
+        "Ich möchte wissen, was in der Sprachnachricht gesagt wird.",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)"],
+    ),
+    (
+        "Übersetze ins Deutsche: The company announced record profits. Shares rose by ten percent.",
+        (),
+        ["translation(text='The company announced record profits. Shares rose by ten percent.'; target_language=de)"],
+    ),
+    ("Übersetze guten Morgen ins Englische", (), ["translation(text='guten Morgen'; target_language=en)"]),
+    (
+        "Übersetze den Text von Deutsch nach Spanisch",
+        ("a.txt",),
+        ["translation(text=file1; source_language=de, target_language=es)"],
+    ),
+    ("Wandle den Text in Sprache um", ("a.txt",), ["text-to-speech(text=file1)"]),
+    (
+        "Vergleiche die beiden Sätze „Ich mag Hunde“ und „Ich liebe Katzen“",
+        (),
+        ["sentence-similarity(text='Ich mag Hunde', sentences=['Ich liebe Katzen'])"],
+    ),
+    ("Ist diese Nachricht Spam?", ("a.txt",), ["text-classification(text=file1)"]),
+    (
+        "Beantworte die Frage „Wann wurde die Firma gegründet?“ anhand des Textes",
+        ("a.txt",),
+        ["question-answering(question='Wann wurde die Firma gegründet?', context=file1)"],
+    ),
+    (
+        "Wer hat den Brief geschrieben?",
+        ("a.txt",),
+        ["question-answering(question='Wer hat den Brief geschrieben?', context=file1)"],
+    ),
+    ("was steht da drauf?", ("schild.jpg",), ["image-to-text(image=file1)"]),
+    (
+        "Könntest du so nett sein und mir den Brief vorlesen?",
+        ("brief.jpg",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    ("ins englische übersetzen", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    (
+        "Ich habe eine Aufnahme angehängt. Bitte schreib auf, was gesagt wird, und übersetze es ins Spanische.",
+        ("memo.wav",),
+        ["automatic-speech-recognition(audio=file1)", "translation(text=1.text; target_language=es)"],
+    ),
+    ("Wie viele Hunde siehst du auf hunde.jpg?", ("hunde.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Mach das Bild heller und speichere es",
+        ("a.jpg",),
+        ["image-to-image(image=file1, instruction='brighten the image')"],
+    ),
+    ("Welche Namen und Orte kommen im Text vor?", ("a.txt",), ["token-classification(text=file1)"]),
+    ("Ist die Bewertung positiv oder negativ?", ("r.txt",), ["text-classification(text=file1)"]),
+    ("Was ist auf dem Bild zu sehen?", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("Lies „Guten Tag“ laut vor", (), ["text-to-speech(text='Guten Tag')"]),
+    (
+        "Welche Farbe hat das Auto?",
+        ("auto.jpg",),
+        ["visual-question-answering(image=file1, question='Welche Farbe hat das Auto?')"],
+    ),
+    (
+        "Wandle die Sprachnachricht in Text um und fasse das Ergebnis in 50 Wörtern zusammen",
+        ("m.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text; max_length=50)"],
+    ),
+    ("Vergrößere das Foto", ("a.jpg",), ["image-super-resolution(image=file1)"]),
+    ("Mach den Hintergrund unscharf", ("a.jpg",), ["image-to-image(image=file1, instruction='blur the background')"]),
+    ("Worum geht es in dem Artikel?", ("a.txt",), ["summarization(text=file1)"]),
+    ("Fasse alle Dateien zusammen", ("a.txt", "b.txt"), ["summarization(text=file1)", "summarization(text=file2)"]),
+]
+
+FRENCH: list[Row] = [
+    ("Traduis ce texte en anglais, s'il te plaît.", ("lettre.txt",), ["translation(text=file1; target_language=en)"]),
+    (
+        "Peux-tu lire à voix haute le texte de cette image ?",
+        ("photo.png",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Résume l'article ci-joint en trois phrases puis traduis le résumé en allemand.",
+        ("article.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=de)"],
+    ),
+    (
+        "Transcris cet enregistrement et trouve tous les noms.",
+        ("appel.wav",),
+        ["automatic-speech-recognition(audio=file1)", "token-classification(text=1.text)"],
+    ),
+    ("Qu'est-ce qui est écrit sur ce panneau ?", ("panneau.jpg",), ["image-to-text(image=file1)"]),
+    ("Combien de personnes y a-t-il sur la photo ?", ("equipe.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Quel est le montant total de la facture ?",
+        ("facture.pdf",),
+        ["document-question-answering(image=file1, question='Quel est le montant total de la facture ?')"],
+    ),
+    ("Supprime l'arrière-plan de l'image.", ("chien.jpg",), ["image-segmentation(image=file1)"]),
+    (
+        "Traduis « Bonjour tout le monde » en espagnol",
+        (),
+        ["translation(text='Bonjour tout le monde'; target_language=es)"],
+    ),
+    ("Quel est le sentiment de cet avis ?", ("avis.txt",), ["text-classification(text=file1)"]),
+    (
+        "Enlève le bruit de fond de l'enregistrement et transcris-le",
+        ("a.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    (
+        "Résume le texte suivant :\nThe company announced record profits this year. Shares rose after the news.",
+        (),
+        ["summarization(text='The company announced record profits this year. Shares rose after the news.')"],
+    ),
+    (
+        "Extraire le texte de l'image, le traduire en anglais et le lire à voix haute",
+        ("a.png",),
+        [
+            "image-to-text(image=file1)",
+            "translation(text=1.text; target_language=en)",
+            "text-to-speech(text=2.text; language=en)",
+        ],
+    ),
+    (
+        "Qui a écrit cette lettre ?",
+        ("a.txt",),
+        ["question-answering(question='Qui a écrit cette lettre ?', context=file1)"],
+    ),
+    (
+        "Lis-moi le texte de la photo s'il vous plait",
+        ("a.jpg",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    ("traduire en anglais", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    ("que dit cette note vocale ?", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    ("J'ai joint une photo. Dis-moi combien de chiens il y a.", ("chiens.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Décris l'image puis lis la description à voix haute",
+        ("a.jpg",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    ("Ce commentaire est-il positif ou négatif ?", ("c.txt",), ["text-classification(text=file1)"]),
+    (
+        "Quelle est la date d'échéance de cette facture ?",
+        ("f.pdf",),
+        ['document-question-answering(image=file1, question="Quelle est la date d\'échéance de cette facture ?")'],
+    ),
+    ("De quoi parle cet article ?", ("a.txt",), ["summarization(text=file1)"]),
+    ("Dans quelle langue est ce texte ?", ("t.txt",), ["text-classification(text=file1)"]),
+    (
+        "De quelle couleur est la voiture ?",
+        ("v.jpg",),
+        ["visual-question-answering(image=file1, question='De quelle couleur est la voiture ?')"],
+    ),
+]
+
+SPANISH: list[Row] = [
+    ("Traduce este texto al inglés, por favor.", ("carta.txt",), ["translation(text=file1; target_language=en)"]),
+    (
+        "¿Puedes leer en voz alta el texto de esta imagen?",
+        ("foto.png",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Resume el artículo en tres frases y luego tradúcelo al alemán.",
+        ("articulo.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=de)"],
+    ),
+    (
+        "Transcribe la grabación y resúmela.",
+        ("llamada.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("¿Qué está escrito en el cartel?", ("cartel.jpg",), ["image-to-text(image=file1)"]),
+    ("¿Cuántas personas hay en la foto?", ("equipo.jpg",), ["object-detection(image=file1)"]),
+    (
+        "¿Cuál es el importe total de la factura?",
+        ("factura.pdf",),
+        ["document-question-answering(image=file1, question='¿Cuál es el importe total de la factura?')"],
+    ),
+    ("Quita el fondo de la imagen.", ("perro.jpg",), ["image-segmentation(image=file1)"]),
+    (
+        "¿De qué color es el coche?",
+        ("coche.jpg",),
+        ["visual-question-answering(image=file1, question='¿De qué color es el coche?')"],
+    ),
+    (
+        "¿El cliente está contento o enfadado?",
+        ("llamada.wav",),
+        ["automatic-speech-recognition(audio=file1)", "text-classification(text=1.text)"],
+    ),
+    (
+        "Extrae el texto de la imagen, tradúcelo al francés y léelo en voz alta.",
+        ("a.png",),
+        [
+            "image-to-text(image=file1)",
+            "translation(text=1.text; target_language=fr)",
+            "text-to-speech(text=2.text; language=fr)",
+        ],
+    ),
+    (
+        "¿Quién escribió esta carta?",
+        ("a.txt",),
+        ["question-answering(question='¿Quién escribió esta carta?', context=file1)"],
+    ),
+    ("pasa este audio a texto", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    ("tradúceme esto al inglés porfa", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    ("Hola, ¿me podrías decir qué dice esta nota de voz?", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    ("¿Me puedes decir cuántos perros hay en perros.jpg?", ("perros.jpg",), ["object-detection(image=file1)"]),
+    (
+        "¿Cuál es la fecha de vencimiento de la factura?",
+        ("f.pdf",),
+        ["document-question-answering(image=file1, question='¿Cuál es la fecha de vencimiento de la factura?')"],
+    ),
+    (
+        "Describe la foto y tradúcelo al francés",
+        ("a.jpg",),
+        ["image-to-text(image=file1)", "translation(text=1.text; target_language=fr)"],
+    ),
+    ("Lee «Buenos días» en voz alta", (), ["text-to-speech(text='Buenos días')"]),
+    ("Crea una imagen de un dragón sobre Madrid", (), ["text-to-image(text='un dragón sobre Madrid')"]),
+    (
+        "Haz que la foto sea más brillante",
+        ("a.jpg",),
+        ["image-to-image(image=file1, instruction='make the photo brighter')"],
+    ),
+    (
+        "Gira la imagen 90 grados",
+        ("a.jpg",),
+        ["image-to-image(image=file1, instruction='rotate the image 90 degrees')"],
+    ),
+    ("¿De qué trata el artículo?", ("a.txt",), ["summarization(text=file1)"]),
+    ("Encuentra todos los nombres y fechas en el documento", ("d.txt",), ["token-classification(text=file1)"]),
+    ("Resume en 50 palabras", ("a.txt",), ["summarization(text=file1; max_length=50)"]),
+    (
+        "Resume este texto: La empresa anunció ayer beneficios récord. Las acciones subieron un diez por ciento.",
+        (),
+        ["summarization(text='La empresa anunció ayer beneficios récord. Las acciones subieron un diez por ciento.')"],
+    ),
+]
+
+ITALIAN: list[Row] = [
+    ("Traduci questo testo in inglese, per favore.", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    (
+        "Puoi leggere ad alta voce il testo di questa immagine?",
+        ("a.png",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Riassumi l'articolo in tre frasi e poi traducilo in tedesco.",
+        ("a.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=de)"],
+    ),
+    (
+        "Trascrivi la registrazione e riassumila.",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("Cosa c'è scritto sul cartello?", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("Quante persone ci sono nella foto?", ("a.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Qual è l'importo totale della fattura?",
+        ("a.pdf",),
+        ['document-question-answering(image=file1, question="Qual è l\'importo totale della fattura?")'],
+    ),
+    ("Rimuovi lo sfondo dell'immagine.", ("a.jpg",), ["image-segmentation(image=file1)"]),
+]
+
+PORTUGUESE: list[Row] = [
+    ("Traduza este texto para inglês, por favor.", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    (
+        "Você pode ler em voz alta o texto desta imagem?",
+        ("a.png",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Resuma o artigo em três frases e depois traduza-o para alemão.",
+        ("a.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=de)"],
+    ),
+    ("O que está escrito na placa?", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("Quantas pessoas há na foto?", ("a.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Qual é o valor total da fatura?",
+        ("a.pdf",),
+        ["document-question-answering(image=file1, question='Qual é o valor total da fatura?')"],
+    ),
+    ("Remova o fundo da imagem.", ("a.jpg",), ["image-segmentation(image=file1)"]),
+]
+
+CHINESE: list[Row] = [
+    ("把这段文字翻译成英文。", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    ("请读出图片中的文字。", ("a.png",), ["image-to-text(image=file1)"]),
+    (
+        "总结这篇文章，然后翻译成法语。",
+        ("a.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=fr)"],
+    ),
+    (
+        "把录音转成文字，然后总结一下。",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("这张照片里有几个人？", ("a.jpg",), ["object-detection(image=file1)"]),
+    (
+        "这张发票的总金额是多少？",
+        ("a.pdf",),
+        ["document-question-answering(image=file1, question='这张发票的总金额是多少？')"],
+    ),
+    ("去掉图片的背景。", ("a.jpg",), ["image-segmentation(image=file1)"]),
+    ("画一只在海边的猫", (), ["text-to-image(text='一只在海边的猫')"]),
+    ("把“你好，世界”翻译成西班牙语", (), ["translation(text='你好，世界'; target_language=es)"]),
+    ("图片上写了什么？", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("这条评论是正面的还是负面的？", ("a.txt",), ["text-classification(text=file1)"]),
+    ("朗读这段文字", ("a.txt",), ["text-to-speech(text=file1)"]),
+    ("录音里说了什么？", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    (
+        "提取图片中的文字，翻译成英文，然后朗读出来",
+        ("a.png",),
+        [
+            "image-to-text(image=file1)",
+            "translation(text=1.text; target_language=en)",
+            "text-to-speech(text=2.text; language=en)",
+        ],
+    ),
+    (
+        "请把附件里的录音转成文字，再翻译成英语",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "translation(text=1.text; target_language=en)"],
+    ),
+    ("翻译成英文", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    ("这段录音里的人说了什么？", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    ("帮我看看这张图片上写的是什么", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("这篇文章讲了什么？", ("a.txt",), ["summarization(text=file1)"]),
+    ("找出文章中所有的人名和地名", ("a.txt",), ["token-classification(text=file1)"]),
+    (
+        "发票的到期日是什么时候？",
+        ("f.pdf",),
+        ["document-question-answering(image=file1, question='发票的到期日是什么时候？')"],
+    ),
+    ("把文字转成语音", ("a.txt",), ["text-to-speech(text=file1)"]),
+    (
+        "总结以下内容：公司昨天宣布利润创下纪录。股价上涨了百分之十。",
+        (),
+        ["summarization(text='公司昨天宣布利润创下纪录。股价上涨了百分之十。')"],
+    ),
+    (
+        "照片里的车是什么颜色？",
+        ("a.jpg",),
+        ["visual-question-answering(image=file1, question='照片里的车是什么颜色？')"],
+    ),
+]
+
+JAPANESE: list[Row] = [
+    ("この画像の文字を読み上げてください。", ("a.png",), ["image-to-text(image=file1)", "text-to-speech(text=1.text)"]),
+    (
+        "この記事を要約して、フランス語に翻訳してください。",
+        ("a.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=fr)"],
+    ),
+    (
+        "録音を文字起こししてから要約してください。",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("写真には何人いますか？", ("a.jpg",), ["object-detection(image=file1)"]),
+    (
+        "請求書の合計金額はいくらですか？",
+        ("a.pdf",),
+        ["document-question-answering(image=file1, question='請求書の合計金額はいくらですか？')"],
+    ),
+    ("背景を削除してください。", ("a.jpg",), ["image-segmentation(image=file1)"]),
+    ("看板に何と書いてありますか？", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("「こんにちは」をスペイン語に翻訳して", (), ["translation(text='こんにちは'; target_language=es)"]),
+    ("海辺の猫の絵を描いてください", (), ["text-to-image(text='海辺の猫')"]),
+]
+
+KOREAN: list[Row] = [
+    ("이 텍스트를 영어로 번역해 주세요.", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    ("이 이미지의 글자를 읽어 주세요.", ("a.png",), ["image-to-text(image=file1)"]),
+    (
+        "이 기사를 세 문장으로 요약하고 프랑스어로 번역해 줘.",
+        ("a.txt",),
+        ["summarization(text=file1)", "translation(text=1.text; target_language=fr)"],
+    ),
+    (
+        "녹음 파일을 텍스트로 변환한 다음 요약해 주세요.",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("사진에 몇 명이 있나요?", ("a.jpg",), ["object-detection(image=file1)"]),
+    (
+        "이 송장의 총액이 얼마인가요?",
+        ("a.pdf",),
+        ["document-question-answering(image=file1, question='이 송장의 총액이 얼마인가요?')"],
+    ),
+    ("배경을 제거해 줘.", ("a.jpg",), ["image-segmentation(image=file1)"]),
+    ("표지판에 뭐라고 적혀 있나요?", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("“안녕하세요”를 스페인어로 번역해줘", (), ["translation(text='안녕하세요'; target_language=es)"]),
+    (
+        "이미지에서 텍스트를 추출하고 영어로 번역한 다음 소리 내어 읽어 주세요",
+        ("a.png",),
+        [
+            "image-to-text(image=file1)",
+            "translation(text=1.text; target_language=en)",
+            "text-to-speech(text=2.text; language=en)",
+        ],
+    ),
+    ("사진에 고양이가 몇 마리 있어?", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("이 기사 요약해줘", ("a.txt",), ["summarization(text=file1)"]),
+    ("영어로 번역", ("a.txt",), ["translation(text=file1; target_language=en)"]),
+    ("이 녹음에서 뭐라고 말하나요?", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    (
+        "첨부한 편지를 영어로 번역해서 소리 내어 읽어 줘",
+        ("a.txt",),
+        ["translation(text=file1; target_language=en)", "text-to-speech(text=1.text; language=en)"],
+    ),
+    ("사진을 90도 회전해 줘", ("a.jpg",), ["image-to-image(image=file1, instruction='rotate photo 90 degrees')"]),
+    (
+        "이 영수증의 총 금액은 얼마예요?",
+        ("r.jpg",),
+        ["document-question-answering(image=file1, question='이 영수증의 총 금액은 얼마예요?')"],
+    ),
+    (
+        "다음 글을 요약해 주세요: 회사는 어제 기록적인 이익을 발표했다. 주가는 10퍼센트 올랐다.",
+        (),
+        ["summarization(text='회사는 어제 기록적인 이익을 발표했다. 주가는 10퍼센트 올랐다.')"],
+    ),
+]
+
+NEGATED: list[Row] = [
+    ("Übersetze den Text nicht, sondern fasse ihn zusammen", ("a.txt",), ["summarization(text=file1)"]),
+    ("Fasse den Text zusammen, ohne ihn zu übersetzen", ("a.txt",), ["summarization(text=file1)"]),
+    ("Ne traduis pas le texte, résume-le", ("a.txt",), ["summarization(text=file1)"]),
+    ("No traduzcas el texto, solo resúmelo", ("a.txt",), ["summarization(text=file1)"]),
+    ("Non tradurre il testo, riassumilo", ("a.txt",), ["summarization(text=file1)"]),
+    ("Não traduza o texto, resuma-o", ("a.txt",), ["summarization(text=file1)"]),
+    ("不要翻译，只总结这段文字", ("a.txt",), ["summarization(text=file1)"]),
+    ("翻訳しないで要約してください", ("a.txt",), ["summarization(text=file1)"]),
+    ("번역하지 말고 요약해 줘", ("a.txt",), ["summarization(text=file1)"]),
+    ("Übersetze alles außer a.txt ins Englische", ("a.txt", "b.txt"), ["translation(text=file2; target_language=en)"]),
+]
+
+NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
+    ("Vertausche die Gesichter auf dem Foto", "“Vertausche”", "auf Englisch"),
+    ("Backe mir einen Kuchen", "“Backe”, “Kuchen”", "auf Englisch"),
+    ("Montre-moi la météo de demain", "“météo”, “demain”", "en anglais"),
+    ("Envía este texto a mi jefe por correo", "“jefe”", "en inglés"),
+    ("把图片压缩到1MB", "“压缩”", "请用英语说"),
+    ("피자 한 판 주문해 줘", "“피자”, “판”", "영어로"),
+    ("Переведи этот текст на английский.", "of Russian", "по-английски"),
+    ("Переклади цей текст англійською, будь ласка, її", "of Ukrainian", "англійською"),
+    ("ترجم هذا النص إلى الإنجليزية", "of Arabic", "بالإنجليزية"),
+    ("इस पाठ का अंग्रेज़ी में अनुवाद करो", "of Hindi", "अंग्रेज़ी"),
+    ("Vertaal deze tekst naar het Engels, alsjeblieft.", "of Dutch", "in het Engels"),
+    ("Kun je deze tekst voorlezen?", "of Dutch", "in het Engels"),
+    ("Przetłumacz ten tekst na angielski", "of Polish", "po angielsku"),
+    ("Översätt den här texten till engelska", "of Swedish", "på engelska"),
+    ("Bu metni İngilizceye çevir", "of Turkish", "İngilizce"),
+    ("Tolong terjemahkan teks ini ke bahasa Inggris", "of Indonesian", "bahasa Inggris"),
+    ("Dịch văn bản này sang tiếng Anh", "of Vietnamese", "tiếng Anh"),
+    ("แปลข้อความนี้เป็นภาษาอังกฤษ", "of Thai", "ภาษาอังกฤษ"),
+    ("Μετάφρασε αυτό το κείμενο στα αγγλικά", "of Greek", "στα αγγλικά"),
+    ("תרגם את הטקסט הזה לאנגלית", "of Hebrew", "באנגלית"),
+    ("Përkthe këtë tekst në anglisht", "These words were not understood", "Say it in English"),
+]
+
+ENGLISH = (
+    'Translate "Guten Morgen, wie geht es dir?" to English',
+    "Translate this to English: Guten Tag, ich möchte einen Tisch für zwei Personen reservieren.",
+    "Summarize the following text:\nDie Firma hat ein neues Produkt vorgestellt. Es ist teuer und wird im Mai verkauft.",
+    "Die Firma hat heute ein neues Produkt vorgestellt und es ist sehr teuer.\nTranslate this to English.",
+    'What does "Wie geht es Ihnen" mean?',
+    "Bitte transcribe the attached audio",
+    "translate 你好 to English",
+    "ocr",
+    "sumarize tower.txt pls thx",
+    "draw a café in Montréal for me",
+    "greyscale",
+    "Read sign.jpg aloud",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "tasks"),
+    [*GERMAN, *FRENCH, *SPANISH, *ITALIAN, *PORTUGUESE, *CHINESE, *JAPANESE, *KOREAN, *NEGATED],
+)
+def test_a_request_in_another_language_is_planned_with_its_own_words(
+    words: str, files: tuple[str, ...], tasks: list[str]
+) -> None:
+    assert written(planned(asked(words, files), STANDARD).tasks) == tasks
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "tasks"),
+    [
+        (
+            "Fasse den Text zusammen. Then translate it to English.",
+            ("a.txt",),
+            ["summarization(text=file1)", "translation(text=1.text; target_language=en)"],
+        ),
+        (
+            "Read the text in scan.png. Und übersetze ihn dann ins Deutsche.",
+            ("scan.png",),
+            ["image-to-text(image=file1)", "translation(text=1.text; target_language=de)"],
+        ),
+    ],
+)
+def test_sentences_of_two_languages_make_one_plan(words: str, files: tuple[str, ...], tasks: list[str]) -> None:
+    assert written(planned(asked(words, files), STANDARD).tasks) == tasks
+
+
+@pytest.mark.parametrize(("words", "named", "said"), NOT_UNDERSTOOD)
+def test_what_is_not_understood_is_said_in_both_languages_and_nothing_is_guessed(
+    words: str, named: str, said: str
+) -> None:
+    draft = planned(asked(words, ("a.txt", "a.jpg")), STANDARD)
+    assert (draft.tasks, draft.decision.confidence) == ((), 0.0)
+    (note,) = draft.notes
+    assert note.kind is NoteKind.CLARIFY
+    assert named in note.text
+    assert said in note.text
+    assert note.text.endswith("Say it in English, or set up an LLM with LLM_BASE_URL.")
+
+
+@pytest.mark.parametrize(
+    ("words", "passed_over"),
+    [("Lies den zweiten Absatz des Textes vor", "zweiten"), ("Lies die schöne Geschichte vor", "schöne")],
+)
+def test_a_word_about_a_thing_that_is_not_known_makes_a_plan_unsure_and_is_told(words: str, passed_over: str) -> None:
+    draft = planned(asked(words, ("a.txt",)), STANDARD)
+    assert written(draft.tasks) == ["text-to-speech(text=file1)"]
+    assert draft.decision.confidence < 0.5
+    assert [note.span for note in draft.notes] == [passed_over]
+
+
+@pytest.mark.parametrize("words", ENGLISH)
+def test_english_stays_english_whatever_it_quotes_or_names(words: str) -> None:
+    assert tongue.plainly_english(words) or tongue.told(read(words, ())) == tongue.ENGLISH
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "says"),
+    [
+        ("Hallo", NoteKind.CHAT, ""),
+        ("Merci beaucoup !", NoteKind.CHAT, ""),
+        ("谢谢", NoteKind.CHAT, ""),
+        ("고마워요", NoteKind.CHAT, ""),
+        ("Wer bist du?", NoteKind.CHAT, ""),
+        ("Übersetze ins Englische", NoteKind.CLARIFY, "“Übersetze ins Englische” needs a text"),
+        ("Transkribiere die Aufnahme", NoteKind.CLARIFY, "“Transkribiere die Aufnahme” needs a recording"),
+        ("Wenn der Text auf Englisch ist, übersetze ihn ins Deutsche", NoteKind.UNMAPPED, "depends on a condition"),
+        ("Entferne alle Namen aus dem Text", NoteKind.UNMAPPED, "“Entferne alle Namen aus dem Text” matches no kind"),
+    ],
+)
+def test_what_cannot_be_planned_is_told_in_the_words_of_the_request(words: str, kind: NoteKind, says: str) -> None:
+    draft = planned(asked(words), STANDARD)
+    assert draft.tasks == ()
+    assert (draft.notes[0].kind, says in draft.notes[0].text) == (kind, True)
+
+
+def test_a_task_keeps_the_words_that_called_for_it() -> None:
+    words = "Kannst du die Aufnahme bitte transkribieren und den Text danach ins Französische übersetzen?"
+    draft = planned(asked(words, ("memo.wav",)), STANDARD)
+    assert [task.source for task in draft.tasks] == [
+        "Kannst du die Aufnahme bitte transkribieren",
+        "den Text danach ins Französische übersetzen?",
+    ]
+    assert json.loads(draft.tasks[1].parameters_json) == {"target_language": "fr"}
+
+
+@pytest.mark.parametrize("tag", SUPPORTED)
+def test_every_lexicon_knows_the_languages_a_text_may_be_translated_into(tag: str) -> None:
+    data = lexicon_of(tag)
+    names = {"de": "Englisch", "fr": "anglais", "es": "inglés", "it": "inglese", "pt": "inglês"}
+    name = names.get(tag, {"zh": "英语", "ja": "英語", "ko": "영어"}.get(tag, "")).lower()
+    (token,) = data.tokens(name, 0, len(name))
+    assert (token.kind, token.gloss) == (Kind.NOUN, "english")
