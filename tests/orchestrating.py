@@ -66,6 +66,8 @@ class Cast:
     candidates: list[types.Candidate] = field(default_factory=list)
     answer: Callable[[], AsyncIterator[str]] | None = None
     select: Callable[[], Awaitable[None]] | None = None
+    usage: types.Usage | None = None
+    """Of every choice and every answer."""
 
     def plan(self, *events: planner_pb2.PlanEvent) -> None:
         async def script(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -105,7 +107,7 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
             raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="add an expert")
         return selector_pb2.SelectResponse(
             candidates=self.cast.candidates,
-            decision=types.Decision(controller="rank"),
+            decision=types.Decision(controller="rank", usage=self.cast.usage),
             spec=standard_tasks()[request.task.task],
         )
 
@@ -121,7 +123,8 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
                 await context.write(responder_pb2.RespondEvent(text=words))
         else:
             await context.write(responder_pb2.RespondEvent(text="so it is"))
-        await context.write(responder_pb2.RespondEvent(decision=types.Decision(controller="composed")))
+        decision = types.Decision(controller="composed", usage=self.cast.usage)
+        await context.write(responder_pb2.RespondEvent(decision=decision))
 
 
 class Expert(expert_pb2_grpc.ExpertServiceServicer):

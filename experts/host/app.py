@@ -49,7 +49,7 @@ def serve_expert(package: str) -> None:
 def describe(expert: Expert, settings: Settings) -> str:
     """What the expert would answer to Describe before any of its models is loaded, as protobuf's JSON."""
     with closing(_models(expert, settings)) as models:
-        reply = Description(expert, models, may_sleep=settings.may_sleep).since("")
+        reply = Description(expert, models, settings).since("")
     return json_format.MessageToJson(reply, preserving_proto_field_name=True) + "\n"
 
 
@@ -59,7 +59,7 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
     began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
     store = ArtifactStore.open(settings.artifacts_url)
     with closing(_models(expert, settings)) as models, closing(Threads("cpu", settings.threads)) as cpu:
-        description = Description(expert, models, may_sleep=settings.may_sleep)
+        description = Description(expert, models, settings)
         servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
         register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)
         async with (

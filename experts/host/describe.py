@@ -5,11 +5,13 @@ from datetime import timedelta
 
 from experts.host.expert import Expert, Offer
 from experts.host.models import Models, State
+from experts.host.settings import Settings
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
 from protos.hugginggpt.v1.types_pb2 import (
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
     MODEL_STATE_READY,
+    REACH_EXTERNAL,
     ModelCard,
     ModelState,
 )
@@ -24,10 +26,10 @@ _STATES: dict[State, ModelState.ValueType] = {
 class Description:
     """An expert and how it is now."""
 
-    def __init__(self, expert: Expert, models: Models, *, may_sleep: bool) -> None:
+    def __init__(self, expert: Expert, models: Models, settings: Settings) -> None:
         self.start_time: timedelta | None = None
         """From the start of the process until it was ready; None before that."""
-        self._expert, self._models, self._may_sleep = expert, models, may_sleep
+        self._expert, self._models, self._settings = expert, models, settings
         self._tasks = tuple({offer.spec.name: offer.spec for offer in expert.offers}.values())
 
     def since(self, known_revision: str) -> DescribeResponse:
@@ -48,7 +50,7 @@ class Description:
             version=self._expert.version,
             tasks=self._tasks,
             models=[self._card(offer) for offer in self._expert.offers],
-            may_sleep=self._may_sleep,
+            may_sleep=self._settings.may_sleep,
         )
         if self.start_time is not None:
             whole.start_time.FromTimedelta(self.start_time)
@@ -59,6 +61,8 @@ class Description:
         model, card = self._models.get(offer.spec.name, offer.card.id), ModelCard()
         card.CopyFrom(offer.card)
         card.state = _STATES[model.state]
+        if not card.region and card.reach != REACH_EXTERNAL:
+            card.region = self._settings.region
         if failure := model.failure:
             card.failure = f"{failure.message}; {failure.remedy}"
         for field, seconds in ((card.p50, model.times.p50), (card.p95, model.times.p95)):

@@ -19,3 +19,5 @@ class Settings(ServiceSettings, StoreSettings):
     """Threads that read inputs and write outputs, beside each model's own."""
     may_sleep: bool = False
     """It may be scaled to zero: its models then stay in the catalogue while it is away."""
+    region: str = ""
+    """Where its machine stands, the wider first, as in eu-central-1: for the cards of models that run here."""

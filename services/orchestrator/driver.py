@@ -76,7 +76,8 @@ class Driver:
             log.exception("a run broke")
             _end_tasks(run, TASK_STATE_FAILED, _BROKEN)
             state, wrong = RUN_STATE_FAILED, _BROKEN
-        run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=spent(run.view.run))))
+        usage = spent(run.view.run, run.view.decisions)
+        run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=usage)))
         log.info("run ended", state=RunState.Name(state), reason=wrong.reason if wrong else "")
 
     async def _concluded(

@@ -1,6 +1,7 @@
 """How a run ends, given what became of its tasks and what the planner had to say."""
 
 import time
+from collections.abc import Iterable
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -14,6 +15,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_INCOMPLETE,
     TASK_STATE_REUSED,
     TASK_STATE_SUCCEEDED,
+    Decision,
     Failure,
     Run,
     RunState,
@@ -39,10 +41,10 @@ def outcome(run: Run, failure: Failure | None = None) -> "tuple[RunState.ValueTy
     return (RUN_STATE_INCOMPLETE if usable else RUN_STATE_FAILED), wrong
 
 
-def spent(run: Run) -> Usage:
-    """What the run's tasks took together, and how long the run was under way."""
+def spent(run: Run, decided: Iterable[Decision]) -> Usage:
+    """What the run's tasks and the decisions about them took together, and how long the run was under way."""
     total = Usage(elapsed=Duration(), busy=Duration())
-    usages = [status.result.usage for status in run.tasks]
+    usages = [*(status.result.usage for status in run.tasks), *(decision.usage for decision in decided)]
     total.busy.FromNanoseconds(sum(usage.busy.ToNanoseconds() for usage in usages))
     total.elapsed.FromNanoseconds(max(0, time.time_ns() - run.created.ToNanoseconds()))
     total.input_tokens = sum(usage.input_tokens for usage in usages)

@@ -34,7 +34,7 @@ CHECK_SECONDS = 30.0
 """What the check of a supplied plan may take."""
 
 SUMMARY_CHARACTERS = 500
-"""Of a task's text, what the planner is told when it continues."""
+"""Of a task's text, or of what was wrong with it, what the planner is told when it continues."""
 
 Add = Callable[[Task], None]
 
@@ -124,9 +124,9 @@ def _request(run: LiveRun, turns: Sequence[Turn]) -> planning.PlanRequest:
 
 
 def _prior(status: TaskStatus) -> planning.PriorTask:
-    outputs = status.result.outputs
-    summary = outputs["text"].text[:SUMMARY_CHARACTERS] if "text" in outputs else ""
-    return planning.PriorTask(task=status.task, state=status.state, summary=summary)
+    result = status.result
+    told = result.outputs["text"].text if "text" in result.outputs else result.failure.message
+    return planning.PriorTask(task=status.task, state=status.state, summary=told[:SUMMARY_CHARACTERS])
 
 
 def _supplied(run: LiveRun, add: Add) -> Failure | None:

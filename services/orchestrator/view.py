@@ -9,6 +9,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TASK_STATE_PLANNED,
     TASK_STATE_RUNNING,
     TASK_STATE_WAITING,
+    Decision,
     Run,
     RunEvent,
     TaskResult,
@@ -25,6 +26,8 @@ class RunView:
         self.run = Run()
         self.planned = False
         """The plan has all its tasks."""
+        self.decisions: list[Decision] = []
+        """By whoever planned, chose and answered."""
         self._tasks: dict[int, TaskStatus] = {}
         self._answer: list[str] = []
         for event in events:
@@ -87,15 +90,17 @@ class RunView:
         self.run.state = RUN_STATE_RUNNING
         self._tasks[event.task_id] = self.run.tasks.add(task=event.task_planned.task, state=TASK_STATE_PLANNED)
 
-    def _plan_completed(self, event: RunEvent) -> None:  # noqa: ARG002  # that it came is what counts
+    def _plan_completed(self, event: RunEvent) -> None:
         self.run.state = RUN_STATE_RUNNING
         self.planned = True
+        self.decisions.append(event.plan_completed.decision)
 
     def _approval_requested(self, event: RunEvent) -> None:  # noqa: ARG002  # that it came is what counts
         self.run.state = RUN_STATE_AWAITING_APPROVAL
 
     def _task_selected(self, event: RunEvent) -> None:
         self._tasks[event.task_id].candidate.CopyFrom(event.task_selected.candidates[0])
+        self.decisions.append(event.task_selected.decision)
 
     def _task_waiting(self, event: RunEvent) -> None:
         self._tasks[event.task_id].state = TASK_STATE_WAITING
@@ -120,6 +125,8 @@ class RunView:
 
     def _answer_chunk(self, event: RunEvent) -> None:
         self._answer.append(event.answer_chunk.text)
+        if event.answer_chunk.HasField("decision"):
+            self.decisions.append(event.answer_chunk.decision)
 
     def _taken_over(self, event: RunEvent) -> None:
         """Who owns the run is the journal's to say."""

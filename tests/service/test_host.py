@@ -141,3 +141,8 @@ async def test_an_artifact_of_another_tenant_is_not_found(start: Start) -> None:
     image = await host.store.put("acme", b"abc", media_type="image/png", name="in.png")
     error = await host.refusal(tenant="rival", inputs={"image": Value(artifact=image)})
     assert (error.code.name, error.reason) == ("NOT_FOUND", "ARTIFACT")
+
+
+async def test_a_region_is_said_of_every_model_that_runs_there(start: Start) -> None:
+    told = await (await start(region="eu-central-1")).describe()
+    assert {card.id: card.region for card in told.models} == {"m": "eu-central-1", "other": "eu-central-1"}

@@ -13,6 +13,7 @@ from protos.hugginggpt.v1 import (
 )
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.pipeline import SELECTIONS_AT_ONCE
+from services.runtime import caller
 from services.runtime.errors import InvalidRequest, ModelFailed, Unavailable
 from tests.orchestrating import (
     END,
@@ -211,6 +212,34 @@ async def test_a_plan_whose_stream_broke_is_continued(house: House) -> None:
     assert house.cast.planned[1].goal.HasField("continuation")
     assert [prior.task.id for prior in house.cast.planned[1].prior] == [1]
     assert ended(events).state == types.RUN_STATE_COMPLETED
+
+
+async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(house: House) -> None:
+    failed = asyncio.Event()
+
+    async def breaking(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
+        yield task(1, "unheard-of")
+        await failed.wait()
+
+    house.cast.plans.append(breaking)
+    house.cast.plan(task(2), END)
+    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    async for event in house.stub.Run(request, timeout=20, metadata=caller.metadata()):
+        if event.HasField("task_ended"):
+            failed.set()
+    (prior,) = house.cast.planned[1].prior
+    assert (prior.state, prior.summary) == (types.TASK_STATE_FAILED, "nobody offers unheard-of")
+
+
+async def test_what_deciding_took_counts_as_the_runs(house: House) -> None:
+    took = types.Usage(input_tokens=10, output_tokens=2, cost=0.5)
+    took.busy.FromSeconds(1)
+    house.cast.usage = took
+    end = planner_pb2.PlanEnd(decision=types.Decision(controller="llm", usage=took))
+    house.cast.plan(task(1), task(2), planner_pb2.PlanEvent(end=end))
+    usage = ended(await house.run()).usage
+    assert (usage.input_tokens, usage.output_tokens, usage.cost) == (40, 8, 2.0)
+    assert usage.busy.ToTimedelta().total_seconds() >= 4
 
 
 async def test_a_plan_that_never_ends_well_runs_with_what_there_is(house: House) -> None:
