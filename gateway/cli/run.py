@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from gateway.cli.deciding import Decision
 from gateway.cli.events import Event
 
 COMPLETED = "completed"
 ENDS = (COMPLETED, "incomplete", "failed", "cancelled")
 UNDER_WAY = ("planned", "waiting", "running")
+FELL_BACK = "fell_back"
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Task:
     seconds: float | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
+    decision: Decision = field(default_factory=dict)
 
     @property
     def depends_on(self) -> list[int]:
@@ -57,6 +60,11 @@ class Run:
         self.answer = ""
         self.failure: Mapping[str, Any] | None = None
         self.planned = False
+        self.begun = False
+        """The LLM had planned tasks when it failed."""
+        self.decisions: dict[str, Decision] = {}
+        """Those about the whole: plan and answer."""
+        self.usage: Mapping[str, Any] = {}
 
     @property
     def ended(self) -> bool:
@@ -95,7 +103,10 @@ def _run_accepted(run: Run, _: Event, __: Mapping[str, Any]) -> None:
 
 
 def _plan_note(run: Run, _: Event, body: Mapping[str, Any]) -> None:
-    run.notes.append(body.get("text", ""))
+    if body.get("kind") == FELL_BACK:  # which the decision about the plan says too
+        run.begun = bool(run.tasks)
+    else:
+        run.notes.append(body.get("text", ""))
 
 
 def _task_planned(run: Run, _: Event, body: Mapping[str, Any]) -> None:
@@ -110,12 +121,15 @@ def _task_planned(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     )
 
 
-def _plan_completed(run: Run, _: Event, __: Mapping[str, Any]) -> None:
+def _plan_completed(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     run.planned = True
+    run.decisions["plan"] = body.get("decision", {})
 
 
 def _task_selected(run: Run, event: Event, body: Mapping[str, Any]) -> None:
-    run.of(event).given_to(body["candidates"][0])
+    task = run.of(event)
+    task.given_to(body["candidates"][0])
+    task.decision = body.get("decision", {})
 
 
 def _task_waiting(run: Run, event: Event, body: Mapping[str, Any]) -> None:
@@ -150,6 +164,8 @@ def _task_ended(run: Run, event: Event, body: Mapping[str, Any]) -> None:
 
 def _answer_chunk(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     run.answer += body.get("text", "")
+    if "decision" in body:
+        run.decisions["answer"] = body["decision"]
 
 
 def _taken_over(run: Run, _: Event, __: Mapping[str, Any]) -> None:
@@ -157,7 +173,7 @@ def _taken_over(run: Run, _: Event, __: Mapping[str, Any]) -> None:
 
 
 def _run_ended(run: Run, _: Event, body: Mapping[str, Any]) -> None:
-    run.status, run.failure = body["state"], body.get("failure")
+    run.status, run.failure, run.usage = body["state"], body.get("failure"), body.get("usage", {})
 
 
 _CHANGES = {
@@ -215,11 +231,14 @@ def report(run: Run, saved: Sequence[Mapping[str, str]]) -> dict[str, Any]:
                 "outputs": task.outputs,
                 "error": task.error,
                 "seconds": task.seconds,
+                "decision": task.decision,
             }
             for task in run.tasks.values()
             if not task.under_way
         ],
         "answer": run.answer,
         "artifacts": list(saved),
+        "decisions": run.decisions,
+        "usage": run.usage,
     }
     return told if run.failure is None else {**told, "error": run.failure}

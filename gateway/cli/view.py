@@ -11,6 +11,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli import deciding
 from gateway.cli.run import Run, Task
 
 MARKS = {
@@ -62,23 +63,27 @@ class Lines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._noted = 0
 
     def busy(self, what: str) -> None:
-        if what:
-            self._say(what)
+        self._tell(what)
 
     def show(self, run: Run, kind: str, task_id: int) -> None:
         if kind in _SAID_OF_TASKS:
             task = run.tasks[task_id]
-            self._say(f"{task.id} {task.task}: {_SAID_OF_TASKS[kind](task)}")
-        elif kind in ("plan_note", "taken_over"):
-            self._say(f"note: {run.notes[-1]}")
+            self._tell(_SAID_OF_TASKS[kind](task), f"{task.id} {task.task}: ")
+        elif kind in _SAID_OF_ALL:
+            self._tell(_SAID_OF_ALL[kind](run))
+        elif len(run.notes) > self._noted:
+            self._tell(run.notes[-1], "note: ")
+        self._noted = len(run.notes)
 
     def close(self) -> None:
         pass
 
-    def _say(self, text: str) -> None:
-        self._console.print(Text(printable(text)), soft_wrap=True)
+    def _tell(self, what: str, of: str = "") -> None:
+        if what:
+            self._console.print(Text(printable(of + what)), soft_wrap=True)
 
 
 def _seconds(seconds: float | None) -> str:
@@ -95,11 +100,23 @@ def _attempt(task: Task) -> str:
 
 _SAID_OF_TASKS: Mapping[str, Callable[[Task], str]] = {
     "task_planned": lambda _: "planned",
+    "task_selected": lambda task: deciding.of_choice(task.decision),
     "task_waiting": lambda task: f"waiting, {task.note}",
     "task_started": lambda task: " ".join(filter(None, (f"running on {task.model}", _attempt(task)))),
     "attempt_failed": lambda task: task.note,
     "task_ended": lambda task: " ".join(filter(None, (task.state, _seconds(task.seconds), _cause(task)))),
 }
+
+
+def _plan(run: Run) -> str:
+    return deciding.of_plan(run.decisions.get("plan", {}), begun=run.begun)
+
+
+def _answer(run: Run) -> str:
+    return deciding.of_answer(run.decisions.get("answer", {}))
+
+
+_SAID_OF_ALL: Mapping[str, Callable[[Run], str]] = {"plan_completed": _plan, "run_ended": _answer}
 
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
@@ -145,12 +162,13 @@ class Picture:
         table.add_column(overflow="fold")
         for task in list(self._run.tasks.values()):
             table.add_row(*self._row(task))
-        notes = [Text(f"{printable(note)}", style="yellow") for note in self._run.notes]
+        notes = [Text(printable(note), style="yellow") for note in self._run.notes]
+        deciders = [Text(printable(line), style="dim") for line in (_plan(self._run), _answer(self._run)) if line]
         self._spinner.update(text=Text(self._what, style="dim"))
-        return Group(*notes, table, *([self._spinner] if self._what else []))
+        return Group(*notes, table, *deciders, *([self._spinner] if self._what else []))
 
     def _row(self, task: Task) -> list[RenderableType]:
-        note = " ".join(filter(None, (_attempt(task), task.note, _cause(task))))
+        note = " ".join(filter(None, (_attempt(task), deciding.of_choice(task.decision), task.note, _cause(task))))
         return [
             self._mark(task),
             str(task.id),

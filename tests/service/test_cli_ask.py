@@ -16,6 +16,11 @@ from typer.testing import CliRunner, Result
 from gateway.cli import app
 from tests.scripted_gateway import ScriptedGateway
 
+DOWN = "the LLM small cannot be reached"
+BY_LLM = {"controller": "llm", "llm_model": "small"}
+BY_RANK = {"controller": "rank", "reason": "the only one"}
+COMPOSED = {"controller": "composed", "llm_model": "small", "fell_back_because": DOWN}
+USAGE = {"input_tokens": 20, "output_tokens": 10, "cost": 0.0}
 FAILURE = {"reason": "MODEL_FAILED", "message": "the model broke", "remedy": "send another picture"}
 
 
@@ -44,8 +49,11 @@ def gateway() -> Iterator[ScriptedGateway]:
         planned(1, "image-to-text", {"image": {"input": "file1"}}, parameters={"language": "en"}),
         planned(2, "text-to-speech", {"text": {"task_id": 1, "output": "text"}}),
         {"plan_note": {"kind": "unmapped", "text": "nothing bakes cakes"}},
-        {"plan_completed": {"tasks": 2}},
-        {"task_id": 1, "task_selected": {"candidates": [candidate("rapidocr"), candidate("other")]}},
+        {"plan_completed": {"tasks": 2, "decision": BY_LLM}},
+        {
+            "task_id": 1,
+            "task_selected": {"candidates": [candidate("rapidocr"), candidate("other")], "decision": BY_RANK},
+        },
         started(1, "rapidocr"),
         {"task_id": 1, "task_progress": {"fraction": 0.5, "message": "page 1"}},
         {"taken_over": {"owner": "two"}},
@@ -55,8 +63,8 @@ def gateway() -> Iterator[ScriptedGateway]:
         started(2, "espeak-ng"),
         ended(2, "succeeded", outputs={"audio": speech}, by=candidate("espeak-ng")),
         {"answer_chunk": {"text": "It says "}},
-        {"answer_chunk": {"text": "**OPEN**."}},
-        {"run_ended": {"state": "completed"}},
+        {"answer_chunk": {"text": "**OPEN**.", "decision": COMPOSED}},
+        {"run_ended": {"state": "completed", "usage": USAGE}},
     ]
     with gateway.running():
         yield gateway
@@ -117,6 +125,7 @@ def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: Scri
                 "outputs": {"text": "OPEN"},
                 "error": None,
                 "seconds": 5.0,
+                "decision": BY_RANK,
             },
             {
                 "task_id": 2,
@@ -126,10 +135,13 @@ def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: Scri
                 "outputs": told["results"][1]["outputs"],
                 "error": None,
                 "seconds": 1.0,
+                "decision": {},
             },
         ],
         "answer": "It says **OPEN**.",
         "artifacts": [{"name": "../speech.wav", "media_type": "audio/wav", "path": "out/speech.wav"}],
+        "decisions": {"plan": BY_LLM, "answer": COMPOSED},
+        "usage": USAGE,
     }
     assert (folder / "out" / "speech.wav").read_bytes() == b"RIFF"
 
@@ -150,6 +162,7 @@ def test_without_a_terminal_steps_go_to_stderr_and_the_answer_to_stdout(gateway:
         "1 image-to-text: planned",
         "2 text-to-speech: planned",
         "note: nothing bakes cakes",
+        "planned by the LLM small",
         "1 image-to-text: running on rapidocr",
         "note: another orchestrator continues the run",
         "1 image-to-text: the model broke, retry",
@@ -157,6 +170,7 @@ def test_without_a_terminal_steps_go_to_stderr_and_the_answer_to_stdout(gateway:
         "1 image-to-text: succeeded 5.00 s",
         "2 text-to-speech: running on espeak-ng",
         "2 text-to-speech: succeeded 1.00 s",
+        "answer composed from the results: the LLM small cannot be reached",
         "saved out/speech.wav  audio/wav",
     ]
 

@@ -69,6 +69,53 @@ def test_notes_stand_above_the_tasks() -> None:
     assert drawn([{"plan_note": {"text": "nothing bakes cakes"}}, PLANNED])[0] == "nothing bakes cakes"
 
 
+WRITTEN = {"controller": "llm", "llm_model": "small"}
+NO_KEY = {"llm_model": "small", "fell_back_because": "the LLM small refuses the key"}
+FELL_BACK = {"plan_note": {"kind": "fell_back", "text": "This was planned without it: the LLM small refuses the key."}}
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([{"plan_completed": {"decision": WRITTEN}}], ["planned by the LLM small"]),
+        ([{"plan_completed": {"decision": {"controller": "embedded"}}}], ["planned by the embedded planner"]),
+        ([{"plan_completed": {"decision": {"controller": "supplied"}}}], ["planned by whoever supplied it"]),
+        ([{"plan_completed": {"decision": {"reason": "the plan may lack tasks"}}}], ["the plan may lack tasks"]),
+        (
+            [FELL_BACK, {"plan_completed": {"decision": {"controller": "embedded", **NO_KEY}}}],
+            ["planned by the embedded planner: the LLM small refuses the key"],
+        ),
+        (
+            [PLANNED, FELL_BACK, {"plan_completed": {"decision": {"controller": "embedded", **NO_KEY}}}],
+            [
+                "· 1 image-to-text",
+                "planned first by the LLM small, then by the embedded planner: the LLM small refuses the key",
+            ],
+        ),
+        (
+            [
+                PLANNED,
+                {"task_id": 1, "task_selected": {"candidates": [{}], "decision": {"controller": "rank", **NO_KEY}}},
+            ],
+            ["· 1 image-to-text chosen by rank: the LLM small refuses the key"],
+        ),
+        (
+            [{"answer_chunk": {"decision": WRITTEN}}, {"run_ended": {"state": "completed"}}],
+            ["answer written by the LLM small"],
+        ),
+        (
+            [{"answer_chunk": {"decision": {"controller": "composed"}}}, {"run_ended": {"state": "completed"}}],
+            [],
+        ),
+    ],
+)
+def test_who_decided_is_said_and_why_it_was_not_the_llm(events: list[dict[str, Any]], said: list[str]) -> None:
+    ended = (
+        events if any("run_ended" in event for event in events) else [*events, {"run_ended": {"state": "completed"}}]
+    )
+    assert " ".join(drawn(ended)) == " ".join(said)
+
+
 def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
     assert drawn([PLANNED, STARTED, ended("succeeded")], "ascii")[0] == "+ 1 image-to-text rapidocr 1.00 s"
 
