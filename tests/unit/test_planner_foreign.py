@@ -548,7 +548,7 @@ NOT_UNDERSTOOD: list[tuple[str, str, str]] = [
 ENGLISH = (
     'Translate "Guten Morgen, wie geht es dir?" to English',
     "Translate this to English: Guten Tag, ich möchte einen Tisch für zwei Personen reservieren.",
-    "Summarize the following text:\nDie Firma hat ein neues Produkt vorgestellt. Es ist teuer und wird im Mai verkauft.",
+    "Summarize the following text:\nDie Firma hat ein neues Produkt vorgestellt. Es ist teuer und sehr klein.",
     "Die Firma hat heute ein neues Produkt vorgestellt und es ist sehr teuer.\nTranslate this to English.",
     'What does "Wie geht es Ihnen" mean?',
     "Bitte transcribe the attached audio",

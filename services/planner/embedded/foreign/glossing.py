@@ -18,7 +18,8 @@ _LAST = {"to": 2, "into": 2, "as": 2, "": 0}
 """Where what a preposition leads goes in a command; all others: 1."""
 
 _GREETINGS = {"hello", "thanks"}
-_TELLING = {"tell me", "show", "find", "detect", "check", "count", "recognize", "explain", "answer", "analyze", "give"}
+_TELL = "tell me"
+_TELLING = {_TELL, "show", "find", "detect", "check", "count", "recognize", "explain", "answer", "analyze", "give"}
 """Commands that a question may follow."""
 
 _AUXILIARIES = {"is", "are", "was", "has", "does"}
@@ -48,7 +49,7 @@ class Piece:
 def glossed(text: str, tokens: Sequence[Token], tongue: Tongue) -> list[Piece]:
     """The pieces of an English rendering of a request's tokens, in English order; those without words last."""
     arrange = _arranged if tongue.spaced else _reversed
-    segments = [_with_object_quoted(segment) for segment in _segments(_with_joints_in_front(tokens))]
+    segments = [_with_object_quoted(_asked(segment)) for segment in _segments(_with_joints_in_front(tokens))]
     arranged = [token for segment in segments for token in _with_negation_in_front(arrange(segment))]
     covered = {position for token in arranged for position in range(token.start, token.end)}
     passed_over = [replace(token, kind=Kind.SILENT, gloss="") for token in tokens if token.start not in covered]
@@ -69,6 +70,8 @@ def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
     """With "then" before the command in the midst of which it stands."""
     moved: list[Token] = []
     for index, token in enumerate(tokens):
+        if token.gloss == "," and _leads_to_question(moved, tokens[index + 1 :]):
+            continue
         opening = _opening(moved)
         following = next((other for other in tokens[index + 1 :] if other.kind in _ASKING | _JOINTS), None)
         if token.kind is Kind.THEN and token.gloss in _ADVERBS and _amidst(moved[opening:], following):
@@ -131,6 +134,12 @@ def _thing(segment: Sequence[Token]) -> bool:
 
 def _command(segment: Sequence[Token]) -> int | None:
     return next((index for index, token in enumerate(segment) if token.kind is Kind.VERB), None)
+
+
+def _asked(segment: list[Token]) -> list[Token]:
+    """A question by itself, without "tell me"."""
+    asks = any(token.kind is Kind.ASK for token in segment)
+    return [token for token in segment if not (asks and token.gloss == _TELL)]
 
 
 def _with_object_quoted(segment: list[Token]) -> list[Token]:
@@ -200,8 +209,9 @@ def _reversed(segment: list[Token]) -> list[Token]:
     heads = [token for token in segment if token.kind in _ASKING]
     if any(token.gloss in _TELLING for token in heads):
         heads.sort(key=lambda token: token.gloss not in _TELLING)
+    heads = [token for token in heads if token.gloss != "is"] or heads
     head = next(iter(heads), None)
-    chunks = _chunks([token for token in segment if token not in heads], head)
+    chunks = _chunks([token for token in segment if token.kind not in _ASKING], head)
     things = [token for chunk in sorted(chunks, key=lambda chunk: _LAST.get(chunk.lead, 1)) for token in chunk.words]
     if head and len(heads) == 1 and head.kind is Kind.VERB and all(chunk.lead for chunk in chunks):
         things = [Token(head.end, head.end, Kind.WORD, "it"), *things]

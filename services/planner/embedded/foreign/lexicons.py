@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from services.planner.embedded.cues import lexicon as english
+from services.planner.embedded.resources import BY_EXTENSION
 from services.planner.embedded.wording import FILLING, MARKED
 
 SUPPORTED = ("de", "fr", "es", "it", "pt", "zh", "ja", "ko")
@@ -25,6 +26,9 @@ _ENDED = ("", "e", "en", "t")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _LATIN = re.compile(r"[a-z0-9][a-z0-9%.x-]*")
 _STOP = re.compile(r"\n+|[.!?。！？…]+|[,;:，、；：()（）&–—・]")  # as they are written elsewhere
+_FILE = re.compile(rf"[a-z0-9][a-z0-9_.%+@-]*\.(?:{'|'.join(BY_EXTENSION)})(?![a-z0-9])")
+"""A file's name, also where letters of another script stand right beside it."""
+
 _HANGUL = re.compile(r"[\uac00-\ud7a3]+")
 _ACCENTED = {"ä": "(?:ä|ae)", "ö": "(?:ö|oe)", "ü": "(?:ü|ue)", "ß": "(?:ß|ss)"}
 _BARE = str.maketrans("àáâãäçèéêëìíîïñòóôõöùúûüÿ", "aaaaaceeeeiiiinooooouuuuy")
@@ -125,6 +129,8 @@ class Tongue:
     def _token(self, masked: str, at: int, end: int, taken: list[tuple[int, int]], last: Token | None) -> Token:
         if marked := re.compile(MARKED + "+").match(masked, at, end):
             return Token(at, marked.end(), Kind.CONTENT, "")
+        if named := _FILE.match(masked, at, end):
+            return Token(at, named.end(), Kind.CONTENT, "")
         for first, second, entry in self._apart.get(_initial(masked[at]), ()):
             if (head := first.match(masked, at, end)) and (
                 tail := _last_part(second, masked, head.end(), _sentence_end(masked, head.end(), end))
@@ -153,7 +159,7 @@ class Tongue:
     def _fits(self, entry: _Entry, last: Token | None, *, attached: bool) -> bool:
         if entry.kind is Kind.LINK:
             return last is not None and last.kind in {Kind.VERB, Kind.SILENT, Kind.ASK}
-        return entry.kind is not Kind.AFTER or attached
+        return entry.kind is not Kind.AFTER or attached or entry.gloss == "in"
 
     def _other(self, masked: str, at: int, end: int) -> Token:
         """A mark between words, a word of the planner's own English, or one that is not known."""

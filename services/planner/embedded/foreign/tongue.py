@@ -89,9 +89,11 @@ def _line(line: str) -> str:
     if tag := _by_script(line):
         return ENGLISH if ours >= _SURE and _LATIN.match(words[0]) else tag
     tag, most = max(scores.items(), key=lambda pair: (pair[1], pair[0] in SUPPORTED), default=("", 0))
-    if most > ours and (most >= _SURE or tag not in SUPPORTED):
-        return tag if most >= 1 else _by_lexicons(line, words)
-    return ENGLISH if ours > most else _by_lexicons(line, words)
+    if ours > most:
+        return ENGLISH
+    if most > ours and most >= _SURE:
+        return tag
+    return _by_lexicons(line, words, else_told=tag if tag not in SUPPORTED and most >= 1 else "")
 
 
 def _by_script(line: str) -> str:
@@ -103,15 +105,17 @@ def _by_script(line: str) -> str:
     return next(tag for tag, count in counts.items() if count and (tag not in {"ko", "ja"} or count >= letters / 10))
 
 
-def _by_lexicons(line: str, words: list[str]) -> str:
+def _by_lexicons(line: str, words: list[str], *, else_told: str) -> str:
     """The language whose lexicon knows most of the words, or UNKNOWN for words that nothing is known of."""
     ours = sum(borrowed(word, 0, len(word)).kind is not Kind.UNKNOWN for word in words if word.isascii())
     if ours == len(words):
         return ENGLISH
     native = {tag: _understood(tag, line) for tag in SUPPORTED if tag not in UNSPACED}
     likeliest = max(native, key=lambda tag: native[tag])
-    if native[likeliest] > ours:
+    if native[likeliest] > (_SURE if else_told else ours):
         return likeliest
+    if else_told:
+        return else_told
     if ours or any(match.weight >= LIKELY for match in english().find(line, 0, len(line), None)):
         return ENGLISH
     return UNKNOWN if any(not word.isascii() for word in words) else ENGLISH
