@@ -508,6 +508,276 @@ KOREAN: list[Row] = [
     ),
 ]
 
+FURTHER: list[Row] = [
+    (
+        "Guten Tag, könnten Sie mir bitte den Inhalt von bericht.txt zusammenfassen?",
+        ("bericht.txt",),
+        ["summarization(text=file1)"],
+    ),
+    ("ich brauch ne zusammenfassung von dem text", ("a.txt",), ["summarization(text=file1)"]),
+    ("sprachnachricht abtippen", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    (
+        "Gib mir bitte eine Übersetzung des Textes ins Italienische",
+        ("a.txt",),
+        ["translation(text=file1; target_language=it)"],
+    ),
+    ("Erkenne die Objekte auf bild.png", ("bild.png",), ["object-detection(image=file1)"]),
+    ("Was sagt die Frau in der Aufnahme?", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    ("Wie ist die Stimmung in diesem Kommentar?", ("a.txt",), ["text-classification(text=file1)"]),
+    ("Wandle diesen Text in eine Audiodatei um.", ("a.txt",), ["text-to-speech(text=file1)"]),
+    (
+        "Finde heraus, in welcher Sprache der Text geschrieben ist, und übersetze ihn ins Deutsche.",
+        ("a.txt",),
+        ["text-classification(text=file1)", "translation(text=file1; target_language=de)"],
+    ),
+    (
+        "Bonjour, pourriez-vous s'il vous plaît résumer le rapport en deux phrases ? Merci d'avance !",
+        ("rapport.txt",),
+        ["summarization(text=file1)"],
+    ),
+    ("j'ai besoin d'un résumé de ce document", ("a.txt",), ["summarization(text=file1)"]),
+    ("transcription du fichier audio stp", ("a.mp3",), ["automatic-speech-recognition(audio=file1)"]),
+    ("Trouve les objets dans cette image", ("a.png",), ["object-detection(image=file1)"]),
+    ("Qu'est-ce qu'il y a sur cette photo ?", ("a.jpg",), ["image-to-text(image=file1)"]),
+    (
+        "Traduisez « Good morning » en français et lisez-le à voix haute",
+        (),
+        ["translation(text='Good morning'; target_language=fr)", "text-to-speech(text=1.text; language=fr)"],
+    ),
+    (
+        "Peux-tu extraire le texte de scan.png et le résumer ?",
+        ("scan.png",),
+        ["image-to-text(image=file1)", "summarization(text=1.text)"],
+    ),
+    ("Détecte les visages sur la photo", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("Génère une image d'un chat qui joue du piano", (), ["text-to-image(text='un chat qui joue du piano')"]),
+    ("Combien de voitures sont visibles ?", ("a.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Buenos días, ¿podría hacerme un resumen del informe en dos frases? Muchas gracias.",
+        ("informe.txt",),
+        ["summarization(text=file1)"],
+    ),
+    ("necesito la transcripción de este audio", ("a.mp3",), ["automatic-speech-recognition(audio=file1)"]),
+    ("Detecta los objetos en la imagen", ("a.png",), ["object-detection(image=file1)"]),
+    ("Genera una imagen de un gato tocando el piano", (), ["text-to-image(text='un gato tocando el piano')"]),
+    (
+        'Traduce "Good morning" al español y léelo en voz alta',
+        (),
+        ["translation(text='Good morning'; target_language=es)", "text-to-speech(text=1.text; language=es)"],
+    ),
+    (
+        "Extrae el texto de scan.png y resúmelo",
+        ("scan.png",),
+        ["image-to-text(image=file1)", "summarization(text=1.text)"],
+    ),
+    ("¿Qué objetos hay en la foto?", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("¿Cuál es el sentimiento de este comentario?", ("a.txt",), ["text-classification(text=file1)"]),
+    ("您好，麻烦您帮我把这份报告总结成两句话，谢谢！", ("report.txt",), ["summarization(text=file1)"]),
+    ("我需要这段音频的文字稿", ("a.mp3",), ["automatic-speech-recognition(audio=file1)"]),
+    ("检测图片中的物体", ("a.png",), ["object-detection(image=file1)"]),
+    (
+        "把“Good morning”翻译成中文并朗读",
+        (),
+        ["translation(text='Good morning'; target_language=zh)", "text-to-speech(text=1.text; language=zh)"],
+    ),
+    ("提取scan.png里的文字并总结", ("scan.png",), ["image-to-text(image=file1)", "summarization(text=1.text)"]),
+    ("分析这条评论的情感", ("a.txt",), ["text-classification(text=file1)"]),
+    ("图中有多少辆车？", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("将report.txt翻译成日语", ("report.txt",), ["translation(text=file1; target_language=ja)"]),
+    (
+        "안녕하세요, 이 보고서를 두 문장으로 요약해 주시겠어요? 감사합니다.",
+        ("report.txt",),
+        ["summarization(text=file1)"],
+    ),
+    ("이 오디오의 녹취록이 필요해요", ("a.mp3",), ["automatic-speech-recognition(audio=file1)"]),
+    ("이미지에서 물체를 감지해 주세요", ("a.png",), ["object-detection(image=file1)"]),
+    (
+        "scan.png에서 텍스트를 추출해서 요약해 줘",
+        ("scan.png",),
+        ["image-to-text(image=file1)", "summarization(text=1.text)"],
+    ),
+    ("이 댓글의 감정을 분석해 줘", ("a.txt",), ["text-classification(text=file1)"]),
+    ("사진 속 자동차는 몇 대인가요?", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("report.txt를 일본어로 번역해 주세요", ("report.txt",), ["translation(text=file1; target_language=ja)"]),
+    ("이 동영상을 설명해 줘", ("a.mp4",), ["video-to-text(video=file1)"]),
+    (
+        "Bitte übersetze den angehängten Brief ins Englische.",
+        ("brief.txt",),
+        ["translation(text=file1; target_language=en)"],
+    ),
+    ("Fasse mir bitte das Protokoll zusammen", ("protokoll.txt",), ["summarization(text=file1)"]),
+    ("Wie viele Autos sind auf parkplatz.jpg zu sehen?", ("parkplatz.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Entferne das Hintergrundrauschen aus memo.wav und schreib mir auf, was gesagt wird.",
+        ("memo.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    (
+        "Wer hat diesen Vertrag unterschrieben?",
+        ("vertrag.pdf",),
+        ["document-question-answering(image=file1, question='Wer hat diesen Vertrag unterschrieben?')"],
+    ),
+    (
+        "Wann ist die Rechnung fällig?",
+        ("rechnung.pdf",),
+        ["document-question-answering(image=file1, question='Wann ist die Rechnung fällig?')"],
+    ),
+    ("Welche Firmen werden in dem Artikel erwähnt?", ("artikel.txt",), ["token-classification(text=file1)"]),
+    ("Ist diese Kundenbewertung positiv?", ("b.txt",), ["text-classification(text=file1)"]),
+    (
+        "Hör dir die Aufnahme an und sag mir, worum es geht.",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("Stell das Produkt auf dem Foto frei", ("p.jpg",), ["image-segmentation(image=file1)"]),
+    (
+        "Übersetze die Sprachnachricht ins Deutsche",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "translation(text=1.text; target_language=de)"],
+    ),
+    (
+        "Peux-tu me lire ce document à voix haute ?",
+        ("doc.pdf",),
+        ["image-to-text(image=file1)", "text-to-speech(text=1.text)"],
+    ),
+    (
+        "Transcris reunion.mp3 et fais-en un résumé",
+        ("reunion.mp3",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("Combien de voitures y a-t-il sur parking.jpg ?", ("parking.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Traduis menu.pdf en anglais",
+        ("menu.pdf",),
+        ["image-to-text(image=file1)", "translation(text=1.text; target_language=en)"],
+    ),
+    ("Quelles entreprises sont mentionnées dans l'article ?", ("a.txt",), ["token-classification(text=file1)"]),
+    (
+        "Supprime le bruit de fond de memo.wav, puis transcris-le et traduis-le en anglais.",
+        ("memo.wav",),
+        [
+            "audio-to-audio(audio=file1)",
+            "automatic-speech-recognition(audio=1.audio)",
+            "translation(text=2.text; target_language=en)",
+        ],
+    ),
+    (
+        "Transcribe reunion.mp3 y haz un resumen",
+        ("reunion.mp3",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("¿Cuántos coches hay en parking.jpg?", ("parking.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Traduce menu.pdf al inglés y léemelo",
+        ("menu.pdf",),
+        [
+            "image-to-text(image=file1)",
+            "translation(text=1.text; target_language=en)",
+            "text-to-speech(text=2.text; language=en)",
+        ],
+    ),
+    ("¿Qué empresas se mencionan en el artículo?", ("a.txt",), ["token-classification(text=file1)"]),
+    (
+        "¿Quién firmó este contrato?",
+        ("c.pdf",),
+        ["document-question-answering(image=file1, question='¿Quién firmó este contrato?')"],
+    ),
+    ("¿Esta reseña es positiva o negativa?", ("r.txt",), ["text-classification(text=file1)"]),
+    (
+        "Elimina el ruido de fondo de memo.wav y transcríbelo",
+        ("memo.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    ("Describe qué se ve en la foto", ("a.jpg",), ["image-to-text(image=file1)"]),
+    (
+        "¿De qué habla esta grabación?",
+        ("a.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    (
+        "请把会议录音转成文字并做个总结",
+        ("m.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("停车场照片里有多少辆车？", ("p.jpg",), ["object-detection(image=file1)"]),
+    (
+        "把menu.pdf翻译成英文",
+        ("menu.pdf",),
+        ["image-to-text(image=file1)", "translation(text=1.text; target_language=en)"],
+    ),
+    (
+        "去除memo.wav中的背景噪音，然后转成文字",
+        ("memo.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    ("描述一下这张照片", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("把照片里的人抠出来", ("p.jpg",), ["image-segmentation(image=file1)"]),
+    ("用中文朗读这封信", ("l.txt",), ["text-to-speech(text=file1; language=zh)"]),
+    (
+        "회의 녹음을 텍스트로 변환하고 요약해 주세요",
+        ("m.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("주차장 사진에 자동차가 몇 대 있나요?", ("p.jpg",), ["object-detection(image=file1)"]),
+    (
+        "menu.pdf를 영어로 번역해 주세요",
+        ("menu.pdf",),
+        ["image-to-text(image=file1)", "translation(text=1.text; target_language=en)"],
+    ),
+    ("이 리뷰가 긍정적인지 부정적인지 알려 주세요", ("r.txt",), ["text-classification(text=file1)"]),
+    (
+        "memo.wav의 배경 소음을 제거하고 텍스트로 변환해 주세요",
+        ("memo.wav",),
+        ["audio-to-audio(audio=file1)", "automatic-speech-recognition(audio=1.audio)"],
+    ),
+    ("이 사진을 설명해 주세요", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("이 편지를 소리 내어 읽어 주세요", ("l.txt",), ["text-to-speech(text=file1)"]),
+    (
+        "송장의 만기일은 언제인가요?",
+        ("f.pdf",),
+        ["document-question-answering(image=file1, question='송장의 만기일은 언제인가요?')"],
+    ),
+    (
+        "会議の録音を文字に起こして要約してください",
+        ("m.wav",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("写真に車が何台写っていますか？", ("p.jpg",), ["object-detection(image=file1)"]),
+    (
+        "menu.pdfを英語に翻訳してください",
+        ("menu.pdf",),
+        ["image-to-text(image=file1)", "translation(text=1.text; target_language=en)"],
+    ),
+    ("この写真を説明してください", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("この手紙を音読してください", ("l.txt",), ["text-to-speech(text=file1)"]),
+    ("このレビューは肯定的ですか、否定的ですか？", ("r.txt",), ["text-classification(text=file1)"]),
+    (
+        "Trascrivi riunione.mp3 e fai un riassunto",
+        ("riunione.mp3",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("Quante auto ci sono in parcheggio.jpg?", ("parcheggio.jpg",), ["object-detection(image=file1)"]),
+    (
+        "Traduci menu.pdf in inglese e leggilo ad alta voce",
+        ("menu.pdf",),
+        [
+            "image-to-text(image=file1)",
+            "translation(text=1.text; target_language=en)",
+            "text-to-speech(text=2.text; language=en)",
+        ],
+    ),
+    ("Questa recensione è positiva o negativa?", ("r.txt",), ["text-classification(text=file1)"]),
+    ("Descrivi questa foto", ("a.jpg",), ["image-to-text(image=file1)"]),
+    (
+        "Transcreva reuniao.mp3 e faça um resumo",
+        ("reuniao.mp3",),
+        ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"],
+    ),
+    ("Quantos carros há em estacionamento.jpg?", ("estacionamento.jpg",), ["object-detection(image=file1)"]),
+    ("Descreva esta foto", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("Esta avaliação é positiva ou negativa?", ("r.txt",), ["text-classification(text=file1)"]),
+]
+
 NEGATED: list[Row] = [
     ("Übersetze den Text nicht, sondern fasse ihn zusammen", ("a.txt",), ["summarization(text=file1)"]),
     ("Fasse den Text zusammen, ohne ihn zu übersetzen", ("a.txt",), ["summarization(text=file1)"]),
@@ -563,7 +833,7 @@ ENGLISH = (
 
 @pytest.mark.parametrize(
     ("words", "files", "tasks"),
-    [*GERMAN, *FRENCH, *SPANISH, *ITALIAN, *PORTUGUESE, *CHINESE, *JAPANESE, *KOREAN, *NEGATED],
+    [*GERMAN, *FRENCH, *SPANISH, *ITALIAN, *PORTUGUESE, *CHINESE, *JAPANESE, *KOREAN, *FURTHER, *NEGATED],
 )
 def test_a_request_in_another_language_is_planned_with_its_own_words(
     words: str, files: tuple[str, ...], tasks: list[str]
@@ -605,7 +875,7 @@ def test_what_is_not_understood_is_said_in_both_languages_and_nothing_is_guessed
 
 @pytest.mark.parametrize(
     ("words", "passed_over"),
-    [("Lies den zweiten Absatz des Textes vor", "zweiten"), ("Lies die schöne Geschichte vor", "schöne")],
+    [("Lies den zweiten Absatz des Textes vor", "zweiten"), ("Lies die spannende Geschichte vor", "spannende")],
 )
 def test_a_word_about_a_thing_that_is_not_known_makes_a_plan_unsure_and_is_told(words: str, passed_over: str) -> None:
     draft = planned(asked(words, ("a.txt",)), STANDARD)

@@ -198,7 +198,7 @@ def _asking(question: list[Token]) -> list[Token]:
 def _standing_alone(token: Token, following: Token | None) -> Token:
     """An article without a noun stands for one."""
     alone = following is None or following.kind not in {Kind.NOUN, Kind.UNKNOWN, Kind.CONTENT, Kind.WORD}
-    alone = alone or (following is not None and following.gloss in _PREPOSITIONS)
+    alone = alone or (following is not None and following.gloss.partition(" ")[0] in _PREPOSITIONS)
     return replace(token, gloss="it") if token.gloss == "the" and alone else token
 
 

@@ -21,7 +21,10 @@ UNSPACED = frozenset({"zh", "ja", "ko"})
 """Languages whose words are not told apart by spaces alone, and that put what they ask for anywhere."""
 
 _APART = " … "
-_CLAUSE_END = re.compile(r"\s*(?:$|[^\w\s]|(?:und|oder|dann|danach|anschließend|bitte|y|et|e|puis|luego)\b)")
+_CLAUSE_END = r"(?=\s*(?:$|[^\w\s]|(?:und|oder|aber|sondern|dann|danach|anschließend|bitte)\b))"
+_SHORT_PART = 3
+"""Letters of a second part that may as well be a preposition: it counts only where it ends a clause."""
+
 _ENDED = ("", "e", "en", "t")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _LATIN = re.compile(r"[a-z0-9][a-z0-9%.x-]*")
@@ -90,7 +93,11 @@ class Tongue:
         for kind, gloss, said in _said(data):
             first, apart, second = said.partition(_APART)
             if apart:
-                words = re.compile(rf"{_lenient(first)}(?!\w)"), re.compile(rf"(?<!\w){_lenient(second)}(?!\w)")
+                ends = _CLAUSE_END if len(second) <= _SHORT_PART else ""
+                words = (
+                    re.compile(rf"{_lenient(first)}(?!\w)"),
+                    re.compile(rf"(?<!\w){_lenient(second)}(?!\w){ends}"),
+                )
                 self._apart.setdefault(_initial(said), []).append((*words, _Entry(kind, gloss)))
             else:
                 self._entries.setdefault(said, []).append(_Entry(kind, gloss))
@@ -133,7 +140,7 @@ class Tongue:
             return Token(at, named.end(), Kind.CONTENT, "")
         for first, second, entry in self._apart.get(_initial(masked[at]), ()):
             if (head := first.match(masked, at, end)) and (
-                tail := _last_part(second, masked, head.end(), _sentence_end(masked, head.end(), end))
+                tail := second.search(masked, head.end(), _sentence_end(masked, head.end(), end))
             ):
                 taken.append(tail.span())
                 taken.sort()
@@ -184,13 +191,6 @@ class Tongue:
             if not masked[position].isalnum() or (known and ends):
                 return position
         return last
-
-
-def _last_part(second: re.Pattern[str], masked: str, start: int, end: int) -> re.Match[str] | None:
-    """The second part of a verb, by preference one that a clause ends in."""
-    found = list(second.finditer(masked, start, end))
-    last = (part for part in found if _CLAUSE_END.match(masked, part.end(), end))
-    return next(last, next(iter(found), None))
 
 
 def borrowed(masked: str, start: int, end: int) -> Token:
