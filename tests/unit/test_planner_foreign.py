@@ -3,12 +3,15 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from services.planner.check import complaints
 from services.planner.embedded.foreign import tongue
 from services.planner.embedded.foreign.lexicons import SUPPORTED, Kind
 from services.planner.embedded.foreign.lexicons import tongue as lexicon_of
 from services.planner.embedded.wording import read
-from services.planner.plan import NoteKind
+from services.planner.plan import NoteKind, Text
 from tests.planning import STANDARD, asked, planned, written
 
 Row = tuple[str, tuple[str, ...], list[str]]
@@ -917,6 +920,89 @@ def test_a_task_keeps_the_words_that_called_for_it() -> None:
         "den Text danach ins Französische übersetzen?",
     ]
     assert json.loads(draft.tasks[1].parameters_json) == {"target_language": "fr"}
+
+
+def test_quotation_marks_of_other_scripts_stay_in_the_words_of_a_task() -> None:
+    (task,) = planned(asked("「こんにちは」をスペイン語に翻訳して"), STANDARD).tasks
+    assert (task.source, task.arguments["text"]) == ("「こんにちは」をスペイン語に翻訳して", Text("こんにちは"))
+
+
+def test_a_long_pasted_text_reaches_its_task_whole_and_what_follows_it_is_done_too() -> None:
+    pasted = "Die Firma hat viel Geld verdient. " * 1000
+    words = f"Fasse den folgenden Text zusammen: {pasted}Danach übersetze ihn ins Englische."
+    first, second = planned(asked(words), STANDARD).tasks
+    assert (first.task, first.arguments) == ("summarization", {"text": Text(pasted.strip())})
+    assert (second.task, second.parameters_json) == ("translation", '{"target_language":"en"}')
+
+
+WORDS = tuple(
+    [
+        "übersetze",
+        "lies",
+        "fasse",
+        "zusammen",
+        "vor",
+        "und",
+        "dann",
+        "nicht",
+        "den",
+        "Text",
+        "auf",
+        "ins",
+        "Englische",
+        "traduis",
+        "résume",
+        "l'image",
+        "d'",
+        "puis",
+        "ne",
+        "pas",
+        "翻译",
+        "把",
+        "图片",
+        "的",
+        "然后",
+        "不要",
+        "번역",
+        "하고",
+        "이",
+        "의",
+        "를",
+        "말고",
+        "翻訳",
+        "して",
+        "の",
+        "を",
+        "a.png",
+        "„gut“",
+        "「良い」",
+        "“",
+        "」",
+        ",",
+        ".",
+        "?",
+        ":",
+        "¿",
+        "12",
+        "İ",
+        "was",
+        "is",
+        "Then",
+        "read",
+        "it",
+        "\n",
+        " ",
+    ]
+)
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=25), st.sampled_from(["", " "]))
+def test_whatever_is_typed_gives_a_valid_plan_in_words_of_the_request(words: list[str], between: str) -> None:
+    request = asked(between.join(words), ("a.png",))
+    draft = planned(request, STANDARD)
+    given_inputs = {named.name: named.value for named in request.inputs}
+    assert not (draft.tasks and complaints(draft.tasks, STANDARD, given_inputs))
+    assert all(task.source.casefold() in request.text.casefold() for task in draft.tasks)
 
 
 @pytest.mark.parametrize("tag", SUPPORTED)

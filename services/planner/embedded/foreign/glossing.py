@@ -40,11 +40,6 @@ class Piece:
     def known(self) -> bool:
         return self.kind is not Kind.UNKNOWN
 
-    @property
-    def verbatim(self) -> bool:
-        """Whether it is content or a name, as it was written."""
-        return self.kind in {Kind.CONTENT, Kind.LITERAL}
-
 
 def glossed(text: str, tokens: Sequence[Token], tongue: Tongue) -> list[Piece]:
     """The pieces of an English rendering of a request's tokens, in English order; those without words last."""

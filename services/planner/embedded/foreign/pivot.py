@@ -14,6 +14,11 @@ _COLON = re.compile(r"[:：]\s*")  # as it is written elsewhere
 _TIGHT = {",", ".", "!", "?", ":", ";", "\n"}
 _CJK_QUOTES = re.compile(r"「([^」]+)」|『([^』]+)』|《([^》]+)》|»([^«]+)«|‹([^›]+)›|‚([^‘]+)‘")
 _OPENING = ("¿", "¡")
+_SENTENCE_END = re.compile(r"[.!?。！？]\s*|\n\s*")
+_UNQUOTABLE = re.compile(r"[\s“”„\"`]+")
+_STAND_IN = 200
+"""Characters that stand for pasted text, however long it is."""
+
 _COMMANDS = {Kind.VERB, Kind.ASK}
 
 
@@ -34,20 +39,19 @@ class Placed:
         return self.at + len(self.piece.text)
 
     def within(self, at: int, end: int) -> tuple[int, int]:
-        """The stretch of the request behind some of the English words; a gloss is not divided."""
+        """The stretch of the request behind some of the English words; only what is written as it was is divided."""
         piece = self.piece
-        if not piece.verbatim:
+        if piece.kind is not Kind.CONTENT:
             return piece.start, piece.end
-        margin = (len(piece.text) - (piece.end - piece.start)) // 2
-        start = piece.start + max(at - self.at - margin, 0)
-        return start, piece.end - max(self.end - end - margin, 0)
+        start = piece.start + max(at - self.at, 0)
+        return start, piece.end - max(self.end - end, 0)
 
 
 class Pivot:
     """The English words and the request they stand for."""
 
-    def __init__(self, wording: Wording, pieces: Sequence[Piece]) -> None:
-        self._original = wording.text
+    def __init__(self, original: str, pieces: Sequence[Piece]) -> None:
+        self._original = original
         self.text, self.placed = _assembled(pieces)
         self._silent = [piece for piece in pieces if not piece.text or piece.kind is Kind.LINK]
         self._lower = self.text.lower() if len(self.text.lower()) == len(self.text) else self.text
@@ -93,20 +97,19 @@ class Pivot:
         return last, min(after, key=lambda piece: piece.start, default=None)
 
 
-def pivot(wording: Wording, tag: str) -> Pivot:
-    """A request's words turned into English ones, its content left as it is."""
+def pivot(wording: Wording, tag: str, original: str) -> Pivot:
+    """A request's words turned into English ones, its content left as it is; the original is of the same length."""
     known = tongue(tag)
     content = _pasted(wording.masked, known)
     pieces: list[Piece] = []
     at = 0
     for start, end in (*content, (len(wording.text), len(wording.text))):
-        for first, last in sentences(wording.masked[:start]):
-            if last > at:
-                pieces += _sentence(wording, max(first, at), last, known)
+        for first, last in sentences(wording.masked[at:start]):
+            pieces += _sentence(wording, at + first, at + last, known)
         if end > start:
             pieces.append(_content(wording.text, start, end))
         at = end
-    return Pivot(wording, pieces)
+    return Pivot(original, pieces)
 
 
 def _sentence(wording: Wording, start: int, end: int, known: Tongue) -> list[Piece]:
@@ -123,11 +126,12 @@ def _stop(masked: str, end: int) -> list[Piece]:
 
 
 def _content(text: str, start: int, end: int) -> Piece:
-    """Pasted text between marks that keep it apart."""
+    """Pasted text in quotation marks, cut short: its beginning and its end stand for all of it."""
     words = text[start:end].strip()
     start = text.index(words, start)
-    quoted = f"“{words}”" if not re.search("[“”„]", words) else f"```{words}```"
-    return Piece(quoted, start, start + len(words), Kind.CONTENT)
+    plain = _UNQUOTABLE.sub(" ", words).strip()
+    cut = plain if len(plain) <= _STAND_IN else f"{plain[: _STAND_IN // 2]} … {plain[-_STAND_IN // 2 :]}"
+    return Piece(f"“{cut}”", start, start + len(words), Kind.LITERAL)
 
 
 def _assembled(pieces: Sequence[Piece]) -> tuple[str, list[Placed]]:
@@ -164,10 +168,10 @@ def _pasted(masked: str, known: Tongue) -> list[tuple[int, int]]:
 
 
 def _content_length(tail: str, known: Tongue) -> int:
-    """How much of what follows a colon is content: a later sentence that goes on with a command is not."""
-    for further in re.finditer(r"[.!?。！？]\s*|\n\s*", tail):
+    """How much of what follows a colon is content: a last sentence that goes on with a command is not."""
+    for further in _SENTENCE_END.finditer(tail, max(len(tail) - languages.LOOKED_AT, 0)):
         rest = [token for token in known.tokens(tail, further.end(), len(tail)) if token.kind is not Kind.SILENT]
-        if rest and rest[0].kind is Kind.THEN and _asks(rest):
+        if rest and rest[0].kind is Kind.THEN and _asks(rest[1:2] if known.spaced else rest):
             return further.start() + 1
     return len(tail)
 

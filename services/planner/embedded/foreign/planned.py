@@ -43,7 +43,7 @@ def planned(request: Request, plan: Plan) -> Draft:
         return plan(request)
     if tag not in SUPPORTED:
         return _not_understood(tag, request.text)
-    return _Rendered(pivot(wording, tag), request, tag).plan(plan)
+    return _Rendered(pivot(wording, tag, request.text), request, tag).plan(plan)
 
 
 class _Rendered:
