@@ -5,8 +5,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from rich.text import Text
 from gateway.cli import terminal
 from gateway.cli.api import Api
 from gateway.cli.door import DEFAULT_URL
+from gateway.cli.endpoints import endpoints
+from gateway.cli.finding import Finding, Level
 from gateway.cli.problem import NobodyThere, Problem
 from gateway.cli.view import printable
 from services.runtime.settings import StoreSettings, home
@@ -44,26 +45,10 @@ ENGINES = {
 """The lite expert's packages, and what is missing without them."""
 
 
-class Level(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    WRONG = "wrong"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check found."""
-
-    check: str
-    level: Level
-    found: str
-    remedy: str = ""
-
-
 def examine(url: str | None, *, as_json: bool) -> bool:
     """Prints what every check found; says whether nothing is wrong."""
     with terminal.err().status("looking"):
-        findings = [*machine(), *house(url)]
+        findings = [*machine(), *endpoints(), *house(url)]
     well = all(finding.level is not Level.WRONG for finding in findings)
     if as_json:
         terminal.tell_json({"ok": well, "checks": [asdict(finding) for finding in findings]})

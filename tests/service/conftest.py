@@ -1,5 +1,6 @@
-"""The orchestrator among its scripted cast, for those tests that ask for it."""
+"""The orchestrator among its scripted cast, and a machine without LLMs, for those tests that ask for them."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -20,6 +21,17 @@ from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from services.runtime.server import serving
 from tests.orchestrating import Cast, Expert, House, Planner, Responder, Selector, candidate, connected, registered
+
+LLM_SETTINGS = ("LLM_", "PLANNER_LLM_", "SELECTOR_LLM_", "RESPONDER_LLM_")
+
+
+@pytest.fixture
+def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No endpoint is configured, and none that runs on this machine is found."""
+    for name in [name for name in os.environ if name.startswith(LLM_SETTINGS)]:
+        monkeypatch.delenv(name)
+    ports: dict[int, str] = {}
+    monkeypatch.setattr("gateway.cli.endpoints.USUAL_PORTS", ports)
 
 
 @pytest.fixture

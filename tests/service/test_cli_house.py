@@ -49,7 +49,7 @@ PAGES: dict[str, Any] = {
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedGateway]:
+def gateway(no_llm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedGateway]:
     monkeypatch.setenv("HUGGINGGPT_HOME", str(tmp_path))
     monkeypatch.delenv("ARTIFACTS_URL", raising=False)
     with ScriptedGateway(pages=dict(PAGES)).running() as gateway:

@@ -62,7 +62,7 @@ class House:
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
     """Nothing of the machine's own set-up but where programs are."""
-    own = ("LLM_", "GATEWAY_", "HUGGINGGPT_", "ARTIFACTS_", "LOG_", "DRAIN_")
+    own = ("LLM_", "PLANNER_", "SELECTOR_", "RESPONDER_", "GATEWAY_", "HUGGINGGPT_", "ARTIFACTS_", "LOG_", "DRAIN_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
     ours = {"PYTHONPATH": str(ROOT), "HUGGINGGPT_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"}
     return {**kept, **ours, **settings}
