@@ -31,6 +31,7 @@ _INSTRUCTION = "instruction"
 """The port that takes what is to be done, which is understood best in English."""
 
 _QUESTION = "question"
+_ADJECTIVES_FIRST = "de"
 
 
 def planned(request: Request, plan: Plan) -> Draft:
@@ -75,8 +76,11 @@ class _Rendered:
         """Whether a word that is not known may say what is wanted: it is no mere attribute of a thing."""
         before, after = self._english.neighbours(placed)
         word = self._request.text[placed.piece.start : placed.piece.end]
-        beside_noun = any(piece is not None and piece.kind is Kind.NOUN for piece in (before, after))
-        return self._tag in UNSPACED or not beside_noun or not word.islower()
+        if self._tag in UNSPACED or before is None or not word.islower():
+            return True
+        if self._tag == _ADJECTIVES_FIRST:
+            return not (before.kind is Kind.WORD and after is not None and after.kind is Kind.NOUN)
+        return before.kind is not Kind.NOUN
 
     def _is_carried(self, placed: Placed) -> bool:
         return any(start <= placed.piece.start and placed.piece.end <= end for start, end in self._carried)
@@ -153,7 +157,7 @@ def _not_understood(tag: str, *words: str) -> Draft:
 
 
 def _passed_over(tag: str, words: Sequence[str]) -> Note:
-    text = f"{_regret(tag)}These words{_of(tag)} were passed over: {_named(words)}. If they matter: {_REMEDY}"
+    text = f"{_regret(tag)}These words{_of(tag)} were passed over: {_named(words)}. {_REMEDY}"
     return Note(NoteKind.CLARIFY, text, " … ".join(words)[:_LONGEST_SPAN])
 
 
