@@ -82,14 +82,22 @@ def cli(home: Path, *arguments: str, url: str = "", seconds: float = 60) -> Said
 
 
 @contextmanager
-def standing(home: Path, *options: str) -> Iterator[House]:
-    """Starts a house; what is left of it is killed when the block exits."""
+def standing(home: Path, *options: str, **settings: str) -> Iterator[House]:
+    """Starts a house; what is left of it is killed when the block exits.
+
+    Args:
+        home: its folder.
+        options: of its command line.
+        settings: of its environment.
+    """
     home.mkdir(parents=True, exist_ok=True)
     log = home / "log"
     command = [sys.executable, "-m", "services", *ANY_PORTS, *options]
     with (
         log.open("wb") as written,
-        subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, stderr=written, text=True) as process,
+        subprocess.Popen(
+            command, env=environment(home, **settings), stdout=subprocess.PIPE, stderr=written, text=True
+        ) as process,
     ):
         try:
             ready = _ready(process, log)

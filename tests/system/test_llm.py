@@ -1,0 +1,203 @@
+"""The house with an LLM, with one that fails in the middle, and without: the server speaks real HTTP from a script."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fakes import ScriptedLLM, Stalls, Turn
+from tests.fakes.llm.plausible import Plausible
+from tests.system.conftest import ROOT, House, Said, standing
+
+SIGN = ROOT / "tests" / "data" / "sign.png"
+REQUEST = "Read the text in this image and tell me whether it sounds happy"
+TASKS = ["image-to-text", "text-classification"]
+OUTSIDE = "the data of this request may not leave the house, and the LLM scripted is outside"
+BROKE_OFF = "the LLM scripted broke off its answer"
+UNREACHABLE = "the LLM scripted cannot be reached"
+KINDS = (
+    "run_accepted",
+    "plan_note",
+    "task_planned",
+    "plan_completed",
+    "task_selected",
+    "task_started",
+    "task_progress",
+    "attempt_failed",
+    "task_ended",
+    "answer_chunk",
+    "run_ended",
+)
+
+
+@asynccontextmanager
+async def lived_in(home: Path, base_url: str, **settings: str) -> AsyncIterator[House]:
+    """A house whose LLM is at the address."""
+    told = {"LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_RETRY_SECONDS": "0.01", **settings}
+    house = standing(home, **told)
+    there = await asyncio.to_thread(house.__enter__)
+    try:
+        yield there
+    finally:
+        await asyncio.to_thread(house.__exit__, None, None, None)
+
+
+async def ask(house: House, *options: str) -> tuple[Any, Said]:
+    """What ask --json prints, and what ask says to a person."""
+    files = ["--file", str(SIGN), "--out", str(house.home / "out")]
+    said = await asyncio.to_thread(house.cli, "ask", REQUEST, *files, *options)
+    told = await asyncio.to_thread(house.cli, "ask", REQUEST, *files, *options, "--json")
+    assert (said.status, told.status) == (0, 0), said.err + told.err
+    return json.loads(told.out), said
+
+
+async def watched(house: House, happens: Callable[[str], Any]) -> list[Any]:
+    """Events of a run over HTTP; each one's kind is told as it comes."""
+    events = []
+    async with (
+        httpx.AsyncClient(base_url=house.url, timeout=60, trust_env=False) as http,
+        http.stream(
+            "POST",
+            "/v1/runs",
+            files=[("spec", (None, json.dumps({"request": REQUEST}))), ("file", (SIGN.name, SIGN.read_bytes()))],
+            headers={"Accept": "text/event-stream"},
+        ) as reply,
+    ):
+        async for line in reply.aiter_lines():
+            if line.startswith("data:"):
+                events.append(json.loads(line.removeprefix("data:")))
+                await happens(next(kind for kind in events[-1] if kind in KINDS))
+    return events
+
+
+def of(events: list[Any], kind: str) -> list[Any]:
+    return [event[kind] for event in events if kind in event]
+
+
+def answer(events: list[Any]) -> str:
+    return "".join(chunk.get("text", "") for chunk in of(events, "answer_chunk"))
+
+
+def decided(events: list[Any]) -> tuple[Any, Any]:
+    """Who planned, and who answered."""
+    (plan,) = of(events, "plan_completed")
+    (told,) = [chunk["decision"] for chunk in of(events, "answer_chunk") if "decision" in chunk]
+    return plan["decision"], told
+
+
+def is_plan(body: Any) -> bool:
+    return bool(body.get("response_format", {}).get("json_schema", {}).get("name") == "plan")
+
+
+async def test_an_llm_plans_and_answers_and_says_so(tmp_path: Path) -> None:
+    prices = json.dumps({"scripted": {"input": 1, "output": 1}})
+    async with (
+        ScriptedLLM.serving(Plausible()) as llm,
+        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true", LLM_PRICES=prices) as house,
+    ):
+        told, said = await ask(house, "--policy", "local")
+    assert [task["task"] for task in told["plan"]] == TASKS
+    plan, written = told["decisions"]["plan"], told["decisions"]["answer"]
+    assert (plan["controller"], plan["llm_model"], "fell_back_because" in plan) == ("llm", "scripted", False)
+    assert (written["controller"], written["llm_model"], "fell_back_because" in written) == ("llm", "scripted", False)
+    assert told["answer"].startswith("Here is what came of it.")
+    for counted in ("input_tokens", "output_tokens"):
+        assert told["usage"][counted] == plan["usage"][counted] + written["usage"][counted] > 0
+    assert told["usage"]["cost"] == pytest.approx(plan["usage"]["cost"] + written["usage"]["cost"])
+    assert "planned by the LLM scripted\n" in said.err
+    assert "answer written by the LLM scripted\n" in said.err
+
+
+async def test_what_may_not_leave_the_house_is_not_sent_to_an_llm_outside(tmp_path: Path) -> None:
+    async with ScriptedLLM.serving(Plausible()) as llm, lived_in(tmp_path, llm.base_url) as house:
+        told, said = await ask(house, "--policy", "local")
+        assert (llm.requests, llm.connections) == ([], 0)
+        allowed, _ = await ask(house, "--policy", "open")
+    for controller, decision in zip(("embedded", "composed"), told["decisions"].values(), strict=True):
+        assert (decision["controller"], decision["fell_back_because"]) == (controller, OUTSIDE)
+    assert f"planned by the embedded planner: {OUTSIDE}\n" in said.err
+    assert allowed["decisions"]["plan"]["controller"] == "llm"
+    assert [task["task"] for task in told["plan"]] == [task["task"] for task in allowed["plan"]] == TASKS
+
+
+async def test_an_llm_that_is_down_from_the_start_is_done_without_and_named(tmp_path: Path) -> None:
+    async with lived_in(tmp_path, "http://127.0.0.1:9/v1", LLM_INTERNAL="true") as house:
+        told, said = await ask(house)
+    assert [task["task"] for task in told["plan"]] == TASKS
+    assert told["decisions"]["plan"]["controller"] == "embedded"
+    assert told["decisions"]["answer"]["controller"] == "composed"
+    assert f"planned by the embedded planner: {UNREACHABLE}\n" in said.err
+    assert f"answer composed from the results: {UNREACHABLE}\n" in said.err
+    assert "so happy" in said.out
+
+
+async def test_an_llm_that_dies_while_it_plans_is_done_without(tmp_path: Path) -> None:
+    def one_task(body: Any) -> Turn:
+        whole = Plausible()(body)
+        return Stalls(whole.text[: whole.text.index("}, {") + len("}, {")]) if is_plan(body) else whole
+
+    async with ScriptedLLM.serving(one_task) as llm, lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as house:
+
+        async def dies(kind: str) -> None:
+            if kind == "task_planned":
+                await llm.stop()
+
+        events = await watched(house, dies)
+    assert [planned["task"]["task"] for planned in of(events, "task_planned")] == TASKS
+    assert of(events, "run_ended")[0]["state"] == "completed"
+    (note,) = of(events, "plan_note")
+    assert (note["kind"], BROKE_OFF in note["text"]) == ("fell_back", True)
+    plan, told = decided(events)
+    assert (plan["controller"], plan["llm_model"], plan["fell_back_because"]) == ("embedded", "scripted", BROKE_OFF)
+    assert (told["controller"], told["fell_back_because"]) == ("composed", UNREACHABLE)
+    assert "so happy" in answer(events)
+
+
+async def test_an_llm_that_dies_between_plan_and_answer_is_done_without(tmp_path: Path) -> None:
+    async with (
+        ScriptedLLM.serving(Plausible()) as llm,
+        lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as house,
+    ):
+
+        async def dies(kind: str) -> None:
+            if kind == "plan_completed":
+                await llm.stop()
+
+        events = await watched(house, dies)
+    assert of(events, "run_ended")[0]["state"] == "completed"
+    plan, told = decided(events)
+    assert (plan["controller"], "fell_back_because" in plan) == ("llm", False)
+    assert (told["controller"], told["llm_model"], told["fell_back_because"]) == ("composed", "scripted", UNREACHABLE)
+    assert "so happy" in answer(events)
+
+
+async def test_an_llm_that_dies_while_it_answers_is_finished_for(tmp_path: Path) -> None:
+    def half(body: Any) -> Turn:
+        return Plausible()(body) if is_plan(body) else Stalls("The sign says")
+
+    async with ScriptedLLM.serving(half) as llm, lived_in(tmp_path, llm.base_url, LLM_INTERNAL="true") as house:
+
+        async def dies(kind: str) -> None:
+            if kind == "answer_chunk":
+                await llm.stop()
+
+        events = await watched(house, dies)
+    assert of(events, "run_ended")[0]["state"] == "completed"
+    plan, told = decided(events)
+    assert (plan["controller"], told["controller"], told["fell_back_because"]) == ("llm", "composed", BROKE_OFF)
+    assert answer(events).startswith("The sign says")
+    assert "so happy" in answer(events)
+
+
+def test_without_an_llm_the_embedded_controllers_decide(house: House) -> None:
+    told = house.ask(REQUEST, SIGN)
+    decisions = told["decisions"]
+    assert (decisions["plan"]["controller"], decisions["answer"]["controller"]) == ("embedded", "composed")
+    assert not any("fell_back_because" in decision for decision in decisions.values())
+    assert {result["decision"]["controller"] for result in told["results"]} == {"rank"}
+    assert told["usage"]["input_tokens"] == 0
