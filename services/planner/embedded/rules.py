@@ -1,0 +1,244 @@
+"""What rules make of a request: clauses, what they call for, and what they work on."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from services.planner.embedded import remarks
+from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
+from services.planner.embedded.conditions import condition
+from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, lexicon
+from services.planner.embedded.outside import outside
+from services.planner.embedded.payloads import with_pasted
+from services.planner.embedded.resources import Resource, resources
+from services.planner.embedded.spelling import read_mended
+from services.planner.embedded.steps import Step
+from services.planner.embedded.vocabulary import Vocabulary, common_words
+from services.planner.embedded.wants import Wants
+from services.planner.embedded.weaver import Weaver
+from services.planner.embedded.wording import QUOTE_MARK, Wording
+from services.planner.plan import Catalogue, Decision, Draft, Modality, Note, Spec
+from services.planner.request import Request
+
+CONTROLLER = "embedded"
+
+_PDF = re.compile(r"\bpdfs?\b")
+_DONE_TO_RESULT = re.compile(
+    r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
+    r"[a-z]+\s+(?:(?:me|us)\s+)?(?:the|this|that|its)\b"
+)
+"""How a clause begins that wants something done to a result; what is left out an answer does anyway."""
+
+_FURTHER_TEXT = re.compile(rf"\W*(?:and\s+)?(?:then|next|also|finally|afterwards)\s+{QUOTE_MARK}")
+"""How a sentence begins that wants for another text what the one before wants."""
+
+_CONFIDENCE = {CERTAIN: 0.9, LIKELY: 0.7}
+_LEAST_CONFIDENCE = 0.5
+_AMBIGUOUS = 0.7
+"""What is left of the confidence where the words left a choice."""
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A draft by rules, with what it was made from."""
+
+    draft: Draft
+    wording: Wording
+    resources: tuple[Resource, ...]
+    clauses: tuple[Clause, ...]
+    steps: tuple[Step, ...]
+
+
+class Rules:
+    """Plans a request by words that are known to call for tasks."""
+
+    def __init__(self, standard: Catalogue) -> None:
+        self._standard = standard
+        self._lexicon = lexicon()
+        self._known: tuple[Catalogue, Vocabulary] | None = None
+
+    def draft(self, request: Request, catalogue: Catalogue) -> Drafted:
+        """A plan for the last turn; what cannot be planned is in its notes."""
+        there = resources(request)
+        wording = with_pasted(read_mended(request.text, there), self._lexicon)
+        excluded = wording.excluded()
+        there = tuple(one for one in there if one not in {mention.resource for mention in excluded})
+        wording = wording.without(excluded)
+        weaver = Weaver(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
+        wants = Wants(catalogue, self._standard, self._lexicon, resources=there, wording=wording, weaver=weaver)
+        return _Planning(
+            self._vocabulary(catalogue), self._lexicon, resources=there, wording=wording, weaver=weaver, wants=wants
+        ).drafted()
+
+    def _vocabulary(self, catalogue: Catalogue) -> Vocabulary:
+        if self._known is None or self._known[0] is not catalogue:
+            self._known = catalogue, Vocabulary(catalogue, self._standard)
+        return self._known[1]
+
+
+class _Planning:
+    """One request on its way to a plan."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        words: Lexicon,
+        *,
+        resources: Sequence[Resource],
+        wording: Wording,
+        weaver: Weaver,
+        wants: Wants,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._lexicon = words
+        self._resources = resources
+        self._wording = wording
+        self._weaver = weaver
+        self._wants = wants
+        self._reader = Reader(wording, words, self._find)
+        self._clauses: list[Clause] = []
+        self._steps: list[Step] = []
+        self._confidence = [1.0]
+        self._left_open = False
+        """The sentence before ends in what depends on a condition: so does what comes then."""
+
+    def drafted(self) -> Drafted:
+        stated: list[str] = []
+        for start, end in sentences(self._wording.masked):
+            if self._lexicon.chat.fullmatch(self._wording.masked[start:end]):
+                continue
+            clauses, open_ended = self._unconditional(start, end)
+            self._weaver.notes += open_ended
+            self._left_open = bool(open_ended)
+            self._clauses += clauses
+            words = self._wording.text[start:end].strip()
+            if not (clauses or open_ended) and _FURTHER_TEXT.match(self._wording.masked, start, end):
+                self._weaver.notes.append(remarks.unknown(words))
+            elif words and not (clauses or open_ended) and self._states(start, end):
+                stated.append(words)
+                self._weaver.texts.aside = " ".join(stated)
+            for clause in clauses:
+                self._weaver.texts.pass_by(clause, self._clauses)
+                self._plan(clause)
+        tasks, notes = self._weaver.tasks, self._weaver.notes
+        if tasks:
+            notes += list(self._unused(notes))
+        if not tasks and not notes:
+            notes = [self._without_tasks()]
+        draft = Draft(tuple(tasks), tuple(dict.fromkeys(notes)), self._decision())
+        return Drafted(draft, self._wording, tuple(self._resources), tuple(self._clauses), tuple(self._steps))
+
+    # ------------------------------------------------------------ reading
+
+    def _read(self, start: int, end: int) -> list[Clause]:
+        at_hand = self._at_hand(start, end)
+        clauses = self._reader.clauses(start, end, at_hand)
+        made = {port.modality for clause in clauses for spec in self._specs(clause.matches) for port in spec.outputs}
+        return clauses if made <= at_hand else self._reader.clauses(start, end, at_hand | made)
+
+    def _unconditional(self, start: int, end: int) -> tuple[list[Clause], list[Note]]:
+        """What a sentence asks for whatever may be the case, and a note on what depends on a condition."""
+        clauses = self._read(start, end)
+        if clauses and clauses[0].sequel and self._left_open:
+            return [], [remarks.conditional(self._said(start, end))]
+        found = condition(self._wording.masked, start, end, self._lexicon)
+        if found is None or not clauses:
+            return clauses, []
+        before = self._read(start, found.start) if self._wording.masked[start : found.start].strip() else []
+        depends = found.start
+        if not found.leads:
+            last = max(before, key=lambda clause: clause.start, default=None)
+            if last and last.asks:
+                return clauses, []
+            before = [clause for clause in before if clause is not last]
+            depends = last.start if last else start
+        return before, [remarks.conditional(self._said(depends, end))]
+
+    def _said(self, start: int, end: int) -> str:
+        return self._wording.text[start:end].strip(" \t\n,;:.")
+
+    def _at_hand(self, start: int, end: int) -> set[Modality]:
+        """What a sentence may be about: what it names, else all there is."""
+        words = self._wording.masked[start:end]
+        named = set(self._lexicon.named(words))
+        there = self._weaver.media.kinds()
+        if self._lexicon.page.search(words):
+            named |= {Modality.IMAGE, Modality.TEXT} & there or {Modality.IMAGE, Modality.TEXT}
+        settled = (named - {Modality.TEXT}) & (there or named)
+        return named if settled else named | there
+
+    def _find(self, start: int, end: int, at_hand: Collection[Modality] | None) -> list[Match]:
+        masked = self._wording.masked
+        found = self._lexicon.find(masked, start, end, at_hand)
+        found += self._vocabulary.by_name(masked, start, end)
+        for first, last in pieces(masked, start, end):
+            found += self._vocabulary.by_words(masked, first, last)
+        return [replace(match, offered=self._wants.offered(match.tasks)) for match in found]
+
+    def _specs(self, matches: Collection[Match]) -> Iterator[Spec]:
+        for match in matches:
+            yield from (spec for name in match.tasks[:1] if (spec := self._wants.spec(name)))
+
+    def _states(self, start: int, end: int) -> bool:
+        conversation = self._lexicon.chat.fullmatch(self._wording.masked[start:end])
+        return self._reader.states(start, end) and not conversation
+
+    # ------------------------------------------------------------ planning
+
+    def _plan(self, clause: Clause) -> None:
+        steps = self._wants.steps(clause)
+        if not steps:
+            self._weaver.notes += self._not_planned(clause)
+        else:
+            stretches = outside(clause, self._lexicon)
+            self._weaver.notes += [remarks.beyond_tasks(self._said(*stretch)) for stretch in stretches]
+        for step in steps:
+            self._steps.append(step)
+            self._weaver.weave(step)
+            self._confidence.append(self._certainty(clause))
+
+    def _not_planned(self, clause: Clause) -> list[Note]:
+        if clause.asks and not self._resources:
+            return [remarks.chat(clause.words, "This is a question for a conversation, not for one of the tasks here.")]
+        aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
+        if self._wants.only_results(clause):
+            return [remarks.unknown(clause.words)] if _DONE_TO_RESULT.match(clause.masked) else []
+        return [] if aside or clause.matches or not clause.words else [remarks.unknown(clause.words)]
+
+    def _without_tasks(self) -> Note:
+        masked, words = self._wording.masked.strip(), self._wording.text.strip()
+        if self._lexicon.chat.fullmatch(masked):
+            return remarks.chat(words)
+        if not common_words(masked):
+            return remarks.not_understood(words)
+        return remarks.without_a_wish(words, self._resources)
+
+    def _unused(self, told: Sequence[Note]) -> Iterator[Note]:
+        """What to say of the files that were sent for nothing."""
+        words = " ".join(note.text for note in told)
+        unused = [resource for resource in self._weaver.media.unused() if resource.names[0] not in words]
+        meant = [resource for resource in unused if self._meant(resource)]
+        if meant:
+            yield remarks.overlooked(meant)
+        if left := [resource for resource in unused if resource not in meant]:
+            yield remarks.left_out(left)
+
+    def _meant(self, resource: Resource) -> bool:
+        """Whether the request speaks of a file: by its name, its kind, or together with all others."""
+        media, kinds = self._weaver.media, set(resource.modalities[:1]) - {Modality.TEXT}
+        by_name = any(mention.resource == resource for mention in self._wording.mentions)
+        by_kind = kinds & self._lexicon.named(self._wording.masked) - media.used_kinds()
+        by_kind |= {Modality.IMAGE} if resource.pdf and _PDF.search(self._wording.masked) else set()
+        return by_name or bool(by_kind) or any(resource in media.every(clause) for clause in self._clauses)
+
+    # ------------------------------------------------------------ how sure
+
+    def _certainty(self, clause: Clause) -> float:
+        weights = [match.weight for match in clause.matches] or [LIKELY]
+        certainty = _CONFIDENCE.get(min(max(weights), CERTAIN), _LEAST_CONFIDENCE)
+        return certainty * (_AMBIGUOUS if self._weaver.media.ambiguous else 1)
+
+    def _decision(self) -> Decision:
+        tasks, clauses, notes = len(self._weaver.tasks), len(self._clauses), len(self._weaver.notes)
+        reason = f"Planned by rules, without an LLM: tasks {tasks}, clauses {clauses}, left open {notes}."
+        return Decision(CONTROLLER, reason, round(min(self._confidence), 2) if tasks else 0.0)
