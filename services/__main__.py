@@ -15,6 +15,7 @@ import structlog
 
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from services.llm.settings import LlmSettings
 from services.ports import Ports, free
 from services.runtime import telemetry
 from services.runtime.channel import connect
@@ -40,7 +41,9 @@ examples:
   python -m services --experts lite --http 127.0.0.1:8090
   python -m services --orchestrators 2 --http 127.0.0.1:0 --grpc 127.0.0.1:0
 
-Each service also reads its settings from the environment, such as HUGGINGGPT_HOME and LOG_LEVEL."""
+Each service also reads its settings from the environment, such as HUGGINGGPT_HOME and LOG_LEVEL, and LLM_BASE_URL,
+LLM_MODEL and LLM_API_KEY for an OpenAI-compatible endpoint that plans, chooses and answers; PLANNER_LLM_MODEL and the
+like are for one of the three alone. Without an endpoint, or where it fails, the house does without."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,12 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
     """Gives every child its name, its address and the addresses of those it calls.
 
     Raises:
-        InvalidRequest: an expert or a number that cannot be.
+        InvalidRequest: an expert, a number or the settings of an LLM that cannot be.
         Unavailable: the gateway cannot listen where it should, or nothing can be kept.
     """
     if asked.orchestrators < 1:
         raise InvalidRequest("there must be at least one orchestrator", remedy="give --orchestrators 1 or more")
+    _check_llms()
     http, own_grpc = free(asked.http, option="--http"), free(asked.grpc, option="--grpc")
     planner, selector, responder = ports.keep(), ports.keep(), ports.keep()
     experts = {name: ports.keep() for name in _experts(asked.experts)}
@@ -125,6 +129,20 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
         Child(name, f"experts.{name}", (own,), {"EXPERT_LISTEN": own}, essential=False) for name, own in experts.items()
     ]
     return House(http, own_grpc, selector, list(experts), ([light], numbered, working))
+
+
+def _check_llms() -> None:
+    """Says before anything starts what would keep a room from starting.
+
+    Raises:
+        InvalidRequest: the settings of an LLM cannot be used.
+    """
+    for role in ("planner", "selector", "responder"):
+        try:
+            LlmSettings.of(role)
+        except ValueError as error:
+            message = f"the settings of the {role}'s LLM, {role.upper()}_LLM_… or LLM_…, cannot be used"
+            raise InvalidRequest(message, remedy="hugginggpt doctor says what is wrong with them") from error
 
 
 def _folder(path: Path) -> Path:

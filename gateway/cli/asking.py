@@ -23,6 +23,7 @@ class Question:
     out: Path
     url: str | None
     policy: str | None
+    mode: str | None
     plan: Path | None
     timeout: float | None
 
@@ -39,6 +40,7 @@ class Question:
             "request": self.request,
             "plan": attachments.read_plan(self.plan) if self.plan else None,
             "policy": self.policy,
+            "inference_mode": self.mode,
             "budget": {"wall_time": self.timeout} if self.timeout else None,
         }
         return {key: value for key, value in spec.items() if value is not None}

@@ -35,6 +35,14 @@ class Policy(StrEnum):
     OPEN = "open"
 
 
+class Mode(StrEnum):
+    """Which models do the work."""
+
+    LOCAL = "local"
+    HYBRID = "hybrid"
+    REMOTE = "remote"
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib import metadata
@@ -63,8 +71,9 @@ def hugginggpt(
 
       hugginggpt tasks        what it can do
 
-    Settings come from the environment: HUGGINGGPT_HOME (where it keeps things; ~/.hugginggpt) and HUGGINGGPT_URL
-    (the gateway to ask; http://127.0.0.1:8080).
+    Settings come from the environment: HUGGINGGPT_HOME (where it keeps things; ~/.hugginggpt), HUGGINGGPT_URL
+    (the gateway to ask; http://127.0.0.1:8080), and LLM_BASE_URL, LLM_MODEL and LLM_API_KEY (an OpenAI-compatible
+    endpoint that plans, chooses and answers; none).
     """
 
 
@@ -82,6 +91,13 @@ def ask(
     ] = None,
     policy: Annotated[
         Policy | None, typer.Option(help="local: no byte leaves the house. Unset: as the gateway is set up.")
+    ] = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            help="local: only the house's own models; remote: only others; hybrid: others where its own are missing or "
+            "fail. Unset: as the selector is set up."
+        ),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0.1, metavar="SECONDS", help="When the run must have ended.")
@@ -105,7 +121,9 @@ def ask(
     """
     from gateway.cli import asking, terminal
 
-    question = asking.Question(request, file or [], out, url, policy and policy.value, plan, timeout)
+    question = asking.Question(
+        request, file or [], out, url, policy and policy.value, mode and mode.value, plan, timeout
+    )
     with terminal.problems_told():
         answered = asking.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
@@ -164,7 +182,11 @@ def models(url: Url = None, as_json: Json = False) -> None:
 
 @app.command()
 def doctor(url: Url = None, as_json: Json = False) -> None:
-    """Look for what is wrong, and say what helps. Exit status 1 if something is."""
+    """Look for what is wrong, and say what helps. Exit status 1 if something is.
+
+    An LLM endpoint that LLM_BASE_URL names is asked three or four questions, one of them as long as LLM_CONTEXT_TOKENS
+    lets prompts be; what that took is told.
+    """
     from gateway.cli import doctor as examination
     from gateway.cli import terminal
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import httpx
@@ -13,10 +14,10 @@ from pydantic_settings import SettingsError
 
 from gateway.cli.api import Api
 from gateway.cli.finding import Finding, Level
+from gateway.cli.probing import prove
 from gateway.cli.problem import Problem
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
 from services.llm.settings import LlmSettings
-from services.runtime import caller
 
 ROLES: Mapping[str, str] = {
     "planner": "the embedded planner plans",
@@ -95,11 +96,11 @@ def _fault(error: ValidationError | SettingsError) -> str:
 
 
 def _proved(settings: LlmSettings, subject: str) -> list[Finding]:
-    try:
-        from gateway.cli.probing import prove  # noqa: PLC0415  # what it stands on may not be installed
-    except ModuleNotFoundError as error:
-        found = f"{error.name} is not installed, without which no LLM can be asked"
+    if find_spec("openai") is None:
+        found = "the package openai is not installed, without which no LLM can be asked"
         return [Finding(subject, Level.WRONG, found, "pip install 'hugginggpt[llm]'")]
+    from services.runtime import caller  # noqa: PLC0415  # brings gRPC along
+
     with _quietly(), caller.acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN)):
         return asyncio.run(prove(settings, subject))
 

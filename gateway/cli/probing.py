@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
-import openai  # noqa: F401  # asking it needs this: better said before than in the middle
-
 from gateway.cli.finding import Finding, Level
 from services.llm.client import LLM, Message, Schema, Unusable, Usage, Why
 from services.llm.settings import LlmSettings

@@ -147,8 +147,13 @@ def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: Scri
 
 
 def test_what_was_sent_is_the_request_and_the_files(gateway: ScriptedGateway, folder: Path) -> None:
-    ask("read it", "-f", "sign.png", "--url", gateway.url, "--policy", "local", "--timeout", "9")
-    assert gateway.spec() == {"request": "read it", "policy": "local", "budget": {"wall_time": 9.0}}
+    ask("read it", "-f", "sign.png", "--url", gateway.url, "--policy", "local", "--mode", "hybrid", "--timeout", "9")
+    assert gateway.spec() == {
+        "request": "read it",
+        "policy": "local",
+        "inference_mode": "hybrid",
+        "budget": {"wall_time": 9.0},
+    }
     (body,) = [body for _, path, body in gateway.asked if path == "/v1/runs"]
     assert b'name="file"; filename="sign.png"' in body
     assert b"a picture" in body
@@ -267,6 +272,7 @@ def test_a_disk_that_is_full_is_said_without_a_trace(gateway: ScriptedGateway, f
         (["x", "--url", "http://[::1"], "is no URL"),
         (["x", "--url", "http://localhost:99999"], "is no URL"),
         (["x", "--policy", "maybe"], "maybe"),
+        (["x", "--mode", "far"], "far"),
         (["x", "--timeout", "-1"], "timeout"),
         (["x", "--fiel", "sign.png"], "fiel"),
     ],

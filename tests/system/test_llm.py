@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from tests.fakes import ScriptedLLM, Stalls, Turn
 from tests.fakes.llm.plausible import Plausible
-from tests.system.conftest import ROOT, House, Said, standing
+from tests.system.conftest import ANY_PORTS, ROOT, House, Said, environment, standing
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
 REQUEST = "Read the text in this image and tell me whether it sounds happy"
@@ -201,3 +203,13 @@ def test_without_an_llm_the_embedded_controllers_decide(house: House) -> None:
     assert not any("fell_back_because" in decision for decision in decisions.values())
     assert {result["decision"]["controller"] for result in told["results"]} == {"rank"}
     assert told["usage"]["input_tokens"] == 0
+
+
+def test_an_endpoint_without_a_model_is_a_clear_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "services", *ANY_PORTS]
+    settings = environment(tmp_path, LLM_BASE_URL="http://127.0.0.1:9/v1", LOG_FORMAT="json")
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=30, check=False)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the settings of the planner's LLM" in json.loads(line)["error"]
+    assert "hugginggpt doctor" in json.loads(line)["remedy"]
