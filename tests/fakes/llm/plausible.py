@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.fakes.llm.examined import examined
 from tests.fakes.llm.turns import Says
 
 _DATA = re.compile(r'<data name="([^"]+)" id="([^"]+)">\n(.*?)\n</data id="\2">', re.DOTALL)
@@ -28,7 +29,7 @@ class Offer:
 
 
 class Plausible:
-    """A script for any prompt of the house.
+    """A script for any prompt of the house, the doctor's included.
 
     Args:
         plan: what planners are told; None: a guess by the words of the request.
@@ -40,7 +41,7 @@ class Plausible:
         self._tokens_per_second = tokens_per_second
 
     def __call__(self, body: Any) -> Says:
-        return Says(self._text(body), tokens_per_second=self._tokens_per_second)
+        return Says(examined(body) or self._text(body), tokens_per_second=self._tokens_per_second)
 
     def _text(self, body: Any) -> str:
         prompt = "\n".join(message["content"] for message in body["messages"])
