@@ -158,12 +158,12 @@ class Probe:
         try:
             reply = await self._llm.complete([Message("user", text)])
         except Unusable as error:
-            self._say("context", Level.WRONG, f"a prompt of {budget} tokens: {error}", error.remedy)
+            self._say("context", Level.WRONG, f"a prompt estimated at {budget} tokens: {error}", error.remedy)
             return
         self._count(reply.usage)
         if word in reply.text.lower():
-            tokens = self._settings.context_tokens
-            self._say("context", Level.OK, f"a prompt of {budget} tokens arrives whole (LLM_CONTEXT_TOKENS={tokens})")
+            counted = f"the server counted {reply.usage.input_tokens}"
+            self._say("context", Level.OK, f"a prompt estimated at {budget} tokens arrives whole; {counted}")
         elif await self._repeats_a_word():
             self._say("context", Level.WRONG, *_cut(self._settings, budget, reply.usage.input_tokens))
         else:
@@ -254,7 +254,7 @@ def _is_colour(text: str) -> bool:
 
 def _cut(settings: LlmSettings, sent: int, counted: int) -> tuple[str, str]:
     """What is said of an endpoint that does not see the beginning of long prompts."""
-    found, lower = f"a prompt of {sent} tokens is cut silently: its first line does not come back", "lower"
+    found, lower = f"a prompt estimated at {sent} tokens is cut silently: its first line does not come back", "lower"
     if counted < MUCH_LESS * sent:
         found += f"; the server counted {counted}"
         lower = f"to {counted}" if counted > max(settings.answer_tokens, SMALLEST_CONTEXT) else lower
