@@ -9,7 +9,7 @@ from tests.eval import given
 from tests.eval.lines import Answer, Graph, Line
 from tests.eval.metrics import Tally
 from tests.eval.planners import Outcome
-from tests.eval.tools import Spelling, name
+from tests.eval.tools import Spelling, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ def compared(lines: Sequence[Line], outcomes: Sequence[Outcome], written: Spelli
 
 def graph(draft: Draft, written: Spelling) -> Graph:
     """A plan as the file would write it; every pair once."""
-    names = {task.id: name(task, written) for task in draft.tasks}
-    links = {(names[r.task_id], names[task.id]): None for task in draft.tasks for r in references(task)}
-    return Graph(tuple(names.values()), tuple(links))
+    named = names(draft, written)
+    links = {(named[r.task_id], named[task.id]): None for task in draft.tasks for r in references(task)}
+    return Graph(tuple(named.values()), tuple(links))
 
 
 def _nearest(line: Line, outcome: Outcome, plan: Graph) -> Answer | None:

@@ -1,11 +1,11 @@
 """TaskBench's names of tools and the Hub's names of tasks: the one table between them."""
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from services.planner.catalog import standard_specs
-from services.planner.plan import Catalogue, Task, Text
+from services.planner.embedded.senses import EDITING, senses_of
+from services.planner.plan import Catalogue, Draft
 from tests.eval.lines import Line
 
 HUB_NAMES: Mapping[str, str] = {
@@ -35,24 +35,18 @@ HUB_NAMES: Mapping[str, str] = {
 }
 """The task that does what a tool does. "Tabular Classification" there answers questions about a picture of a table."""
 
-_ALSO: Mapping[str, str] = {
-    "zero-shot-image-classification": "Image Classification",
-    "zero-shot-object-detection": "Object Detection",
-    "zero-shot-audio-classification": "Audio Classification",
-    "voice-activity-detection": "Audio Classification",
+SENSES: Mapping[str, str] = {**HUB_NAMES, "Image Editing": EDITING}
+"""What the planner calls the use of a task that a tool stands for."""
+
+_TOOLS: Mapping[str, str] = {
+    **{sense: tool for tool, sense in SENSES.items()},
     "mask-generation": "Image Segmentation",
     "image-super-resolution": "Image-to-Image",
     "inpainting": "Image Editing",
     "text2text-generation": "Text Generation",
+    "voice-activity-detection": "Audio Classification",
     "text-to-audio": "Text-to-Speech",
 }
-"""Tasks of the whole catalogue that do a tool's work in a narrower or wider way."""
-
-_TOOLS: Mapping[str, str] = {**{hub: tool for tool, hub in HUB_NAMES.items()}, **_ALSO}
-
-_CHANGES = re.compile(
-    r"\b(?:edit|modif|chang|remov|replac|add|brigh|colou?r|adjust|make|alter|turn|crop|blur|darken)", re.IGNORECASE
-)
 
 
 class Spelling(StrEnum):
@@ -75,22 +69,15 @@ def catalogue(written: Spelling) -> Catalogue:
     return {name: specs[name] for name in HUB_NAMES.values()} if written is Spelling.TASKBENCH else specs
 
 
-def name(task: Task, written: Spelling) -> str:
-    """A task's name in the spelling of the file.
+def names(draft: Draft, written: Spelling) -> Mapping[int, str]:
+    """The tasks of a draft by id, in the spelling of the file.
 
-    The Hub has one task for two tools that change a picture: "Image Editing" where the instruction says what is to be
-    changed, else "Image-to-Image".
+    Where the Hub has one task for several tools, what the planner says that it read the words as tells them apart.
     """
     if written is Spelling.HUB:
-        return task.task
-    if task.task == "image-to-image":
-        return "Image Editing" if _CHANGES.search(_instruction(task)) else "Image-to-Image"
-    return _TOOLS.get(task.task, task.task)
-
-
-def _instruction(task: Task) -> str:
-    given = task.arguments.get("instruction")
-    return given.text if isinstance(given, Text) else ""
+        return {task.id: task.task for task in draft.tasks}
+    senses = {**senses_of(draft), **draft.senses}
+    return {task.id: _TOOLS.get(senses[task.id], task.task) for task in draft.tasks}
 
 
 def unknown(lines: Sequence[Line], written: Spelling) -> list[str]:

@@ -28,7 +28,7 @@ def rows(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-ROWS = rows(HOUSE / "services" / "planner" / "embedded" / "training" / "requests.jsonl")
+ROWS = rows(HOUSE / "tests" / "eval" / "data" / "training.jsonl")
 PLANS = [row for row in ROWS if row["expect"] == "plan"]
 
 

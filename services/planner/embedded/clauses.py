@@ -100,6 +100,8 @@ class Reader:
         self._wording = wording
         self._lexicon = lexicon
         self._find = find
+        self.refused: set[str] = set()
+        """Tasks the words say not to do, or only to do at other places."""
 
     def clauses(self, start: int, end: int, at_hand: Collection[Modality]) -> list[Clause]:
         """The clauses of one sentence; those without a match ask for something nothing is known for."""
@@ -161,6 +163,7 @@ class Reader:
     def _meant(self, match: Match, start: int) -> bool:
         before = self._wording.masked[start : match.start]
         if _NEGATED.search(before):
+            self.refused.update(match.tasks)
             return False
         joints = [joint.end() for joint in _JOINT.finditer(before)]
         piece = before[joints[-1] if joints else 0 :]

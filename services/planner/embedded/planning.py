@@ -1,20 +1,63 @@
 """The planner without an LLM: rules and what was learned, in milliseconds."""
 
+from dataclasses import replace
+
+from services.planner.embedded.building import Builder, settled
 from services.planner.embedded.foreign.planned import planned as in_any_language
-from services.planner.embedded.rules import Rules
-from services.planner.plan import Catalogue, Draft
+from services.planner.embedded.learned.reading import Reading, read
+from services.planner.embedded.learned.weights import Weights, weights
+from services.planner.embedded.learned.words import Token, tokens
+from services.planner.embedded.reading import hints, stands
+from services.planner.embedded.rules import Drafted, Rules
+from services.planner.embedded.senses import senses_of
+from services.planner.plan import Catalogue, Decision, Draft
 from services.planner.request import Request
+
+CONTROLLER = "embedded"
 
 
 class Embedded:
-    """Plans a request by the words it is made of."""
+    """Plans a request by the words it is made of: rules draft, what was learned decides, rules find the arguments.
 
-    def __init__(self, standard: Catalogue) -> None:
+    Args:
+        standard: the kinds of task that are settled for everybody.
+        learned: what was learned; by default what comes with the planner.
+    """
+
+    def __init__(self, standard: Catalogue, learned: Weights | None = None) -> None:
         self._rules = Rules(standard)
+        self._learned = learned or weights()
+        self._places = {name: place for place, name in enumerate(self._learned.senses)}
 
     def plan(self, request: Request, catalogue: Catalogue) -> Draft:
         """A plan for the last turn, in whatever language; what cannot be planned is in its notes."""
         return in_any_language(request, lambda english: self._plan(english, catalogue))
 
     def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
-        return self._rules.draft(request, catalogue).draft
+        drafted = self._rules.draft(request, catalogue)
+        if drafted.conditional or not self._knows(drafted):
+            return drafted.draft
+        known = hints(drafted, self._places)
+        found = tokens(drafted.wording)
+        reading = read(found, known, self._learned)
+        if stands(reading, known):
+            return _told(drafted.draft, reading)
+        return self._built(drafted, reading, found, catalogue)
+
+    def _knows(self, drafted: Drafted) -> bool:
+        """Whether nothing but what was learned comes into question."""
+        return set(senses_of(drafted.draft).values()) <= self._places.keys()
+
+    def _built(self, drafted: Drafted, reading: Reading, found: list[Token], catalogue: Catalogue) -> Draft:
+        builder = Builder(drafted, self._rules.weaver(drafted, catalogue), self._learned.senses)
+        built = builder.build(reading, [token.start for token in found])
+        return _told(settled(drafted, built), reading)
+
+
+def _told(draft: Draft, reading: Reading) -> Draft:
+    reason = (
+        f"Planned without an LLM, by rules and by what was learned from labelled requests: tasks {len(draft.tasks)},"
+        f" left open {len(draft.notes)}."
+    )
+    confidence = round(reading.probability, 2) if draft.tasks else 0.0
+    return replace(draft, decision=Decision(CONTROLLER, reason, confidence))

@@ -1,15 +1,16 @@
 """What each input port of a step is given."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from services.planner.embedded import arguments
-from services.planner.embedded.clauses import Clause
 from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.feeding import taken
 from services.planner.embedded.media import Media
 from services.planner.embedded.remarks import two_needed
 from services.planner.embedded.steps import Step
-from services.planner.embedded.streams import Stream, Wanting
+from services.planner.embedded.streams import Flow, Stream, Wanting
 from services.planner.embedded.texts import Texts
 from services.planner.plan import Catalogue, Modality, Port, Single, Spec, Text
 
@@ -30,11 +31,12 @@ _POINTS = re.compile(
 class Ports:
     """Finds what flows into a step."""
 
-    def __init__(self, standard: Catalogue, media: Media, texts: Texts, lexicon: Lexicon) -> None:
+    def __init__(self, standard: Catalogue, media: Media, texts: Texts, lexicon: Lexicon, flow: Flow) -> None:
         self._standard = standard
         self._media = media
         self._texts = texts
         self._lexicon = lexicon
+        self._flow = flow
 
     def fill(self, step: Step) -> dict[str, Stream]:
         """The stream for every port the step uses, but for masks.
@@ -42,11 +44,25 @@ class Ports:
         Raises:
             Wanting: something is missing.
         """
+        fed = taken(step.spec, step.fed or ())
         return {
-            port.name: self._text(step, port) if port.modality is Modality.TEXT else self._other(step, port)
+            port.name: fed.get(port.name) or self._found(step, port)
             for port in step.spec.inputs
             if (port.required or port.modality is Modality.TEXT) and port.name != "mask"
         }
+
+    def _found(self, step: Step, port: Port) -> Stream:
+        """What the words say; where it is settled what feeds the step, what was sent goes before what was made."""
+        if step.fed is None:
+            return self._meant(step, port)
+        try:
+            with self._flow.only_sent():
+                return self._meant(step, port)
+        except Wanting:
+            return self._meant(step, port)
+
+    def _meant(self, step: Step, port: Port) -> Stream:
+        return self._text(step, port) if port.modality is Modality.TEXT else self._other(step, port)
 
     def _other(self, step: Step, port: Port) -> Stream:
         found = self._media.find(step.clause, port.modality, step.spec)
@@ -58,7 +74,7 @@ class Ports:
     def _text(self, step: Step, port: Port) -> Stream:
         name = step.spec.name
         if port.name == "question":
-            return _words(self._question(step.clause))
+            return _words(self._question(step))
         if not port.required:  # an instruction
             return _words(arguments.instruction(step.clause))
         if _compares(step.spec):
@@ -68,9 +84,11 @@ class Ports:
         literally = name in LITERAL or name not in self._standard
         return self._texts.find(step.clause, step.spec, labels=step.labels, literally=literally)
 
-    def _question(self, clause: Clause) -> str:
-        if question := self._texts.question(clause):
+    def _question(self, step: Step) -> str:
+        if question := self._texts.question(step.clause):
             return question
+        if step.fed is not None:
+            return step.clause.words
         raise Wanting(None)  # it speaks of a question that is answered where it is asked
 
     def _described(self, step: Step) -> Stream:
@@ -97,7 +115,14 @@ class Ports:
             texts += [single for single in self._texts.all(clause) if single not in texts]
         if len(texts) < _FEWEST_COMPARED:
             raise Wanting(two_needed(clause))
+        if step.fed:
+            return self._beside(step.fed, texts)
         return Stream(Modality.TEXT, tuple(texts[1:] if port.many else texts[:1]))
+
+    def _beside(self, fed: Sequence[Stream], texts: Sequence[Single]) -> Stream:
+        """What to compare with the text that a step is fed: the latest other."""
+        given = {single for stream in fed for single in stream.arguments}
+        return Stream(Modality.TEXT, tuple(single for single in texts if single not in given)[-1:])
 
 
 def _words(words: str) -> Stream:

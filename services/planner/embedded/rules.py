@@ -47,6 +47,10 @@ class Drafted:
     resources: tuple[Resource, ...]
     clauses: tuple[Clause, ...]
     steps: tuple[Step, ...]
+    refused: frozenset[str] = frozenset()
+    """Tasks the words say not to do."""
+    conditional: bool = False
+    """Some of the words hold only in a case that a plan cannot know."""
 
 
 class Rules:
@@ -64,11 +68,18 @@ class Rules:
         excluded = wording.excluded()
         there = tuple(one for one in there if one not in {mention.resource for mention in excluded})
         wording = wording.without(excluded)
-        weaver = Weaver(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
+        weaver = self._weaver(wording, there, catalogue)
         wants = Wants(catalogue, self._standard, self._lexicon, resources=there, wording=wording, weaver=weaver)
         return _Planning(
             self._vocabulary(catalogue), self._lexicon, resources=there, wording=wording, weaver=weaver, wants=wants
         ).drafted()
+
+    def weaver(self, drafted: Drafted, catalogue: Catalogue) -> Weaver:
+        """One to plan the same words anew with."""
+        return self._weaver(drafted.wording, drafted.resources, catalogue)
+
+    def _weaver(self, wording: Wording, there: Sequence[Resource], catalogue: Catalogue) -> Weaver:
+        return Weaver(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
 
     def _vocabulary(self, catalogue: Catalogue) -> Vocabulary:
         if self._known is None or self._known[0] is not catalogue:
@@ -99,6 +110,7 @@ class _Planning:
         self._clauses: list[Clause] = []
         self._steps: list[Step] = []
         self._confidence = [1.0]
+        self._conditional = False
         self._left_open = False
         """The sentence before ends in what depends on a condition: so does what comes then."""
 
@@ -110,6 +122,7 @@ class _Planning:
             clauses, open_ended = self._unconditional(start, end)
             self._weaver.notes += open_ended
             self._left_open = bool(open_ended)
+            self._conditional |= self._left_open
             self._clauses += clauses
             words = self._wording.text[start:end].strip()
             if not (clauses or open_ended) and _FURTHER_TEXT.match(self._wording.masked, start, end):
@@ -126,7 +139,15 @@ class _Planning:
         if not tasks and not notes:
             notes = [self._without_tasks()]
         draft = Draft(tuple(tasks), tuple(dict.fromkeys(notes)), self._decision())
-        return Drafted(draft, self._wording, tuple(self._resources), tuple(self._clauses), tuple(self._steps))
+        return Drafted(
+            draft,
+            self._wording,
+            tuple(self._resources),
+            tuple(self._clauses),
+            tuple(self._steps),
+            frozenset(self._reader.refused) - {step.spec.name for step in self._steps},
+            self._conditional,
+        )
 
     # ------------------------------------------------------------ reading
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from services.planner.embedded.clauses import Clause
+from services.planner.embedded.streams import Stream
 from services.planner.plan import Spec
 
 
@@ -16,3 +17,5 @@ class Step:
     """The classes to choose from, where the clause names some."""
     aspect: str = ""
     """Tells apart two uses of one task on the same input, such as sentiment and language."""
+    fed: tuple[Stream, ...] | None = None
+    """What it works on, where that is settled; None where the words tell, () where it is what was sent."""

@@ -1,6 +1,7 @@
 """What flows between tasks while a plan is made, and what is missing when it does not."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from services.planner.plan import Modality, Note, Single, Spec
@@ -46,6 +47,16 @@ class Flow:
 
     def __init__(self) -> None:
         self._streams: list[Stream] = []
+        self._veiled = False
+
+    @contextmanager
+    def only_sent(self) -> Iterator[None]:
+        """Within the block, what tasks have made does not show."""
+        self._veiled = True
+        try:
+            yield
+        finally:
+            self._veiled = False
 
     def add(self, stream: Stream) -> None:
         """Notes what has been used or made just now."""
@@ -56,7 +67,7 @@ class Flow:
 
     def of(self, modality: Modality) -> Iterator[Stream]:
         """The streams of a modality, the latest last."""
-        return (stream for stream in self._streams if stream.modality is modality)
+        return (stream for stream in self._shown() if stream.modality is modality)
 
     def latest(self, modality: Modality, fits: Callable[[Stream], bool] | None = None) -> Stream | None:
         fitting = [stream for stream in self.of(modality) if fits is None or fits(stream)]
@@ -67,7 +78,14 @@ class Flow:
         return any(argument in stream.arguments for stream in self._streams)
 
     def kinds(self) -> set[Modality]:
-        return {stream.modality for stream in self._streams}
+        return {stream.modality for stream in self._shown()}
+
+    def made_by(self, producer: str) -> list[Stream]:
+        """What a kind of task has made, the latest last."""
+        return [stream for stream in self._streams if stream.producer == producer]
+
+    def _shown(self) -> list[Stream]:
+        return [stream for stream in self._streams if not (self._veiled and stream.producer)]
 
 
 def findings(spec: Spec) -> bool:

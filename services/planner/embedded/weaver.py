@@ -52,34 +52,45 @@ class Weaver:
         wording: Wording,
     ) -> None:
         self._catalogue = catalogue
+        self._standard = standard
         self._flow = Flow()
         self.media = Media(resources, wording.mentions, lexicon, self._flow)
         self.texts = Texts(self.media, self._flow, wording, lexicon, self._bridge)
-        self._ports = Ports(standard, self.media, self.texts, lexicon)
+        self._ports = Ports(standard, self.media, self.texts, lexicon, self._flow)
         self._ids: dict[object, int] = {}
         self.tasks: list[Task] = []
         self.notes: list[Note] = []
 
-    def weave(self, step: Step) -> None:
-        """Adds what a step needs, and the step; or a note on what is missing."""
+    def spec(self, name: str) -> Spec:
+        """A kind of task that is offered, else as the standard has it."""
+        return self._catalogue.get(name) or self._standard[name]
+
+    def offers(self, spec: Spec) -> bool:
+        """Whether somebody does this kind of task now."""
+        return spec.name in self._catalogue
+
+    def weave(self, step: Step) -> list[Stream]:
+        """Adds what a step needs, and the step; or a note on what is missing. Gives what the step makes."""
         try:
-            if step.spec.name not in self._catalogue:
+            if not self.offers(step.spec):
                 raise Wanting(unoffered(step.spec.name, step.clause.words))  # noqa: TRY301  # as when a port is missing
-            self._add(step)
+            return self._add(step)
         except Wanting as wanting:
             if wanting.note:
                 self.notes.append(wanting.note)
                 self._lose(step)
+            return []
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: Step) -> list[Stream]:
         filled = self._ports.fill(step)
         for port in step.spec.inputs:
             if port.name == "mask":
                 filled[port.name] = self._mask(step.clause)
         variants = self._variants(step)
         filled = {name: _told_apart(step, stream) for name, stream in filled.items()}
-        if not self._speaks_of_itself(step.spec, filled, variants):
-            self._place(step, filled, variants)
+        if self._speaks_of_itself(step.spec, filled, variants):
+            return self._flow.made_by(step.spec.name)
+        return self._place(step, filled, variants)
 
     def _lose(self, step: Step) -> None:
         """Notes that nothing comes of a step, so that what depends on it says so, too."""

@@ -70,7 +70,8 @@ class _Rendered:
         if passed_over:
             notes.append(_passed_over(self._tag, self._words(passed_over)))
             confidence = min(confidence, _KNOWN_IN_PART)
-        return Draft(tasks, tuple(notes), replace(draft.decision, confidence=round(confidence, 2)))
+        decision = replace(draft.decision, confidence=round(confidence, 2))
+        return replace(draft, tasks=tasks, notes=tuple(notes), decision=decision)
 
     def _matters(self, placed: Placed) -> bool:
         """Whether a word that is not known may say what is wanted: it is no mere attribute of a thing."""

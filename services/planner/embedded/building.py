@@ -1,0 +1,120 @@
+"""From a graph that was read to tasks: rules find what each is given, the graph settles which feeds which."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from graphlib import TopologicalSorter
+
+from services.planner.embedded import remarks
+from services.planner.embedded.clauses import Clause
+from services.planner.embedded.learned.reading import Reading
+from services.planner.embedded.resources import Resource
+from services.planner.embedded.rules import Drafted
+from services.planner.embedded.senses import sense, task_of
+from services.planner.embedded.steps import Step
+from services.planner.embedded.streams import Stream
+from services.planner.embedded.weaver import Weaver
+from services.planner.plan import Draft, Many, Modality, NoteKind, Spec
+
+
+class Builder:
+    """Builds what one request was read as."""
+
+    def __init__(self, drafted: Drafted, weaver: Weaver, names: Sequence[str]) -> None:
+        self._drafted = drafted
+        self._weaver = weaver
+        self._names = names
+        self._senses: dict[int, str] = {}
+        self._made: dict[int, tuple[Stream, ...]] = {}
+
+    def build(self, reading: Reading, starts: Sequence[int]) -> Draft:
+        """The tasks of a graph.
+
+        Args:
+            reading: what was read.
+            starts: where each token stands in the request, in characters.
+        """
+        position = reading.evidence.position
+        feeding = {
+            one: {source for source, target in reading.graph.links if target == one} for one in reading.graph.senses
+        }
+        sorter = TopologicalSorter(feeding)
+        sorter.prepare()
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready(), key=lambda one: (float(position[one]), one))
+            for one in ready:
+                at = starts[min(round(float(position[one])), len(starts) - 1)] if starts else 0
+                self._place(one, at, feeding[one])
+                sorter.done(one)
+        tasks, notes = tuple(self._weaver.tasks), tuple(self._weaver.notes)
+        return Draft(tasks, notes, self._drafted.draft.decision, self._senses)
+
+    def _place(self, one: int, at: int, feeding: set[int]) -> None:
+        name = self._names[one]
+        fed = tuple(stream for producer in sorted(feeding) for stream in self._made.get(producer, ()))
+        before = {task.id for task in self._weaver.tasks}
+        made: list[Stream] = []
+        for step in self._steps(name, at):
+            made += self._weaver.weave(replace(step, fed=fed))
+        self._made[one] = tuple(made)
+        fresh = [task for task in self._weaver.tasks if task.id not in before]
+        self._senses |= {task.id: name for task in fresh if task.task in {task_of(name), task_of(name, picture=True)}}
+        self._senses |= {task.id: name for task in fresh if sense(task.task) == name}
+
+    def _steps(self, name: str, at: int) -> list[Step]:
+        """What rules found of this sense, else one for the words that speak for it."""
+        usual = self._spec(name)
+        found = [step for step in self._drafted.steps if sense(step.spec.name) == sense(usual.name)]
+        offered = [step if self._weaver.offers(step.spec) else replace(step, spec=usual) for step in found]
+        return offered or [Step(usual, self._clause(at))]
+
+    def _spec(self, name: str) -> Spec:
+        there = {kind for resource in self._drafted.resources for kind in resource.modalities[:1]}
+        made = {stream.modality for streams in self._made.values() for stream in streams}
+        task = task_of(name, picture=Modality.TABLE not in there and Modality.IMAGE in there | made)
+        return self._weaver.spec(task)
+
+    def _clause(self, at: int) -> Clause:
+        """The clause that stands there, or nearest to it; the whole request if there is none."""
+        clauses = self._drafted.clauses
+        if not clauses:
+            return whole(self._drafted)
+        return min(clauses, key=lambda clause: max(clause.start - at, at - clause.end + 1, 0))
+
+
+def whole(drafted: Drafted) -> Clause:
+    """The request as one clause."""
+    wording = drafted.wording
+    return Clause(
+        start=0,
+        end=len(wording.text),
+        words=wording.text.strip(),
+        masked=wording.masked,
+        sequel=False,
+        matches=(),
+        mentions=wording.mentions,
+        payloads=wording.payloads,
+        named=frozenset(),
+        asks=wording.text.rstrip().endswith("?"),
+    )
+
+
+def settled(drafted: Drafted, built: Draft) -> Draft:
+    """A built draft with what rules had to say that still holds."""
+    before = drafted.draft.notes
+    if not built.tasks:
+        words = drafted.wording.text.strip()
+        return replace(built, notes=before or (remarks.without_a_wish(words, drafted.resources),))
+    sources = {task.source for task in built.tasks}
+    used = [one for one in drafted.resources if _carries(built, one)]
+    kept = [note for note in before if note.kind is not NoteKind.CHAT and note.span not in sources]
+    kept = [note for note in kept if not any(name in note.text for one in used for name in one.names)]
+    told = " ".join(note.text for note in (*built.notes, *kept))
+    unused = [one for one in drafted.resources if one.names and not one.age and one not in used]
+    if silent := [one for one in unused if one.names[0] not in told]:
+        kept.append(remarks.left_out(silent))
+    return replace(built, notes=tuple(dict.fromkeys((*built.notes, *kept))))
+
+
+def _carries(built: Draft, resource: Resource) -> bool:
+    given = (argument for task in built.tasks for argument in task.arguments.values())
+    return any(resource.argument in (one.items if isinstance(one, Many) else (one,)) for one in given)

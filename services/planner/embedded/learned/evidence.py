@@ -1,0 +1,118 @@
+"""What the words speak for: linear scores of every sense, and where in the words each is called for."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from services.planner.embedded.learned.weights import SIZES, Weights
+from services.planner.embedded.learned.words import Family, Token, features
+
+SLOPE, OFFSET = 5.6, 1.25
+"""From a margin to log odds: a logistic regression over margins of requests that were held out."""
+
+_KERNEL = (0.25, 0.5, 1.0, 0.5, 0.25)
+_REACH = 4
+"""Tokens on either side of a peak that tell where exactly it is."""
+
+Array = npt.NDArray[np.float32]
+
+
+class Known(Protocol):
+    """F features, as Weights has them."""
+
+    @property
+    def families(self) -> npt.NDArray[np.int8]: ...
+
+    @property
+    def rarity(self) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of one request; S senses, all scores are log odds."""
+
+    called: Array
+    """S: it is among the tasks."""
+    first: Array
+    """S: it is, and works on what was sent."""
+    last: Array
+    """S: it is, and nothing works on what it gives."""
+    larger: Array
+    """4: there are at least 2, 3, 4, 5 tasks."""
+    position: Array
+    """S: the token where it is called for."""
+    strength: Array
+    """S: the margin contributed there."""
+    length: int
+    """Tokens of the request, at least 1."""
+
+
+def evidence(found: list[Token], learned: Weights) -> Evidence:
+    """The scores of one request."""
+    occurrences = [
+        (learned.features[feature], where) for feature, where in features(found) if feature in learned.features
+    ]
+    counts = Counter(feature for feature, _ in occurrences)
+    known = np.fromiter(counts, dtype=np.int64, count=len(counts))
+    values = measured(known, np.fromiter(counts.values(), dtype=np.float32, count=len(counts)), learned)
+    rows = learned.linear[known]
+    odds = SLOPE * (values @ rows + learned.bias) + OFFSET
+    senses = len(learned.senses)
+    shares = _shares(occurrences, dict(zip(counts, zip(range(len(counts)), counts.values(), strict=True), strict=True)))
+    shares = _spread(shares, max(1, len(found)), len(counts)) * values
+    position, strength = _peaks(shares @ rows[:, :senses])
+    return Evidence(
+        odds[:senses],
+        odds[senses : 2 * senses],
+        odds[2 * senses : 3 * senses],
+        odds[3 * senses : 3 * senses + len(SIZES)],
+        position,
+        strength,
+        max(1, len(found)),
+    )
+
+
+def measured(known: npt.NDArray[np.int64], counts: Array, learned: Known) -> Array:
+    """Weighted by rarity, of length 1 within each family of features."""
+    values = (1 + np.log(counts)) * learned.rarity[known]
+    for family in Family:
+        mine = learned.families[known] == family
+        length = float(np.sqrt((values[mine] ** 2).sum()))
+        if length:
+            values[mine] /= length
+    return values.astype(np.float32)
+
+
+def _shares(occurrences: list[Any], columns: dict[int, tuple[int, int]]) -> list[tuple[int, int, float]]:
+    """Which part of each feature stands at which token: (token, column, part)."""
+    parts = []
+    for feature, where in occurrences:
+        column, count = columns[feature]
+        part = 1.0 / (count * len(where))
+        parts += [(token, column, part) for token in where]
+    return parts
+
+
+def _spread(parts: list[tuple[int, int, float]], length: int, columns: int) -> Array:
+    spread = np.zeros((length, columns), dtype=np.float32)
+    if parts:
+        at, column, part = zip(*parts, strict=True)
+        np.add.at(spread, (np.array(at), np.array(column)), np.array(part, dtype=np.float32))
+    return spread
+
+
+def _peaks(contributions: Array) -> tuple[Array, Array]:
+    """Of T x S contributions: where each sense's highest point is, and how high."""
+    length, senses = contributions.shape
+    padded = np.pad(contributions, ((2, 2), (0, 0)))
+    smooth = sum(weight * padded[i : i + length] for i, weight in enumerate(_KERNEL))
+    smooth = np.maximum(np.asarray(smooth, dtype=np.float32), 0)
+    peak = smooth.argmax(axis=0)
+    at = np.arange(length)[:, None]
+    near = np.where(np.abs(at - peak) <= _REACH, smooth, 0) ** 2
+    mass = near.sum(axis=0)
+    position = np.where(mass > 0, (near * at).sum(axis=0) / np.maximum(mass, 1e-9), peak)
+    return position.astype(np.float32), smooth[peak, np.arange(senses)]

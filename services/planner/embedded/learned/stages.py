@@ -1,0 +1,272 @@
+"""The features by which a graph is built step by step: what may be added, to what, and when it is complete."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from services.planner.embedded.learned.evidence import Evidence
+from services.planner.embedded.learned.weights import MEDIA, SIZES, Weights
+from services.planner.plan import Modality
+
+Array = npt.NDArray[np.float32]
+
+Step = tuple[int, int]
+"""(what is added, what feeds it), as places among the candidates; SENT feeds what works on what was sent."""
+
+SENT = -1
+
+UNLIKELY = 0.03
+"""Senses less probable than this are not tried, unless rules found them."""
+
+FEWEST = 3
+"""Senses that are always tried."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What is known beside the words: what rules make of them, and what was sent with them."""
+
+    senses: frozenset[int] = frozenset()
+    links: frozenset[tuple[int, int]] = frozenset()
+    """(producer, consumer); SENT is the producer of what was sent."""
+    refused: frozenset[int] = frozenset()
+    """What the words say not to do."""
+    certainty: float = 0.0
+    """Of the rules, 0 to 1."""
+    left_open: bool = False
+    """They could not plan all of the words."""
+    kinds: frozenset[Modality] = frozenset()
+    """Of the files that were sent or are named."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The senses worth trying for one request, C of them, with everything that does not change while trying."""
+
+    senses: npt.NDArray[np.int64]
+    """C: their places among all senses."""
+    probability: Array
+    position: Array
+    suggested: Array
+    needs: npt.NDArray[np.bool_]
+    """C x 4: which of the media that were sent it can work on."""
+    sent: npt.NDArray[np.bool_]
+    """4: of MEDIA."""
+    certainty: float
+    left_open: bool
+    larger: Array
+    static: Array
+    """(C + 1) x C x D: of feeding a candidate by another, or (last row) by what was sent."""
+    pairs: Array
+    """(C + 1) x C."""
+    beside: Array
+    """C x C."""
+    instead: Array
+    """C."""
+
+
+def probability(odds: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-odds)), dtype=np.float32)
+
+
+def candidates(found: Evidence, hints: Hints, learned: Weights) -> Candidates:
+    """What to try for a request."""
+    likely = probability(found.called)
+    tried = likely >= UNLIKELY
+    tried[np.argsort(-likely)[:FEWEST]] = True
+    tried[list(hints.refused)] = False
+    tried[list(hints.senses)] = True
+    senses = np.flatnonzero(tried)
+    with_sent = np.append(senses, len(learned.senses))
+    suggested = np.isin(senses, list(hints.senses)).astype(np.float32)
+    sent = np.array([kind in hints.kinds for kind in MEDIA])
+    needs = learned.needs[senses] > 0
+    return Candidates(
+        senses=senses,
+        probability=likely[senses],
+        position=found.position[senses],
+        suggested=suggested,
+        needs=needs & sent,
+        sent=sent,
+        certainty=hints.certainty,
+        left_open=hints.left_open,
+        larger=found.larger,
+        static=np.concatenate(
+            [
+                _of_words(found, senses, learned),
+                _of_rules(hints, found, senses),
+                _of_files(needs, hints),
+            ],
+            axis=-1,
+        ),
+        pairs=learned.pairs[with_sent][:, senses],
+        beside=learned.beside[senses][:, senses],
+        instead=(likely @ learned.instead)[senses],
+    )
+
+
+def _of_words(found: Evidence, senses: npt.NDArray[np.int64], learned: Weights) -> Array:
+    with_sent = np.append(senses, len(learned.senses))
+    odds = np.clip(found.called[senses], -6, 4)
+    likely = probability(found.called[senses])
+    position, length = found.position[senses], found.length
+    every, sent, made = _rows(len(senses))
+    first, first_given_called = found.first[senses], found.first[senses] - found.called[senses]
+    last_given_called = np.append(found.last[senses] - found.called[senses], 0)
+    usual = learned.links[with_sent][:, senses]
+    after = position[None] - np.append(position, 0)[:, None]
+    between = np.minimum(_between(position, likely), 3)
+    return np.stack(
+        [
+            odds * every,
+            likely * every,
+            (likely < 0.05) * every,  # noqa: PLR2004  # hardly called for
+            (likely > 0.5) * every,  # noqa: PLR2004  # rather called for than not
+            np.clip(first, -6, 4) * sent,
+            np.clip(first, -6, 4) * made,
+            sent,
+            np.clip(first_given_called, -4, 4) * sent,
+            np.clip(last_given_called, -4, 4)[:, None] * made,
+            usual,
+            usual * likely,
+            1 - learned.fits[with_sent][:, senses],
+            np.clip(after / length, -1, 1) * made,
+            (after > 0) * made,
+            np.clip(after / 10, -2, 2) * made,
+            (np.abs(after) < 3) * made,  # noqa: PLR2004  # called for by the same words
+            position / length * sent,
+            between * made,
+            between * sent,
+            found.strength[senses] * every / 2,
+        ],
+        axis=-1,
+    ).astype(np.float32)
+
+
+def _of_rules(hints: Hints, found: Evidence, senses: npt.NDArray[np.int64]) -> Array:
+    place = {int(sense): i for i, sense in enumerate(senses)} | {SENT: len(senses)}
+    every, sent, made = _rows(len(senses))
+    linked = np.zeros_like(every)
+    for producer, consumer in hints.links:
+        linked[place[producer], place[consumer]] = 1
+    suggested = np.isin(senses, list(hints.senses)).astype(np.float32)
+    return np.stack(
+        [
+            suggested * every,
+            linked,
+            suggested * (1 - linked) * made,
+            np.clip(found.called[senses], -6, 4) * suggested * every,
+            linked * sent,
+            suggested.sum() * every / 5,
+            suggested * hints.certainty * every,
+            (1 - suggested) * hints.certainty * every,
+            (1 - suggested) * hints.left_open * every,
+            linked * hints.certainty,
+        ],
+        axis=-1,
+    ).astype(np.float32)
+
+
+def _of_files(needs: npt.NDArray[np.bool_], hints: Hints) -> Array:
+    _, sent, made = _rows(len(needs))
+    there = np.array([kind in hints.kinds for kind in MEDIA])
+    media, met = needs.any(axis=1), (needs & there).any(axis=1)
+    text_is_elsewhere = there.any() and Modality.TEXT not in hints.kinds
+    return np.stack(
+        [met * sent, (media & ~met) * sent, ~media * text_is_elsewhere * sent, met * made],
+        axis=-1,
+    ).astype(np.float32)
+
+
+def _rows(size: int) -> tuple[Array, Array, Array]:
+    """(C + 1) x C each: ones, those of what was sent, those of what was made."""
+    every = np.ones((size + 1, size), dtype=np.float32)
+    sent = np.zeros_like(every)
+    sent[-1] = 1
+    return every, sent, every - sent
+
+
+def _between(position: Array, likely: Array) -> Array:
+    """How many other tasks are likely called for between a producer (or the beginning) and a consumer."""
+    start = np.append(position, -1)
+    within = (position[None, None] > start[:, None, None]) & (position[None, None] < position[None, :, None])
+    ahead = position[None] > start[:, None]
+    return np.where(ahead, (within * likely).sum(axis=-1), 0)
+
+
+def moving(tried: Candidates, taken: Sequence[Step]) -> tuple[list[int], Array]:
+    """What may feed the next task, and P x C x 15 features of adding each candidate to each, given what is taken."""
+    added = [place for place, _ in taken]
+    producers = [*added, SENT]
+    last = added[-1] if added else None
+    count, size = len(taken), len(tried.senses)
+    fed = Counter(producer for _, producer in taken)
+    left = np.ones(size, dtype=np.float32)
+    left[added] = 0
+    likely = tried.probability * left
+    position = tried.position
+    furthest = position[added].max() if added else -1
+    here = position[last] if last is not None else -1
+    skipped = ((position[None] > here) & (position[None] < position[:, None])) @ likely
+    larger = tried.larger[min(count, len(SIZES)) - 1] / 2 if count else 0
+    used = _used(tried, taken)
+    result = np.zeros((len(producers), size, 15), dtype=np.float32)
+    for row, producer in enumerate(producers):
+        from_sent = producer == SENT
+        result[row, :, 0] = producer == last
+        result[row, :, 1] = not from_sent and fed[producer] > 0
+        result[row, :, 2] = from_sent and count > 0
+        result[row, :, 3] = from_sent and count > 1
+        result[row, :, 7] = not from_sent and producer != last
+        result[row, :, 8] = (from_sent and count > 0) * (position > furthest)
+        result[row, :, 12] = from_sent * (tried.needs & used).any(axis=1)
+        result[row, :, 13] = from_sent * (tried.needs & ~used).any(axis=1)
+        result[row, :, 14] = (not from_sent) * bool((tried.sent & ~used).any())
+    result[:, :, 4] = position > furthest
+    result[:, :, 5] = np.minimum(skipped, 3)
+    result[:, :, 6] = position < here
+    result[:, :, 9] = count / 4
+    result[:, :, 10] = larger
+    result[:, :, 11] = likely.sum() - likely
+    return producers, result
+
+
+def _used(tried: Candidates, taken: Sequence[Step]) -> npt.NDArray[np.bool_]:
+    """4: the media that were sent and that something works on."""
+    of_sent = [place for place, producer in taken if producer == SENT]
+    return np.asarray(tried.needs[of_sent].any(axis=0))
+
+
+def ending(tried: Candidates, taken: Sequence[Step]) -> Array:
+    """18 features of ending here."""
+    added = [place for place, _ in taken]
+    left = np.ones(len(tried.senses), dtype=np.float32)
+    left[added] = 0
+    likely, suggested, count = tried.probability * left, tried.suggested * left, len(taken)
+    ordered = np.sort(np.append(likely, [0, 0]))
+    return np.array(
+        [
+            count > 0,
+            ordered[-1],
+            likely.sum(),
+            ordered[-2],
+            -tried.larger[min(count, len(SIZES)) - 1] / 2 if count else 0,
+            tried.larger[min(count, len(SIZES)) - 2] / 2 if count > 1 else 0,
+            count == 1,
+            count / 4,
+            count == 0,
+            (likely > 0.4).sum(),  # noqa: PLR2004  # what should not be left out
+            suggested.sum(),
+            (suggested * likely).sum(),
+            suggested.any(),
+            (tried.sent & ~_used(tried, taken)).sum(),
+            not tried.sent.any(),
+            (not suggested.any()) * tried.certainty,
+            tried.left_open,
+            (count == 0) * (not tried.suggested.any()),
+        ],
+        dtype=np.float32,
+    )

@@ -1,0 +1,101 @@
+"""The learned numbers, as `make train` writes them and the planner reads them."""
+
+import io
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from services.planner.embedded.learned.words import Family, Feature
+from services.planner.plan import Modality
+
+Array = npt.NDArray[np.float32]
+
+FILE = "weights.npz"
+MEDIA = (Modality.IMAGE, Modality.AUDIO, Modality.VIDEO, Modality.TABLE)
+SIZES = (2, 3, 4, 5)
+"""For each it was learned whether a request calls for at least so many tasks."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """S senses, F features.
+
+    A sense is what words are read as: a kind of task, or one of several uses of one.
+    """
+
+    senses: tuple[str, ...]
+    features: dict[Feature, int]
+    families: npt.NDArray[np.int8]
+    """F: of each feature."""
+    rarity: Array
+    """F: inverse document frequency."""
+    linear: Array
+    """F x (3 S + 4): of each sense that it is called for, that it comes first, that it comes last; and of the sizes."""
+    bias: Array
+    """3 S + 4."""
+    fits: Array
+    """(S + 1) x S: 1 where what one sense gives is of a kind that another takes; the last row is what was sent."""
+    needs: Array
+    """S x 4: 1 for each of MEDIA that it can work on."""
+    links: Array
+    """(S + 1) x S: log of how much more often than by chance one sense feeds another; the last row is what was sent."""
+    step: Array
+    """Of the features of one step of a graph."""
+    end: Array
+    """Of the features of a graph's end."""
+    pairs: Array
+    """(S + 1) x S: by producer and consumer."""
+    beside: Array
+    """S x S: by what is there already and what is added."""
+    instead: Array
+    """S x S: by what else the words might call for and what is added."""
+
+    def index(self, sense: str) -> int:
+        return self.senses.index(sense)
+
+
+@cache
+def weights() -> Weights:
+    """Those that come with the planner."""
+    return read(files(__package__).joinpath(FILE).read_bytes())
+
+
+def read(data: bytes) -> Weights:
+    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+        families = stored["families"]
+        names = bytes(stored["names"]).decode().split("\n")
+        known = [(Family(int(family)), name) for family, name in zip(families, names, strict=True)]
+        return Weights(
+            senses=tuple(bytes(stored["senses"]).decode().split("\n")),
+            features={feature: i for i, feature in enumerate(known)},
+            families=families,
+            linear=stored["linear"].astype(np.float32) * stored["scale"].astype(np.float32),
+            **{name: stored[name].astype(np.float32) for name in _PLAIN},
+        )
+
+
+def write(made: Weights) -> bytes:
+    """The linear weights are rounded to 8 bits a number, each column by its own scale."""
+    scale = np.abs(made.linear).max(axis=0) / 127
+    ordered = sorted(made.features, key=made.features.__getitem__)
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        senses=_bytes("\n".join(made.senses)),
+        names=_bytes("\n".join(name for _, name in ordered)),
+        families=made.families,
+        linear=np.rint(made.linear / scale).astype(np.int8),
+        scale=scale.astype(np.float32),
+        **{name: getattr(made, name).astype(np.float32) for name in _PLAIN},
+    )
+    return buffer.getvalue()
+
+
+_PLAIN = ("rarity", "bias", "fits", "needs", "links", "step", "end", "pairs", "beside", "instead")
+
+
+def _bytes(text: str) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(text.encode(), dtype=np.uint8)

@@ -1,0 +1,45 @@
+"""Between rules and what was learned: a draft as a suggestion, a graph as steps."""
+
+from collections.abc import Mapping
+
+from services.planner.check import references
+from services.planner.embedded.learned.parsing import Graph
+from services.planner.embedded.learned.reading import Reading
+from services.planner.embedded.learned.stages import SENT, Hints
+from services.planner.embedded.rules import Drafted
+from services.planner.embedded.senses import sense, senses_of
+from services.planner.plan import NoteKind
+
+SURE = 0.9
+"""The certainty of rules all of whose words are plain."""
+
+TIMES_LIKELIER = 10
+"""How much likelier another graph must be than that of rules that are sure: below, rules are right more often."""
+
+
+def hints(drafted: Drafted, places: Mapping[str, int]) -> Hints:
+    """What rules make of a request, as far as its senses were learned, and what was sent with it."""
+    draft = drafted.draft
+    senses = {task_id: places[name] for task_id, name in senses_of(draft).items() if name in places}
+    links = set[tuple[int, int]]()
+    for task in draft.tasks:
+        if task.id in senses:
+            producers = [senses[one.task_id] for one in references(task) if one.task_id in senses]
+            links |= {(producer, senses[task.id]) for producer in producers or [SENT]}
+    named = {mention.modality for mention in drafted.wording.mentions if not mention.target}
+    return Hints(
+        senses=frozenset(senses.values()),
+        links=frozenset(link for link in links if link[0] != link[1]),
+        refused=frozenset(places[name] for name in map(sense, drafted.refused) if name in places),
+        certainty=draft.decision.confidence,
+        left_open=any(note.kind is not NoteKind.TRIMMED for note in draft.notes),
+        kinds=frozenset(named | {one.modalities[0] for one in drafted.resources if one.modalities and not one.age}),
+    )
+
+
+def stands(reading: Reading, known: Hints) -> bool:
+    """Whether what rules made stays as it is: the same graph, or one they are sure of and that is likely enough."""
+    graph = Graph(known.senses, frozenset(link for link in known.links if link[0] != SENT))
+    sure = known.certainty >= SURE and not known.left_open
+    likely = reading.probability < TIMES_LIKELIER * reading.graphs.get(graph, 0.0)
+    return graph == reading.graph or (sure and likely)

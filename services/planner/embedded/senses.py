@@ -1,0 +1,50 @@
+"""What words can be read as: kinds of task, some of them told apart more finely or coarsely than the Hub does."""
+
+import re
+from collections.abc import Mapping
+
+from services.planner.plan import Draft, Task, Text
+
+EDITING = "image-editing"
+"""A picture is changed as an instruction says; without one it is only turned into another."""
+
+TABLES = "table-question-answering"
+
+_COARSER: Mapping[str, str] = {
+    "zero-shot-image-classification": "image-classification",
+    "zero-shot-object-detection": "object-detection",
+    "zero-shot-audio-classification": "audio-classification",
+    "zero-shot-classification": "text-classification",
+}
+"""Tasks that do with classes that are named what others do with their own: rules tell whether any are named."""
+
+_CHANGES = re.compile(
+    r"\b(?:edit|modif|chang|remov|replac|add|brigh|colou?r|adjust|make|alter|turn|crop|blur|darken)", re.IGNORECASE
+)
+
+
+def senses_of(draft: Draft) -> Mapping[int, str]:
+    """What the words of each task were read as, by id; several changes of pictures are read alike."""
+    senses = {task.id: sense(task.task, instruction=_instruction(task)) for task in draft.tasks}
+    if EDITING in senses.values():
+        senses = {task_id: EDITING if name == "image-to-image" else name for task_id, name in senses.items()}
+    return senses
+
+
+def sense(task: str, *, instruction: str = "") -> str:
+    """The sense of a kind of task."""
+    if task == "image-to-image" and _CHANGES.search(instruction):
+        return EDITING
+    return _COARSER.get(task, task)
+
+
+def task_of(read_as: str, *, picture: bool = False) -> str:
+    """The usual task for a sense; a table in a picture is read like any other page."""
+    if read_as == EDITING:
+        return "image-to-image"
+    return "document-question-answering" if read_as == TABLES and picture else read_as
+
+
+def _instruction(task: Task) -> str:
+    given = task.arguments.get("instruction")
+    return given.text if isinstance(given, Text) else ""

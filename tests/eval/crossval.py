@@ -1,0 +1,56 @@
+"""Five-fold cross-validation: each fifth of the benchmark's requests is planned by what was learned from the others."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from sklearn.model_selection import KFold
+
+from services.planner.catalog import standard_specs
+from services.planner.embedded.learned.weights import Weights, read, write
+from services.planner.embedded.planning import Embedded
+from services.planner.plan import Catalogue, Draft
+from services.planner.request import Request
+from tests.eval.lines import Line
+from tests.eval.lines import read as read_lines
+from tests.eval.planners import Outcome, Planner, outcomes
+from tests.eval.scoring import scores
+from tests.eval.tools import catalogue, spelling
+from tests.eval.training.__main__ import PROCESSES, senses
+from tests.eval.training.examples import Example, examples
+from tests.eval.training.learning import learned
+
+FOLDS = 5
+OWN = Path(__file__).with_name("data") / "training.jsonl"
+"""What is learned from besides: none of it is scored here."""
+
+
+async def figures(lines: Sequence[Line], *, quiet: bool = True) -> dict[str, Any]:
+    """The figures of scoring.scores over all lines, each planned without having been learned from."""
+    written, own = spelling(lines), read_lines(OWN)
+    names = senses([*lines, *own])
+    given, besides = examples(lines, names), examples(own, names)
+    found: list[Outcome | None] = [None] * len(lines)
+    console = Console(stderr=True, quiet=quiet)
+    for fold, (seen, unseen) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(lines), start=1):
+        console.print(f"learning and planning, fold {fold} of {FOLDS}")
+        planner = _planner([given[i] for i in seen], besides, names)
+        planned = await outcomes(planner, [lines[i] for i in unseen], catalogue(written), quiet=quiet)
+        for i, outcome in zip(unseen, planned, strict=True):
+            found[i] = outcome
+    return scores(lines, [outcome for outcome in found if outcome], written)
+
+
+def _planner(seen: Sequence[Example], besides: Sequence[Example], names: Sequence[str]) -> Planner:
+    embedded = Embedded(standard_specs(), _as_shipped(learned([*seen, *besides], names, jobs=PROCESSES)))
+
+    async def plan(request: Request, offered: Catalogue) -> Draft:
+        return embedded.plan(request, offered)
+
+    return Planner(plan)
+
+
+def _as_shipped(made: Weights) -> Weights:
+    """Rounded as in the file that comes with the planner."""
+    return read(write(made))

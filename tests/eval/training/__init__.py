@@ -1,0 +1,1 @@
+"""How the embedded planner learns: examples, linear scores, then the steps of graphs."""

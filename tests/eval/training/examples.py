@@ -1,0 +1,71 @@
+"""Labelled requests as what is learned from: tokens, the right graph, and what rules make of the same words."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from services.planner.catalog import standard_specs
+from services.planner.embedded.learned.stages import SENT, Hints
+from services.planner.embedded.learned.words import Token, tokens
+from services.planner.embedded.reading import hints
+from services.planner.embedded.rules import Rules
+from services.planner.embedded.senses import EDITING, sense
+from services.planner.plan import Catalogue
+from tests.eval.attached import request
+from tests.eval.lines import Answer, Line
+from tests.eval.tools import SENSES, catalogue, spelling
+
+
+@dataclass(frozen=True)
+class Example:
+    """One request; senses as places in the list of all."""
+
+    tokens: list[Token]
+    senses: tuple[int, ...]
+    """In the order of the label."""
+    links: tuple[tuple[int, int], ...]
+    hints: Hints
+
+    @property
+    def first(self) -> frozenset[int]:
+        """What works on what was sent."""
+        return frozenset(self.senses) - {consumer for _, consumer in self.links}
+
+    @property
+    def last(self) -> frozenset[int]:
+        """What nothing works on."""
+        return frozenset(self.senses) - {producer for producer, _ in self.links}
+
+
+def examples(lines: Sequence[Line], senses: Sequence[str]) -> list[Example]:
+    """The labelled lines, in their order; those that are to become no plan have no senses."""
+    rules, offered = Rules(standard_specs()), catalogue(spelling(lines))
+    places = {name: place for place, name in enumerate(senses)}
+    return [_example(line, line.label, rules, offered, places) for line in lines if line.label]
+
+
+def read_as(answer: Answer) -> list[str]:
+    """The sense of each task of a label; a picture that is changed as told is edited, in whatever words."""
+    given = answer.arguments or ({},) * len(answer.graph.tasks)
+    named = zip(answer.graph.tasks, given, strict=True)
+    return [EDITING if values.get("instruction") else SENSES.get(task) or sense(task) for task, values in named]
+
+
+def _example(line: Line, answer: Answer, rules: Rules, offered: Catalogue, places: dict[str, int]) -> Example:
+    drafted = rules.draft(request(line), offered)
+    named = dict(zip(answer.graph.tasks, read_as(answer), strict=True))
+    known = {task: places[name] for task, name in named.items() if name in places}
+    links = {
+        (known[source], known[target]) for source, target in answer.graph.links if source in known and target in known
+    }
+    return Example(
+        tokens(drafted.wording),
+        tuple(dict.fromkeys(known.values())),
+        tuple(sorted(link for link in links if link[0] != link[1])),
+        hints(drafted, places),
+    )
+
+
+def sent(links: Iterable[tuple[int, int]], senses: Iterable[int]) -> set[tuple[int, int]]:
+    """The links with those from what was sent."""
+    fed = {consumer for _, consumer in links}
+    return {*links, *((SENT, one) for one in senses if one not in fed)}

@@ -1,0 +1,182 @@
+"""The steps by which graphs are built: a choice, at every step, among all that could be added, or the end.
+
+Method: a log-linear model of each choice (a maximum entropy Markov model over the steps), fitted by L-BFGS.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from services.planner.embedded.learned.evidence import Evidence
+from services.planner.embedded.learned.stages import SENT, Candidates, Step, candidates, ending, moving
+from services.planner.embedded.learned.weights import Weights
+from tests.eval.training.examples import Example, sent
+
+_PENALTIES = (0.01, 0.01, 0.5, 1.0, 1.0)
+"""Of steps, ends, pairs, beside and instead."""
+
+_ROUNDS = 150
+_FITTING, _ANY = 0.3, 0.02
+"""What is added to the counts of links: where the kinds fit, and everywhere."""
+
+Array = npt.NDArray[Any]
+
+
+def usual_links(given: Sequence[Example], fits: Array) -> Array:
+    """Log of how often each sense feeds another, or works on what was sent, over what chance would give."""
+    senses = fits.shape[1]
+    counts = _FITTING * fits + _ANY
+    for example in given:
+        for producer, consumer in sent(example.links, example.senses):
+            counts[senses if producer == SENT else producer, consumer] += 1
+    return np.log(counts / counts.sum(axis=0) * senses).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One step of one request: what could be done, and what was right."""
+
+    features: Array
+    """N x D: of every way to go on."""
+    pairs: Array
+    """N: producer and consumer, as one number."""
+    consumers: Array
+    end: Array
+    right: int
+    """N is the end."""
+    taken: Array
+    """S: 1 for what is there already."""
+    likely: Array
+    """S."""
+
+
+def fitted(given: Sequence[Example], spoken_for: Sequence[Evidence], learned: Weights) -> dict[str, Array]:
+    """The numbers of steps and ends, and of senses fed by, beside and instead of each other."""
+    choices = [
+        choice
+        for example, evidence in zip(given, spoken_for, strict=True)
+        for choice in _choices(example, evidence, learned)
+    ]
+    return _Fit(choices, len(learned.senses)).result()
+
+
+def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_Choice]:
+    tried = candidates(found, example.hints, learned)
+    senses = len(learned.senses)
+    likely = 1 / (1 + np.exp(-found.called))
+    order = _order(example, tried)
+    for count in range(len(order) + 1):
+        taken = order[:count]
+        producers, features = moving(tried, taken)
+        free = [place for place in range(len(tried.senses)) if place not in {added for added, _ in taken}]
+        whole = np.concatenate([tried.static[producers], features], axis=-1)[:, free]
+        of_producers = np.array([senses if producer == SENT else tried.senses[producer] for producer in producers])
+        consumers = np.tile(tried.senses[free], len(producers))
+        there = np.zeros(senses)
+        there[[tried.senses[added] for added, _ in taken]] = 1
+        right = len(consumers)
+        if count < len(order):
+            place, producer = order[count]
+            right = producers.index(producer) * len(free) + free.index(place)
+        yield _Choice(
+            whole.reshape(-1, whole.shape[-1]),
+            np.repeat(of_producers, len(free)) * senses + consumers,
+            consumers,
+            ending(tried, taken),
+            right,
+            there,
+            likely,
+        )
+
+
+def _order(example: Example, tried: Candidates) -> list[Step]:
+    """The right graph as steps: along its links, else as the words go; what is not tried cannot be learned."""
+    place = {int(sense): at for at, sense in enumerate(tried.senses)}
+    left = {place[sense] for sense in example.senses if sense in place}
+    links = [(place[source], place[target]) for source, target in example.links if {source, target} <= place.keys()]
+    feeding = {consumer: {source for source, target in links if target == consumer} for consumer in left}
+    order: list[Step] = []
+    while left:
+        done = [added for added, _ in order]
+        ready = [one for one in left if feeding[one] <= set(done)] or list(left)
+        going_on = [one for one in ready if done and done[-1] in feeding[one]]
+        added = min(going_on or ready, key=lambda one: (tried.position[one], one))
+        fed_by = [one for one in feeding[added] if one in done]
+        nearest = max(fed_by, key=lambda one: (one == done[-1], tried.position[one]), default=SENT)
+        order.append((added, nearest))
+        left.discard(added)
+    return order
+
+
+class _Fit:
+    """All choices as one sum to be made small."""
+
+    def __init__(self, choices: Sequence[_Choice], senses: int) -> None:
+        counts = np.array([len(choice.pairs) + 1 for choice in choices])
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self._choice = np.repeat(np.arange(len(choices)), counts)
+        self._steps = choices[0].features.shape[1]
+        self._ends = len(choices[0].end)
+        self._senses = senses
+        nothing = np.zeros((1, self._steps))
+        self._features = np.concatenate([np.vstack([one.features, nothing]) for one in choices]).astype(np.float32)
+        self._end_rows = self._starts[1:] - 1
+        self._going_on = np.ones(len(self._choice), dtype=bool)
+        self._going_on[self._end_rows] = False
+        self._pairs = np.concatenate([one.pairs for one in choices])
+        self._cells = self._choice[self._going_on] * senses + np.concatenate([one.consumers for one in choices])
+        self._end_features = np.stack([one.end for one in choices])
+        self._taken = np.stack([one.taken for one in choices])
+        self._likely = np.stack([one.likely for one in choices])
+        self._right = self._starts[:-1] + np.array([one.right for one in choices])
+
+    def result(self) -> dict[str, Array]:
+        sizes = self._sizes()
+        best = minimize(self._loss, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options={"maxiter": _ROUNDS}).x
+        step, end, pairs, beside, instead = np.split(best, np.cumsum(sizes)[:-1])
+        square = (self._senses, self._senses)
+        return {
+            "step": step,
+            "end": end,
+            "pairs": pairs.reshape(-1, self._senses),
+            "beside": beside.reshape(square),
+            "instead": instead.reshape(square),
+        }
+
+    def _sizes(self) -> list[int]:
+        senses = self._senses
+        return [self._steps, self._ends, (senses + 1) * senses, senses * senses, senses * senses]
+
+    def _loss(self, numbers: Array) -> tuple[float, Array]:
+        sizes = self._sizes()
+        step, end, pairs, beside, instead = np.split(numbers, np.cumsum(sizes)[:-1])
+        square = (self._senses, self._senses)
+        scores = (self._features @ step.astype(np.float32)).astype(np.float64)
+        together = self._taken @ beside.reshape(square) + self._likely @ instead.reshape(square)
+        scores[self._going_on] += pairs[self._pairs] + together.ravel()[self._cells]
+        scores[self._end_rows] += self._end_features @ end
+        top = np.maximum.reduceat(scores, self._starts[:-1])
+        weights = np.exp(scores - top[self._choice])
+        sums = np.add.reduceat(weights, self._starts[:-1])
+        slope = weights / sums[self._choice]
+        slope[self._right] -= 1
+        penalty = np.repeat(_PENALTIES, sizes)
+        loss = float((np.log(sums) + top - scores[self._right]).sum() + (penalty * numbers**2).sum() / 2)
+        return loss, self._slope(slope) + penalty * numbers
+
+    def _slope(self, slope: Array) -> Array:
+        moving = slope[self._going_on]
+        cells = np.bincount(self._cells, moving, minlength=len(self._taken) * self._senses).reshape(-1, self._senses)
+        return np.concatenate(
+            [
+                self._features.T @ slope.astype(np.float32),
+                self._end_features.T @ slope[self._end_rows],
+                np.bincount(self._pairs, moving, minlength=(self._senses + 1) * self._senses),
+                (self._taken.T @ cells).ravel(),
+                (self._likely.T @ cells).ravel(),
+            ]
+        )

@@ -1,0 +1,89 @@
+"""From examples to weights: linear scores, then steps on the scores of requests that were held out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.model_selection import KFold
+
+from services.planner.catalog import standard_specs
+from services.planner.embedded.learned.evidence import Evidence, evidence
+from services.planner.embedded.learned.weights import MEDIA, Weights
+from services.planner.embedded.senses import task_of
+from tests.eval.training import graphs, linear
+from tests.eval.training.examples import Example
+
+FOLDS = 5
+
+
+def learned(given: Sequence[Example], senses: Sequence[str], *, jobs: int = 1) -> Weights:
+    """Weights for the senses; deterministic for the same examples in the same order.
+
+    Args:
+        given: what to learn from.
+        senses: their names; examples name them by place.
+        jobs: processes.
+    """
+    parts = list(KFold(FOLDS, shuffle=True, random_state=1).split(given))
+    held_out = Parallel(jobs)(
+        delayed(_scored)([given[i] for i in seen], [given[i] for i in unseen], senses) for seen, unseen in parts
+    )
+    spoken_for: list[Evidence | None] = [None] * len(given)
+    for (_, unseen), scores in zip(parts, held_out, strict=True):
+        for i, one in zip(unseen, scores, strict=True):
+            spoken_for[i] = one
+    whole = replace(_linear(given, senses), links=graphs.usual_links(given, _fits(senses)))
+    numbers = graphs.fitted(given, [one for one in spoken_for if one], whole)
+    return replace(whole, **{name: values.astype(np.float32) for name, values in numbers.items()})
+
+
+def _scored(seen: Sequence[Example], unseen: Sequence[Example], senses: Sequence[str]) -> list[Evidence]:
+    weights = _linear(seen, senses)
+    return [evidence(example.tokens, weights) for example in unseen]
+
+
+def _linear(given: Sequence[Example], senses: Sequence[str]) -> Weights:
+    known = linear.vocabulary(given)
+    numbers, bias = linear.fitted(known.matrix(given), linear.targets(given, len(senses)))
+    square = np.zeros((len(senses), len(senses)), dtype=np.float32)
+    taller = np.zeros((len(senses) + 1, len(senses)), dtype=np.float32)
+    return Weights(
+        senses=tuple(senses),
+        features=known.features,
+        families=known.families,
+        rarity=known.rarity,
+        linear=numbers,
+        bias=bias,
+        fits=_fits(senses).astype(np.float32),
+        needs=_needs(senses).astype(np.float32),
+        links=taller,
+        step=np.zeros(0, dtype=np.float32),
+        end=np.zeros(0, dtype=np.float32),
+        pairs=taller,
+        beside=square,
+        instead=square,
+    )
+
+
+def _fits(senses: Sequence[str]) -> np.ndarray:
+    """Which senses give what others take; the last row is what was sent."""
+    specs = standard_specs()
+    fits = np.ones((len(senses) + 1, len(senses)))
+    for i, producer in enumerate(senses):
+        given = {port.modality for port in specs[task_of(producer)].outputs}
+        for j, consumer in enumerate(senses):
+            taken = {port.modality for port in specs[task_of(consumer, picture=True)].inputs}
+            fits[i, j] = bool(given & taken)
+    return fits
+
+
+def _needs(senses: Sequence[str]) -> np.ndarray:
+    """Which media each sense can work on."""
+    specs = standard_specs()
+    needs = np.zeros((len(senses), len(MEDIA)))
+    for row, name in enumerate(senses):
+        for task in {task_of(name), task_of(name, picture=True)}:
+            taken = {port.modality for port in specs[task].inputs if port.required}
+            needs[row] = np.maximum(needs[row], [kind in taken for kind in MEDIA])
+    return needs

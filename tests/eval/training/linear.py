@@ -1,0 +1,97 @@
+"""Linear scores: which senses words call for, which come first and last, and how many there are.
+
+Method: support vector machines over naive Bayes log-count ratios (Wang & Manning, "Baselines and Bigrams: Simple, Good
+Sentiment and Topic Classification", ACL 2012), with counts weighted by rarity.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_matrix, diags
+from sklearn.svm import LinearSVC
+
+from services.planner.embedded.learned.evidence import measured
+from services.planner.embedded.learned.weights import SIZES
+from services.planner.embedded.learned.words import Family, Feature, features
+from tests.eval.training.examples import Example
+
+FEWEST_REQUESTS = {Family.PAIR: 3, Family.PART: 3, Family.PHRASE: 2}
+"""Features of fewer requests are left out."""
+
+_SOFTNESS = 0.3
+_RATIO_POWER = 0.7
+"""Chosen among 0.7, 1 and 1.5 by cross-validation."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The features, in the order of their columns."""
+
+    features: dict[Feature, int]
+    families: Array
+    rarity: Array
+
+    def matrix(self, given: Sequence[Example]) -> csr_matrix:
+        """Requests x features."""
+        columns, values, ends = [], [], [0]
+        for example in given:
+            counts = Counter(self.features[one] for one, _ in features(example.tokens) if one in self.features)
+            known = np.fromiter(counts, dtype=np.int64, count=len(counts))
+            columns.append(known)
+            values.append(measured(known, np.fromiter(counts.values(), dtype=np.float32, count=len(counts)), self))
+            ends.append(ends[-1] + len(known))
+        shape = (len(given), len(self.features))
+        return csr_matrix((np.concatenate(values), np.concatenate(columns), ends), shape=shape)
+
+
+def vocabulary(given: Sequence[Example]) -> Vocabulary:
+    counts = Counter[Feature]()
+    for example in given:
+        counts.update({feature for feature, _ in features(example.tokens)})
+    kept = sorted(feature for feature, count in counts.items() if count >= FEWEST_REQUESTS[feature[0]])
+    return Vocabulary(
+        features={feature: column for column, feature in enumerate(kept)},
+        families=np.array([family for family, _ in kept], dtype=np.int8),
+        rarity=np.array([np.log((1 + len(given)) / (1 + counts[one])) + 1 for one in kept], dtype=np.float32),
+    )
+
+
+def targets(given: Sequence[Example], senses: int) -> Array:
+    """Requests x (3 senses + 4): what the columns of the weights are to tell."""
+    result = np.zeros((len(given), 3 * senses + len(SIZES)), dtype=np.int8)
+    for row, example in enumerate(given):
+        result[row, list(example.senses)] = 1
+        result[row, [senses + one for one in example.first]] = 1
+        result[row, [2 * senses + one for one in example.last]] = 1
+        result[row, 3 * senses :] = [len(example.senses) >= size for size in SIZES]
+    return result
+
+
+def fitted(matrix: csr_matrix, wanted: Array) -> tuple[Array, Array]:
+    """Weights (features x columns) and biases; a column without both kinds of example never speaks up."""
+    columns, biases = [], []
+    for column in wanted.T:
+        weight, bias = _column(matrix, column) if column.any() and not column.all() else (np.zeros(matrix.shape[1]), -1)
+        columns.append(weight)
+        biases.append(bias)
+    return np.array(columns, dtype=np.float32).T, np.array(biases, dtype=np.float32)
+
+
+def _column(matrix: csr_matrix, column: Array) -> tuple[Array, float]:
+    ratio = _ratio(matrix, column)
+    machine = LinearSVC(C=_SOFTNESS, random_state=0).fit(matrix @ diags(ratio), column)
+    return machine.coef_[0] * ratio, float(machine.intercept_[0])
+
+
+def _ratio(matrix: csr_matrix, column: Array) -> Array:
+    """Per feature: how much more often it stands in requests of the column than in others, dampened."""
+    there = (matrix > 0).astype(np.float64)
+    yes, no = (np.asarray(there[column == side].sum(axis=0)).ravel() + 1 for side in (1, 0))
+    ratio = np.log((yes / (column.sum() + 2)) / (no / ((1 - column).sum() + 2)))
+    return np.sign(ratio) * np.abs(ratio) ** _RATIO_POWER
