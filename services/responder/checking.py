@@ -22,8 +22,8 @@ DEEPEST = 3
 
 _WORDS = ("https://", "http://", "ftp://", "file://", "www.", "mailto:", "artifact:")
 _BARE = frozenset(map(address, _WORDS))
-_TRIGGER = re.compile(rf"!\[|[\[\]\\<./]|{'|'.join(_WORDS)}", re.IGNORECASE)
-_ADDRESS = re.compile("|".join(_WORDS), re.IGNORECASE)
+_ADDRESS = re.compile("|".join(map(re.escape, _WORDS)), re.IGNORECASE)
+_TRIGGER = re.compile(rf"!\[|[\[\]\\<./]|{_ADDRESS.pattern}", re.IGNORECASE)
 _BEGUN = re.compile(
     "(?:!|" + "|".join(word[:length] for word in _WORDS for length in range(len(word) - 1, 0, -1)) + r")\Z",
     re.IGNORECASE,

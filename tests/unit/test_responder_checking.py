@@ -70,6 +70,7 @@ CASES = [
     ("http://evil.example/" + "x" * LONGEST_TARGET + " y", None),
     ("a." + "x" * LONGEST_WORD + "http://evil.example y", "a." + "x" * LONGEST_WORD + LEFT_OUT + " y"),
     ("[a\n\nb](javascript:x)", "[a\n\nb]\\(javascript:x)"),
+    ("the WWW is www, WWW: www。or www", "the WWW is www, WWW: www。or www"),
 ]  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def test_it_does_not_matter_where_the_text_is_split(written: str) -> None:
 
 PIECES = st.sampled_from(
     ["[", "]", "(", ")", "![", "](", "]:", "][", "<", ">", "\\", "`", " ", "\n", ".", "/", ":", '"', "a", "script",
-     "htt", "ps://", "http://", "evil.example", "known.example/a?b=1", "https://known.example/a?b=1", "www.",
+     "htt", "ps://", "http://", "evil.example", "known.example/a?b=1", "https://known.example/a?b=1", "www.", "www",
      "artifact:", "task2.audio", "task9.x", "out.png", "speech.wav", "javascript:x", "é", "。", "\x1b", "//"]
 )  # fmt: skip
 
