@@ -103,12 +103,11 @@ class Call:
             sent = time.monotonic()
             try:
                 exchange = await self._line.connection.ask(self._ask, self._line.known.dialect, self._patience)
-                stack.push_async_callback(exchange.close)
-                await exchange.begin()
             except BaseException:
                 self._busy += time.monotonic() - sent
                 raise
             exchange.begun = sent
+            stack.push_async_callback(exchange.close)
             self._held = stack.pop_all()
             return exchange
 

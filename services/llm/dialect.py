@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from services.llm.settings import LlmSettings
 log = structlog.get_logger(__name__)
 
 _NAMED_BY = {
-    "response_format": re.compile(r"response_?\s?format|json_?\s?schema|structured output|guided", re.IGNORECASE),
+    "response_format": re.compile(
+        r"response_?\s?format|json_?\s?schema|structured output|guided|grammar", re.IGNORECASE
+    ),
     "stream_options": re.compile(r"stream_options|include_usage", re.IGNORECASE),
     "temperature": re.compile(r"temperature", re.IGNORECASE),
     "max_tokens": re.compile(r"max_completion_tokens", re.IGNORECASE),
@@ -43,9 +45,10 @@ class Dialect:
     def __init__(self) -> None:
         self._given_up = set[str]()
 
-    def parameters(self, settings: LlmSettings, ask: Ask) -> dict[str, Any]:
-        """Of a request."""
-        limit = "max_completion_tokens" if "max_tokens" in self._given_up else "max_tokens"
+    def parameters(self, settings: LlmSettings, ask: Ask, *, without: Collection[str] = ()) -> dict[str, Any]:
+        """Of a request, without what was given up and what else is named."""
+        left_out = self._given_up.union(without)
+        limit = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
         optional: dict[str, Any] = {
             limit: ask.answer_tokens,
             "stream_options": {"include_usage": True},
@@ -57,23 +60,19 @@ class Dialect:
             "model": settings.model,
             "messages": [{"role": message.role, "content": _sendable(message.content)} for message in ask.messages],
             "stream": True,
-        } | {name: value for name, value in optional.items() if name not in self._given_up}
+        } | {name: value for name, value in optional.items() if name not in left_out}
 
-    def gives_up(self, sent: Mapping[str, Any], refusal: Any, *, keep: str | None = None) -> bool:
-        """Whether the request may do without what the refusal names; from now on all do.
+    def give_up(self, names: Collection[str], model: str) -> None:
+        """From now on no request has them: one without them was answered."""
+        self._given_up.update(names)
+        for name in names:
+            log.info("an endpoint does without a parameter", model=model, parameter=name)
 
-        Args:
-            sent: parameters of the request.
-            refusal: body of the refusal.
-            keep: a parameter that is not to be given up.
-        """
-        text = refusal if isinstance(refusal, str) else json.dumps(refusal, default=str)
-        for name, named in _NAMED_BY.items():
-            if name in sent and name != keep and named.search(text):
-                self._given_up.add(name)
-                log.info("an endpoint does without a parameter", model=sent["model"], parameter=name)
-                return True
-        return False
+
+def refusal(body: Any, sent: Collection[str]) -> str | None:
+    """The parameter that the body of a refusal names, of those that were sent and can be done without."""
+    text = body if isinstance(body, str) else json.dumps(body, default=str)
+    return next((name for name, named in _NAMED_BY.items() if name in sent and named.search(text)), None)
 
 
 def _format(schema: Schema) -> dict[str, Any]:

@@ -1,19 +1,31 @@
 """One request to an endpoint, and its answer as it comes in; with failures, all that knows the openai package."""
 
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
-from openai import APIError, APIStatusError, AsyncOpenAI, AsyncStream, DefaultAsyncHttpxClient, Omit, Timeout
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AsyncOpenAI,
+    AsyncStream,
+    DefaultAsyncHttpxClient,
+    Omit,
+    Timeout,
+)
 from openai.types.chat import ChatCompletionChunk
 
 from services.llm import failures
-from services.llm.dialect import Ask, Dialect
+from services.llm.chunk import said
+from services.llm.dialect import Ask, Dialect, refusal
 from services.llm.patience import Patience
 from services.llm.settings import LlmSettings
+from services.llm.text import whole
 from services.llm.unusable import Unusable
 
 CONNECT_SECONDS = 5.0
@@ -24,6 +36,10 @@ AFTER_END_SECONDS = 2.0
 
 _NONSENSE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading JSON of any shape as an answer may raise: the openai package checks no types."""
+
+
+_HALF = re.compile("[\ud800-\udbff]")
+"""The first half of a character."""
 
 
 class Exchange:
@@ -43,6 +59,8 @@ class Exchange:
         self._stream = stream
         self._patience = patience
         self._chunks = 0
+        self._half = ""
+        """Of a character whose other half is in the next chunk."""
         self._ahead: str | None = None
 
     async def begin(self) -> None:
@@ -50,6 +68,7 @@ class Exchange:
 
         Raises:
             Unusable: none came.
+            APIError: an error came in place of it.
         """
         self._ahead = await self._read()
 
@@ -76,6 +95,8 @@ class Exchange:
             try:
                 text = self._taken(chunk)
             except _NONSENSE:
+                if self.finish:
+                    continue  # the answer is whole
                 raise failures.gibberish(self.model) from None
             if text:
                 self.heard = True
@@ -91,27 +112,22 @@ class Exchange:
         except (Unusable, APIError, *_NONSENSE) as error:
             if self.finish:
                 return None  # the answer is whole: only the count of tokens is missing
-            if isinstance(error, Unusable):
+            if isinstance(error, Unusable) or (_is_an_event(error) and not self.heard):
                 raise
             lost = isinstance(error, APIError)
             raise failures.broken_off(self.model) if lost else failures.gibberish(self.model) from None
 
     def _taken(self, chunk: ChatCompletionChunk) -> str:
         """The text of a chunk, after taking note of all else in it."""
-        self.model = chunk.model or self.model
-        if chunk.usage:
-            self.reported = int(chunk.usage.prompt_tokens), int(chunk.usage.completion_tokens)
-        if not chunk.choices:
-            return ""
-        choice = chunk.choices[0]
-        self.finish = choice.finish_reason or self.finish
-        delta = choice.delta.to_dict() if choice.delta else {}
-        if any(delta.get(name) for name in ("content", "reasoning_content", "reasoning")):
+        news = said(chunk)
+        self.model = news.model or self.model
+        self.reported = news.tokens or self.reported
+        self.finish = news.finish or self.finish
+        if news.alive:
             self._patience.heard()
-        text = delta.get("content") or ""
-        if not isinstance(text, str):
-            raise TypeError("content is a text")
-        return text
+        text = self._half + news.text
+        self._half = text[-1:] if _HALF.match(text[-1:]) else ""
+        return whole(text.removesuffix(self._half))
 
     def _check_end(self) -> None:
         if self.finish is None:
@@ -130,19 +146,25 @@ class Connection:
         self._settings = settings
 
     async def ask(self, ask: Ask, dialect: Dialect, patience: Patience) -> Exchange:
-        """Sends a request, again as long as the endpoint refuses a parameter that it can do without.
+        """An answer that begins; a parameter that the endpoint refuses and can do without is left out from then on.
 
         Raises:
             Unusable: there is no answer to read.
         """
-        keep = "response_format" if self._settings.json_schema == "on" else None
+        keep = {"response_format"} if self._settings.json_schema == "on" else set[str]()
+        refused = list[str]()
         while True:
-            parameters = dialect.parameters(self._settings, ask)
+            parameters = dialect.parameters(self._settings, ask, without=refused)
             try:
-                return await self._sent(parameters, patience)
+                exchange = await self._begun(parameters, patience)
             except APIError as error:
-                if not _is_about_parameters(error) or not dialect.gives_up(parameters, error.body, keep=keep):
+                name = refusal(error.body, parameters.keys() - keep) if _is_about_parameters(error) else None
+                if name is None:
                     raise failures.from_openai(error, self._settings.model) from None
+                refused.append(name)
+            else:
+                dialect.give_up(refused, self._settings.model)
+                return exchange
 
     async def models(self, patience: Patience) -> list[str]:
         """What the endpoint lists.
@@ -158,10 +180,16 @@ class Connection:
         except _NONSENSE:
             raise failures.gibberish(self._settings.model) from None
 
-    async def _sent(self, parameters: dict[str, Any], patience: Patience) -> Exchange:
+    async def _begun(self, parameters: dict[str, Any], patience: Patience) -> Exchange:
         async with patience.waiting():
             stream = await self._client.chat.completions.create(**parameters)
-        return Exchange(stream, patience, self._settings.model)
+        exchange = Exchange(stream, patience, self._settings.model)
+        try:
+            await exchange.begin()
+        except BaseException:
+            await exchange.close()
+            raise
+        return exchange
 
 
 @asynccontextmanager
@@ -186,5 +214,11 @@ async def connected(settings: LlmSettings) -> AsyncIterator[Connection]:
 
 
 def _is_about_parameters(error: APIError) -> bool:
+    status = error.status_code if isinstance(error, APIStatusError) else HTTPStatus.BAD_REQUEST
     refused = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
-    return isinstance(error, APIStatusError) and error.status_code in refused and not failures.is_too_long(error)
+    return status in refused and not failures.is_too_long(error)
+
+
+def _is_an_event(error: Exception) -> bool:
+    """Whether it is an error that stands in the stream itself: some servers begin to answer before they look."""
+    return isinstance(error, APIError) and not isinstance(error, APIConnectionError | APIStatusError)

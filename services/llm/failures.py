@@ -11,7 +11,7 @@ from openai import APIConnectionError, APIError, APIStatusError
 from services.llm.unusable import Unusable, Why
 
 _TOO_LONG = re.compile(
-    r"context.?(length|window|size)|maximum context|too long|exceed\w* (the )?context", re.IGNORECASE
+    r"context.?(length|window|size)|maximum context|too long|max_new_tokens|exceed\w* (the )?context", re.IGNORECASE
 )
 _SPENT = re.compile(r"insufficient_quota|billing", re.IGNORECASE)
 
@@ -27,7 +27,7 @@ def from_openai(error: APIError, model: str) -> Unusable:
             remedy="see that its server runs and that LLM_BASE_URL leads to it",
             again=True,
         )
-    return broken_off(model)
+    return _too_long(model) if is_too_long(error) else broken_off(model)
 
 
 def broken_off(model: str) -> Unusable:
@@ -47,10 +47,12 @@ def gibberish(model: str) -> Unusable:
 
 def silent(model: str, *, cut: bool) -> Unusable:
     """An answer without text."""
+    thinks = "raise LLM_ANSWER_TOKENS: it may think before it answers"
+    full = "see that its server has room for LLM_CONTEXT_TOKENS, or try another model"
     return Unusable(
         Why.BROKEN,
         f"the LLM {model} answered with no text" + (" before its limit of tokens" if cut else ""),
-        remedy="raise LLM_ANSWER_TOKENS: it may think before it answers" if cut else "try another model",
+        remedy=thinks if cut else full,
         blames=False,
     )
 
@@ -98,16 +100,20 @@ def _refusal(error: APIStatusError, model: str) -> Unusable:
             remedy="set LLM_BASE_URL to the address it moved to",
         )
     if is_too_long(error):
-        return Unusable(
-            Why.REFUSED,
-            f"the prompt is too long for the LLM {model}",
-            remedy="lower LLM_CONTEXT_TOKENS to what its server takes, or raise it there",
-            blames=False,
-        )
+        return _too_long(model)
     return Unusable(Why.REFUSED, f"the LLM {model} refuses the request with HTTP status {status}", blames=False)
 
 
-def is_too_long(error: APIStatusError) -> bool:
+def _too_long(model: str) -> Unusable:
+    return Unusable(
+        Why.REFUSED,
+        f"the prompt is too long for the LLM {model}",
+        remedy="lower LLM_CONTEXT_TOKENS to what its server takes, or raise it there",
+        blames=False,
+    )
+
+
+def is_too_long(error: APIError) -> bool:
     """Whether the endpoint complains about the length of the prompt."""
     return error.code == "context_length_exceeded" or bool(_TOO_LONG.search(str(error.body)))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.llm.dialect import Ask, Dialect
+from services.llm.dialect import Ask, Dialect, refusal
 from services.llm.messages import Message, Schema
 from services.llm.settings import LlmSettings
 
@@ -32,36 +32,39 @@ def test_all_parameters_are_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "given_up"),
+    ("body", "named"),
     [
         ({"message": "Unknown parameter: 'response_format'"}, "response_format"),
         ({"detail": [{"loc": ["body", "response_format"], "msg": "extra fields not permitted"}]}, "response_format"),
         ("Structured output is not supported by this model", "response_format"),
+        ({"code": 400, "message": "Failed to parse grammar"}, "response_format"),
         ({"message": "stream_options is not allowed"}, "stream_options"),
         ({"message": "Unsupported value: 'temperature' does not support 0.0 with this model."}, "temperature"),
         ({"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}, "max_tokens"),
     ],
 )
-def test_what_a_refusal_names_is_given_up_for_good(refusal: Any, given_up: str) -> None:
+def test_what_a_refusal_names_can_be_given_up_for_good(body: Any, named: str) -> None:
     dialect = Dialect()
     before = dialect.parameters(SETTINGS, ask(CLOSED))
-    assert dialect.gives_up(before, refusal)
+    assert refusal(body, before) == named
+    assert before.keys() - dialect.parameters(SETTINGS, ask(CLOSED), without=[named]).keys() == {named}
+    assert dialect.parameters(SETTINGS, ask(CLOSED)) == before
+    dialect.give_up([named], "m")
     after = dialect.parameters(SETTINGS, ask(CLOSED))
-    assert before.keys() - after.keys() == {given_up}
-    assert not dialect.gives_up(after, refusal)
+    assert before.keys() - after.keys() == {named}
+    assert refusal(body, after) is None
 
 
 def test_a_limit_of_tokens_is_always_sent() -> None:
     dialect = Dialect()
-    dialect.gives_up(dialect.parameters(SETTINGS, ask()), "use max_completion_tokens")
+    dialect.give_up(["max_tokens"], "m")
     assert dialect.parameters(SETTINGS, ask())["max_completion_tokens"] == 50
 
 
 def test_a_refusal_that_names_nothing_it_can_do_without_stands() -> None:
-    dialect = Dialect()
-    sent = dialect.parameters(SETTINGS, ask(CLOSED))
-    assert not dialect.gives_up(sent, {"message": "messages: must alternate"})
-    assert not dialect.gives_up(sent, "no response_format", keep="response_format")
+    sent = Dialect().parameters(SETTINGS, ask(CLOSED))
+    assert refusal({"message": "messages: must alternate"}, sent) is None
+    assert refusal("no response_format", sent.keys() - {"response_format"}) is None
 
 
 @pytest.mark.parametrize(

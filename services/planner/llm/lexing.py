@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from services.llm.text import whole
+
 LONGEST = 65_536
 """Most characters kept of one string; the rest of it is passed over."""
 
@@ -222,8 +224,3 @@ class Lexer:
         if text and self._room > 0:
             self._kept.append(text[: self._room])
         self._room -= len(text)
-
-
-def whole(text: str) -> str:
-    """The text with halves of surrogate pairs joined, and lone ones replaced: what protobuf and UTF-8 can carry."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,112 @@
+"""The LLM client before servers that speak the protocol each in their own way."""
+
+import json
+from typing import Any
+
+import pytest
+
+from services.llm.client import LLM, Message, Schema, Unusable, Why
+from tests.fakes import Fails, Garbage, Says
+from tests.fakes.llm.asking import asking
+from tests.fakes.llm.telling import error
+
+PROMPT = [Message("user", "hi")]
+PLAN = Schema("plan", {"type": "object"})
+
+
+def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": finish} | ({} if delta is None else {"delta": delta})
+    return {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]} | more
+
+
+HEL, LO, END = chunk({"content": "hel"}), chunk({"content": "lo"}), chunk({}, "stop")
+FILTERED = chunk(model="", content_filter_results={})
+COUNT = {"prompt_tokens": 7, "completion_tokens": 2}
+
+
+def streamed(*events: Any, before: bytes = b"", end: str = "\n") -> Garbage:
+    lines = [f"data: {event if isinstance(event, str) else json.dumps(event)}{end * 2}" for event in events]
+    return Garbage(before + "".join([*lines, f"data: [DONE]{end * 2}"]).encode())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        streamed(HEL, LO, END, end="\r\n"),
+        streamed(HEL, LO, END, before=b"\xef\xbb\xbf: keep-alive\n\n"),
+        streamed(chunk(choices=[], prompt_filter_results=[]), HEL, FILTERED, LO, END, FILTERED),
+        streamed(chunk({"role": "assistant", "content": None}), HEL, LO, END),
+        streamed(chunk({"reasoning_content": "hm"}), HEL, LO, END),
+        streamed({"choices": HEL["choices"]}, LO, END),
+        streamed(HEL, LO, END, chunk(choices=None)),
+        streamed(HEL, LO, END, chunk(choices=[5])),
+        streamed(HEL, LO, END | {"model": 5}),
+        streamed(
+            chunk({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
+            chunk({"content": [{"type": "text", "text": "hello"}]}),
+            END,
+        ),
+    ],
+)
+async def test_an_answer_is_read_however_it_is_dressed(answer: Garbage) -> None:
+    async with asking([answer]) as (llm, _):
+        assert (await llm.complete(PROMPT)).text == "hello"
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        None,
+        {},
+        "none",
+        {"prompt_tokens": 7, "completion_tokens": None},
+        {"prompt_tokens": -7, "completion_tokens": 2},
+        {"prompt_tokens": 7, "completion_tokens": 10**30},
+    ],
+)
+async def test_a_count_of_tokens_that_is_none_costs_no_answer(count: Any) -> None:
+    async with asking([streamed(HEL, LO, END, chunk(choices=[], usage=count))]) as (llm, _):
+        reply = await llm.complete(PROMPT)
+    assert reply.text == "hello"
+    assert 0 < reply.usage.to_pb().output_tokens < 10
+
+
+async def test_tokens_are_counted_in_whatever_chunk_they_are_told() -> None:
+    async with asking([streamed(HEL, LO, END | {"usage": COUNT})]) as (llm, _):
+        assert (await llm.complete(PROMPT)).usage.input_tokens == 7
+
+
+async def test_a_character_in_two_chunks_is_one_and_half_of_one_does_no_harm() -> None:
+    halves = [chunk({"content": half}) for half in ("a \ud83d", "\ude00 b \ude00 c \ud83d")]
+    async with asking([streamed(*halves, END)]) as (llm, _):
+        assert (await llm.complete(PROMPT)).text == "a 😀 b \ufffd c "
+
+
+async def test_a_schema_refused_in_the_stream_is_done_without() -> None:
+    async with asking([streamed(error("failed to parse grammar")), Says("fine")]) as (llm, server):
+        assert (await llm.complete(PROMPT, schema=PLAN)).text == "fine"
+    assert ["response_format" in request for request in server.requests] == [True, False]
+
+
+async def test_a_prompt_found_too_long_in_the_stream_is_said_to_be() -> None:
+    overflow = "The model is loaded with context length of only 4096 tokens, which is not enough."
+    async with asking([streamed(error(overflow))]) as (llm, server):
+        assert (await refused(llm)).remedy.startswith("lower LLM_CONTEXT_TOKENS")
+    assert len(server.requests) == 1
+
+
+async def test_nothing_is_given_up_for_a_refusal_that_only_repeats_the_request() -> None:
+    echo = {
+        "detail": [{"msg": "no such user", "input": {"temperature": 0, "response_format": {}, "stream_options": {}}}]
+    }
+    async with asking([*[Fails(422, body=echo)] * 4, Says("fine")]) as (llm, server):
+        await refused(llm)
+        assert (await llm.complete(PROMPT, schema=PLAN)).text == "fine"
+    assert {"temperature", "response_format", "stream_options"} <= server.requests[-1].keys()
+
+
+async def refused(llm: LLM) -> Unusable:
+    with pytest.raises(Unusable) as error:
+        await llm.complete(PROMPT, schema=PLAN)
+    assert error.value.why is Why.REFUSED
+    return error.value
