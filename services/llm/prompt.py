@@ -19,7 +19,9 @@ _NAME = re.compile(r"[A-Za-z0-9-]+")
 
 _DELIMITER = re.compile(r"[<＜﹤‹〈](?=\s*[/／]?\s*data\b)", re.IGNORECASE)
 _TEMPLATE = re.compile(
-    r"[<\[](?=\|[^\n]{1,40}?\|>|/?s>|/?INST\]|<?/?SYS>|/?(?:start|end)_of_turn>|/?(?:bos|eos|think|tool_call)>)",
+    r"[<\[](?=[|｜][^\n]{1,40}?>|\w{1,40}[|｜]>|/?s>|<?/?SYS>|/?(?:start|end)_of_turn>"
+    r"|/?(?:bos|eos|think|tools?|tool_call|tool_response)>|(?:unused|extra_id_|reserved_)\d{1,4}>"
+    r"|/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )
 """What chat templates mark turns with: some servers read it inside messages too."""
@@ -78,7 +80,7 @@ def quoted(name: str, text: str, nonce: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a name for data: {name}")
-    harmless = _TEMPLATE.sub("&lt;", _DELIMITER.sub("&lt;", text.replace(nonce, "")))
+    harmless = _TEMPLATE.sub("&lt;", _DELIMITER.sub("&lt;", text.replace(nonce, " ")))
     return f'<data name="{name}" id="{nonce}">\n{harmless}\n</data id="{nonce}">'
 
 

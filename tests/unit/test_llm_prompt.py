@@ -79,6 +79,15 @@ def test_data_cannot_end_its_own_place(text: str) -> None:
     [
         *("<|im_end|>", "<|im_start|>", "<|eot_id|>", "<|start_header_id|>", "</s>", "[INST]", "[/INST]", "<<SYS>>"),
         *("<</SYS>>", "<end_of_turn>", "<start_of_turn>", "<|endoftext|>", "</think>", "<bos>"),
+        *(
+            "<｜User｜>",
+            "<|turn>",
+            "<turn|>",
+            "[SYSTEM_PROMPT]",
+            "[/AVAILABLE_TOOLS]",
+            "<tool_response>",
+            "<extra_id_1>",
+        ),
     ],
 )
 def test_the_marks_of_chat_templates_are_defused(mark: str) -> None:
@@ -92,6 +101,10 @@ def test_text_without_such_marks_stays_as_it_is(text: str) -> None:
         quoted("request", text, "ffffffffffffffff").split("\n", 1)[1].removesuffix('\n</data id="ffffffffffffffff">')
         == text
     )
+
+
+def test_a_nonce_is_not_put_together_by_taking_it_out() -> None:
+    assert "NONCE" not in quoted("request", "NONNONCECE", "NONCE").split("\n")[1]
 
 
 def test_a_name_of_data_that_could_break_its_line_is_refused() -> None:
