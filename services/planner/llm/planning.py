@@ -21,6 +21,9 @@ CONTROLLER = "llm"
 
 Tell = Callable[[Task | Note], Awaitable[None]]
 
+MOST_UNMAPPED = 8
+"""Most remarks on single tasks that could not be planned."""
+
 BROKE_OFF = "the answer broke off: whatever of the request it leaves out is still wanted"
 
 _NOTHING = re.compile(r"[\s`{]*(?:json\b)?[\s`{]*(?:[\"']?tasks[\"']?\s*:)?\s*\[\s*\][\s`}.]*", re.IGNORECASE)
@@ -159,10 +162,13 @@ class _Writing:
             await self._tell(self._material.resolved(task))
 
     def _unmapped(self) -> Iterable[Note]:
-        for fault in self._drafting.complaints:
-            if fault.source and fault.source in self._remarked:
-                continue
+        faults = [
+            fault for fault in self._drafting.complaints if fault.source not in self._remarked or not fault.source
+        ]
+        for fault in faults[:MOST_UNMAPPED]:
             words = fault.source or fault.task
             yield Note(NoteKind.UNMAPPED, f"“{words}” could not be planned: {fault.message}.", fault.source)
+        if more := faults[MOST_UNMAPPED:]:
+            yield Note(NoteKind.UNMAPPED, f"{len(more)} more could not be planned.")
         if self._cut:
             yield Note(NoteKind.UNMAPPED, "The plan broke off; there may be more to do than it holds.")
