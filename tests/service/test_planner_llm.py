@@ -19,6 +19,7 @@ from protos.hugginggpt.v1 import selector_pb2_grpc
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.llm.settings import LlmSettings
 from services.planner.__main__ import planner
+from services.planner.llm.planning import MOST_UNMAPPED
 from services.planner.settings import Settings
 from services.runtime import caller
 from services.runtime.channel import connect
@@ -250,6 +251,15 @@ async def test_what_remains_wrong_is_a_note_and_the_rest_stands() -> None:
     assert (written(told), notes(told)) == (WHOLE[:1], ["UNMAPPED"])
     assert decided(told).controller == "llm"
     assert len(llm.requests) == 2
+
+
+async def test_of_many_things_that_remain_wrong_some_are_told_and_the_others_counted() -> None:
+    wrong = [TELEPATHY | {"id": number, "source": f"thought {number}"} for number in range(1, 100)]
+    async with scripted(Says(plan(OCR, *wrong)), Says(plan())) as (planning, _):
+        told = await events(planning, asked())
+    assert written(told) == WHOLE[:1]
+    assert notes(told) == ["UNMAPPED"] * (MOST_UNMAPPED + 1)
+    assert told[-2].note.text == f"{99 - MOST_UNMAPPED} more could not be planned."
 
 
 async def test_an_answer_cut_at_its_limit_of_tokens_is_finished_by_a_second_one() -> None:
