@@ -1,10 +1,14 @@
 """Which endpoint a role asks, and how."""
 
+import re
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+_KEY = re.compile(r"[!-~]*")
+"""What a header can carry: with other signs the key would be refused, and stand in the reason why."""
 
 
 class Price(BaseModel):
@@ -73,7 +77,7 @@ class LlmSettings(BaseSettings):
         if value is None:
             return None
         parts = urlsplit(value.strip())
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:  # wrong ports raise
             raise ValueError("is not a URL: write it as in http://127.0.0.1:8000/v1")
         if "@" in parts.netloc:
             raise ValueError("holds a name or password: the key belongs into LLM_API_KEY")
@@ -82,6 +86,14 @@ class LlmSettings(BaseSettings):
         if parts.path.rstrip("/").endswith("/completions"):
             raise ValueError("names one method: give the part before /chat/completions")
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+    @field_validator("api_key")
+    @classmethod
+    def _a_key(cls, value: SecretStr) -> SecretStr:
+        key = value.get_secret_value().strip()
+        if not _KEY.fullmatch(key):
+            raise ValueError("holds signs that no key has: copy it again")
+        return SecretStr(key)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -61,6 +61,7 @@ def test_what_is_set_to_nothing_is_not_set(house: pytest.MonkeyPatch) -> None:
         ("http://name:secret@host/v1", "LLM_API_KEY"),
         ("http://host/v1/chat/completions", "before /chat/completions"),
         ("http://host/v1?key=1", "before"),
+        ("http://host:99999/v1", "out of range"),
     ],
 )
 def test_an_address_that_cannot_be_one_says_what_to_write(url: str, says: str) -> None:
@@ -78,6 +79,17 @@ def test_an_endpoint_needs_a_model_and_room_for_a_prompt() -> None:
 
 def test_a_key_is_not_shown() -> None:
     assert "secret" not in repr(LlmSettings(base_url="http://host/v1", model="m", api_key="secret"))
+
+
+def test_a_key_from_a_file_ends_without_the_end_of_its_line() -> None:
+    assert LlmSettings(base_url="http://host/v1", model="m", api_key=" sk-1\n").api_key.get_secret_value() == "sk-1"
+
+
+@pytest.mark.parametrize("key", ["secrét", "sec ret", "sec\nret", "secret\0"])
+def test_a_key_that_no_request_could_carry_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ValidationError, match="copy it again") as error:
+        LlmSettings(base_url="http://host/v1", model="m", api_key=key)
+    assert "sec" not in str(error.value)
 
 
 def test_a_house_without_an_endpoint_does_not_load_its_client() -> None:
