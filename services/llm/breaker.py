@@ -32,6 +32,11 @@ class Breaker:
         self._probing = True
         return True
 
+    @property
+    def shut(self) -> bool:
+        """Whether it is open and nobody tries the endpoint: whoever was let in earlier and waits goes away."""
+        return self._opened_at is not None and not self._probing
+
     def seconds_left(self) -> float:
         """Until it lets a call in."""
         return 0.0 if self._opened_at is None else max(0.0, self._opened_at + COOL_DOWN_SECONDS - self._clock())

@@ -66,19 +66,24 @@ class Call:
             self._settle(error)
 
     def _check_allowed(self) -> None:
-        settings, breaker = self._line.settings, self._line.known.breaker
+        settings = self._line.settings
         if not settings.internal and not caller.may_leave_the_house():
             raise Unusable(
                 Why.POLICY,
                 f"the data of this request may not leave the house, and the LLM {settings.model} is outside",
                 remedy="if its endpoint belongs to the house, set LLM_INTERNAL=true",
             )
-        if not breaker.admits():
-            raise Unusable(
-                Why.OPEN,
-                f"the LLM {settings.model} is left alone for {breaker.seconds_left():.0f} s more: {breaker.reason}",
-                remedy="mend what it failed of; it is tried again by itself",
-            )
+        if not self._line.known.breaker.admits():
+            raise self._left_alone()
+
+    def _left_alone(self) -> Unusable:
+        breaker, model = self._line.known.breaker, self._line.settings.model
+        return Unusable(
+            Why.OPEN,
+            f"the LLM {model} is left alone for {breaker.seconds_left():.0f} s more: {breaker.reason}",
+            remedy="mend what it failed of; it is tried again by itself",
+            blames=False,
+        )
 
     def _retrying(self) -> AsyncRetrying:
         backoff = wait_random_exponential(multiplier=self._line.settings.retry_seconds, max=LONGEST_PAUSE_SECONDS)
@@ -99,6 +104,8 @@ class Call:
         async with AsyncExitStack() as stack:
             async with self._patience.queueing():
                 await stack.enter_async_context(self._line.slots)
+            if self._line.known.breaker.shut:
+                raise self._left_alone()
             self._patience.heard()
             sent = time.monotonic()
             try:

@@ -231,6 +231,13 @@ async def test_failures_in_a_row_open_the_breaker_of_all_roles_until_a_probe_suc
                 assert (await llm.complete(PROMPT)).text == "all is well"
 
 
+async def test_who_waits_for_a_turn_when_the_breaker_opens_does_not_take_it() -> None:
+    async with asking([Fails(500)] * FAILURES + [OK] * 9, concurrency=1, attempts=1) as (llm, server):
+        errors = await asyncio.gather(*(failure(llm) for _ in range(2 * FAILURES)))
+    assert [error.why for error in errors] == [Why.DOWN] * FAILURES + [Why.OPEN] * FAILURES
+    assert len(server.requests) == FAILURES
+
+
 async def test_nonsense_in_a_row_opens_the_breaker() -> None:
     async with asking([Says("hmm")] * FAILURES) as (llm, server):
         for _ in range(FAILURES):
