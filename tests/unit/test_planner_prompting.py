@@ -328,3 +328,14 @@ def test_a_parameters_schema_that_cannot_be_read_is_only_named() -> None:
     odd = Spec("odd", "", spec.inputs, spec.outputs, (spec.parameters[0].__class__("knob", "{broken"),))
     assert "parameters: knob" in told(asked("Turn the knob"), {"odd": odd})
     assert json.dumps("odd") not in told(asked("Turn the knob"), LITE)
+
+
+def test_names_and_values_of_any_length_take_little_room() -> None:
+    spec = LITE["text-to-speech"]
+    choices = json.dumps({"enum": ["x" * 5_000, "y"]})
+    odd = Spec("odd", "", spec.inputs, spec.outputs, (spec.parameters[0].__class__("knob", choices),))
+    made = told(asked("Turn the knob", ["z" * 5_000 + ".png"]), {"odd": odd})
+    assert "xx|y" in made
+    assert "zz.png" in made
+    assert "x" * 100 not in made
+    assert "z" * 100 not in made

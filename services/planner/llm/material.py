@@ -18,6 +18,9 @@ FENCE = "```"
 
 _QUOTED = re.compile(r"“([^“”]+)”|«([^«»]+)»|„([^„“”]+)[“”]|\"([^\"]+)\"")
 _LEAD = re.compile(r".{0,200}?(?::\s|\n)\s*", re.DOTALL)
+_NAME = 120
+"""Most characters of a file's own name that are shown."""
+
 _LAST_WORDS = 200
 """Most characters of a line that says what to do with the text above it."""
 
@@ -154,7 +157,7 @@ def _identity(value: Value) -> str:
 
 def _shown(value: Value) -> str:
     if isinstance(value, File):
-        return f"{json.dumps(value.name, ensure_ascii=False)} ({value.media_type})"
+        return f"{json.dumps(shortened(value.name, _NAME), ensure_ascii=False)} ({value.media_type})"
     text = value.text if isinstance(value, Text) else value.json
     return json.dumps(shortened(text, 80), ensure_ascii=False)
 

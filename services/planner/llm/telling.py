@@ -12,8 +12,8 @@ from services.planner.request import Prior, Turn
 DESCRIPTION_CHARACTERS, SUMMARY_CHARACTERS, TEXT_CHARACTERS = 160, 200, 200
 """Most of a task's description, of what a task gave, and of a text given to one."""
 
-PARAMETERS, CHOICES = 6, 12
-"""Most parameters of a task that are named, and most values of one."""
+PARAMETERS, CHOICES, CHOICE_CHARACTERS = 6, 12, 40
+"""Most parameters of a task that are named, most values of one, and most of a value."""
 
 
 def task(spec: Spec) -> str:
@@ -59,7 +59,7 @@ def _parameter(parameter: Parameter) -> str:
         return parameter.name
     choices = schema.get("enum")
     if isinstance(choices, list):
-        return f"{parameter.name}: {'|'.join(map(str, choices[:CHOICES]))}"
+        return f"{parameter.name}: {'|'.join(shortened(str(one), CHOICE_CHARACTERS) for one in choices[:CHOICES])}"
     return f"{parameter.name}: {schema.get('type', 'any')}"
 
 
