@@ -13,7 +13,7 @@ from services.planner.embedded.senses import sense, task_of
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Stream
 from services.planner.embedded.weaver import Weaver
-from services.planner.plan import Draft, Many, Modality, NoteKind, Spec
+from services.planner.plan import Draft, Many, Modality, Note, NoteKind, Spec
 
 
 class Builder:
@@ -50,6 +50,10 @@ class Builder:
 
     def _place(self, one: int, at: int, feeding: set[int]) -> None:
         name = self._names[one]
+        if not all(self._made[producer] for producer in feeding):
+            self._weaver.notes.append(self._lost(at, feeding))
+            self._made[one] = ()
+            return
         fed = tuple(stream for producer in sorted(feeding) for stream in self._made.get(producer, ()))
         before = {task.id for task in self._weaver.tasks}
         made: list[Stream] = []
@@ -60,11 +64,17 @@ class Builder:
         self._senses |= {task.id: name for task in fresh if task.task in {task_of(name), task_of(name, picture=True)}}
         self._senses |= {task.id: name for task in fresh if sense(task.task) == name}
 
+    def _lost(self, at: int, feeding: set[int]) -> Note:
+        missing = next(self._names[producer] for producer in sorted(feeding) if not self._made[producer])
+        return remarks.lost(self._clause(at), missing)
+
     def _steps(self, name: str, at: int) -> list[Step]:
         """What rules found of this sense, else one for the words that speak for it."""
         usual = self._spec(name)
         found = [step for step in self._drafted.steps if sense(step.spec.name) == sense(usual.name)]
-        offered = [step if self._weaver.offers(step.spec) else replace(step, spec=usual) for step in found]
+        offered = [
+            step if step.labels or self._weaver.offers(step.spec) else replace(step, spec=usual) for step in found
+        ]
         return offered or [Step(usual, self._clause(at))]
 
     def _spec(self, name: str) -> Spec:
@@ -98,14 +108,26 @@ def whole(drafted: Drafted) -> Clause:
     )
 
 
-def settled(drafted: Drafted, built: Draft) -> Draft:
-    """A built draft with what rules had to say that still holds."""
+GUESS = 0.5
+"""A plan less certain than this may well be another."""
+
+
+def lacks_more(built: Draft, draft: Draft) -> bool:
+    """Whether less of the words could be built than rules could plan."""
+    kinds = (NoteKind.UNMAPPED, NoteKind.CLARIFY)
+    missing = [sum(note.kind in kinds for note in one.notes) for one in (built, draft)]
+    return not built.tasks or missing[0] > missing[1]
+
+
+def settled(drafted: Drafted, built: Draft, certainty: float) -> Draft:
+    """A built draft with what rules had to say that still holds; what they say of its words holds if it is a guess."""
     before = drafted.draft.notes
     if not built.tasks:
         words = drafted.wording.text.strip()
         return replace(built, notes=before or (remarks.without_a_wish(words, drafted.resources),))
-    sources = {task.source for task in built.tasks}
+    sources = {task.source for task in built.tasks} if certainty >= GUESS else set()
     used = [one for one in drafted.resources if _carries(built, one)]
+    sources |= {note.span for note in built.notes}
     kept = [note for note in before if note.kind is not NoteKind.CHAT and note.span not in sources]
     kept = [note for note in kept if not any(name in note.text for one in used for name in one.names)]
     told = " ".join(note.text for note in (*built.notes, *kept))

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from services.planner.embedded.building import Builder, settled
+from services.planner.embedded.building import Builder, lacks_more, settled
 from services.planner.embedded.foreign.planned import planned as in_any_language
 from services.planner.embedded.learned.reading import Reading, read
 from services.planner.embedded.learned.weights import Weights, weights
 from services.planner.embedded.learned.words import Token, tokens
-from services.planner.embedded.reading import hints, stands
+from services.planner.embedded.reading import hints, standing
 from services.planner.embedded.rules import Drafted, Rules
 from services.planner.embedded.senses import senses_of
 from services.planner.plan import Catalogue, Decision, Draft
@@ -40,8 +40,9 @@ class Embedded:
         known = hints(drafted, self._places)
         found = tokens(drafted.wording)
         reading = read(found, known, self._learned)
-        if stands(reading, known):
-            return _told(drafted.draft, reading)
+        certainty = standing(reading, known)
+        if certainty is not None:
+            return _told(drafted.draft, certainty)
         return self._built(drafted, reading, found, catalogue)
 
     def _knows(self, drafted: Drafted) -> bool:
@@ -51,13 +52,15 @@ class Embedded:
     def _built(self, drafted: Drafted, reading: Reading, found: list[Token], catalogue: Catalogue) -> Draft:
         builder = Builder(drafted, self._rules.weaver(drafted, catalogue), self._learned.senses)
         built = builder.build(reading, [token.start for token in found])
-        return _told(settled(drafted, built), reading)
+        if drafted.draft.tasks and reading.graph.senses and lacks_more(built, drafted.draft):
+            return drafted.draft
+        return _told(settled(drafted, built, reading.probability), reading.probability)
 
 
-def _told(draft: Draft, reading: Reading) -> Draft:
+def _told(draft: Draft, certainty: float) -> Draft:
     reason = (
         f"Planned without an LLM, by rules and by what was learned from labelled requests: tasks {len(draft.tasks)},"
         f" left open {len(draft.notes)}."
     )
-    confidence = round(reading.probability, 2) if draft.tasks else 0.0
+    confidence = round(certainty, 2) if draft.tasks else 0.0
     return replace(draft, decision=Decision(CONTROLLER, reason, confidence))

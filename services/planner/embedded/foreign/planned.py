@@ -93,6 +93,8 @@ class _Rendered:
 
     def _task(self, task: Task) -> Task:
         source = self._english.original(task.source, before=True, after=True)
+        if source.casefold() not in self._request.text.casefold():
+            source = self._request.text[:_LONGEST_SPAN]
         arguments = {
             port: self._whole(task.source, source)
             if argument == Text(task.source) and port != _INSTRUCTION

@@ -17,6 +17,8 @@ _KERNEL = (0.25, 0.5, 1.0, 0.5, 0.25)
 _REACH = 4
 """Tokens on either side of a peak that tell where exactly it is."""
 
+_ORIGINAL = frozenset(("original", "source", "initial", "unedited", "untouched"))
+
 Array = npt.NDArray[np.float32]
 
 
@@ -46,6 +48,8 @@ class Evidence:
     """S: the token where it is called for."""
     strength: Array
     """S: the margin contributed there."""
+    original: Array
+    """S: 1 where the words beside it speak of the original."""
     length: int
     """Tokens of the request, at least 1."""
 
@@ -61,9 +65,10 @@ def evidence(found: list[Token], learned: Weights) -> Evidence:
     rows = learned.linear[known]
     odds = SLOPE * (values @ rows + learned.bias) + OFFSET
     senses = len(learned.senses)
-    shares = _shares(occurrences, dict(zip(counts, zip(range(len(counts)), counts.values(), strict=True), strict=True)))
-    shares = _spread(shares, max(1, len(found)), len(counts)) * values
+    columns = {feature: (column, count) for column, (feature, count) in enumerate(counts.items())}
+    shares = _spread(_shares(occurrences, columns), max(1, len(found)), len(counts)) * values
     position, strength = _peaks(shares @ rows[:, :senses])
+    said = [i for i, token in enumerate(found) if token.word in _ORIGINAL]
     return Evidence(
         odds[:senses],
         odds[senses : 2 * senses],
@@ -71,6 +76,7 @@ def evidence(found: list[Token], learned: Weights) -> Evidence:
         odds[3 * senses : 3 * senses + len(SIZES)],
         position,
         strength,
+        np.array([any(abs(i - at) <= _REACH for i in said) for at in position], dtype=np.float32),
         max(1, len(found)),
     )
 

@@ -40,6 +40,8 @@ class Hints:
     """They could not plan all of the words."""
     kinds: frozenset[Modality] = frozenset()
     """Of the files that were sent or are named."""
+    own_files: bool = False
+    """Files have names of their own, or none: not "example", as in benchmarks and manuals."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Candidates:
     """4: of MEDIA."""
     certainty: float
     left_open: bool
+    own_files: bool
     larger: Array
     static: Array
     """(C + 1) x C x D: of feeding a candidate by another, or (last row) by what was sent."""
@@ -93,6 +96,7 @@ def candidates(found: Evidence, hints: Hints, learned: Weights) -> Candidates:
         sent=sent,
         certainty=hints.certainty,
         left_open=hints.left_open,
+        own_files=hints.own_files,
         larger=found.larger,
         static=np.concatenate(
             [
@@ -141,6 +145,8 @@ def _of_words(found: Evidence, senses: npt.NDArray[np.int64], learned: Weights) 
             between * made,
             between * sent,
             found.strength[senses] * every / 2,
+            found.original[senses] * sent,
+            found.original[senses] * made,
         ],
         axis=-1,
     ).astype(np.float32)
@@ -165,6 +171,11 @@ def _of_rules(hints: Hints, found: Evidence, senses: npt.NDArray[np.int64]) -> A
             (1 - suggested) * hints.certainty * every,
             (1 - suggested) * hints.left_open * every,
             linked * hints.certainty,
+            suggested * hints.own_files * every,
+            suggested * hints.own_files * hints.certainty * every,
+            (1 - suggested) * hints.own_files * every,
+            (1 - suggested) * hints.own_files * hints.certainty * every,
+            linked * hints.own_files * every,
         ],
         axis=-1,
     ).astype(np.float32)
@@ -241,7 +252,7 @@ def _used(tried: Candidates, taken: Sequence[Step]) -> npt.NDArray[np.bool_]:
 
 
 def ending(tried: Candidates, taken: Sequence[Step]) -> Array:
-    """18 features of ending here."""
+    """21 features of ending here."""
     added = [place for place, _ in taken]
     left = np.ones(len(tried.senses), dtype=np.float32)
     left[added] = 0
@@ -267,6 +278,9 @@ def ending(tried: Candidates, taken: Sequence[Step]) -> Array:
             (not suggested.any()) * tried.certainty,
             tried.left_open,
             (count == 0) * (not tried.suggested.any()),
+            suggested.any() * tried.own_files,
+            suggested.any() * tried.own_files * tried.certainty,
+            (not suggested.any()) * tried.own_files * tried.certainty,
         ],
         dtype=np.float32,
     )
