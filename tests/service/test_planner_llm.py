@@ -20,6 +20,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from services.llm.settings import LlmSettings
 from services.planner.__main__ import planner
 from services.planner.llm.planning import MOST_UNMAPPED
+from services.planner.llm.reading import MOST_OBJECT
 from services.planner.settings import Settings
 from services.runtime import caller
 from services.runtime.channel import connect
@@ -260,6 +261,15 @@ async def test_of_many_things_that_remain_wrong_some_are_told_and_the_others_cou
     assert written(told) == WHOLE[:1]
     assert notes(told) == ["UNMAPPED"] * (MOST_UNMAPPED + 1)
     assert told[-2].note.text == f"{99 - MOST_UNMAPPED} more could not be planned."
+
+
+async def test_what_could_not_be_read_is_asked_for_again_and_if_it_stays_so_is_told() -> None:
+    huge = MOOD | {"args": {"text": "x" * 2 * MOST_OBJECT}}
+    async with scripted(Says(plan(OCR, huge)), Says(plan(MOOD)), *[Says(plan(OCR, huge))] * 2) as (planning, llm):
+        mended, given_up = await events(planning, asked()), await events(planning, asked())
+    assert "longer than" in llm.requests[1]["messages"][-1]["content"]
+    assert (written(mended), notes(mended)) == ([WHOLE[0], WHOLE[2]], [])
+    assert (written(given_up), notes(given_up)) == (WHOLE[:1], ["UNMAPPED"])
 
 
 async def test_an_answer_cut_at_its_limit_of_tokens_is_finished_by_a_second_one() -> None:

@@ -19,7 +19,7 @@ SHIPPED = Demonstrations.shipped()
 def drafted(shown: Demonstration) -> tuple[list[Task], Drafting, Reader]:
     reader = Reader()
     drafting = Drafting(STANDARD, {named.name: named.value for named in inputs(shown.files)})
-    raws = [*reader.feed(json.dumps({"tasks": shown.tasks}, ensure_ascii=False)), *reader.close()]
+    raws = reader.feed(json.dumps({"tasks": shown.tasks}, ensure_ascii=False))
     tasks = [task for raw in raws for task in drafting.add(raw)]
     return [*tasks, *drafting.close()], drafting, reader
 

@@ -106,7 +106,7 @@ def read(text: str, *, piece: int = 0) -> tuple[list[RawTask], Reader]:
     reader = Reader()
     step = piece or max(len(text), 1)
     found = [raw for at in range(0, len(text), step) for raw in reader.feed(text[at : at + step])]
-    return [*found, *reader.close()], reader
+    return found, reader
 
 
 def drafted(text: str, *, cut: bool = False, prior: Sequence[Task] = ()) -> tuple[list[Task], Drafting]:

@@ -7,7 +7,6 @@ What the model writes becomes valid tasks in two steps, both incremental:
     for delta in reply:
         for raw in reader.feed(delta):
             for task in drafting.add(raw): emit(task)   # final: valid against all that was emitted before it
-    for raw in reader.close(): ...                      # the same
     for task in drafting.close(cut=reply_was_cut or reader.unfinished): emit(task)
 
 `reader.notes` are the model's remarks, `reader.dropped` sentences on text that was left out. `drafting.complaints` are

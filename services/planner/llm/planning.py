@@ -96,6 +96,8 @@ class _Writing:
         self._drafting = Drafting(catalogue, inputs, request.standing, limit, failed=failed)
         self._ends = None if seconds is None else asyncio.get_running_loop().time() + seconds
         self._cut = False
+        self._dropped: list[str] = []
+        """What of the last answer was not read."""
         self._remarked: list[str] = []
         """The words that remarks are about."""
         self.text = ""
@@ -105,7 +107,7 @@ class _Writing:
     @property
     def wrong(self) -> list[str]:
         """What is wrong with the plan so far, as its writer is told."""
-        return [*map(str, self._drafting.complaints), *([BROKE_OFF] if self._cut else [])]
+        return [*map(str, self._drafting.complaints), *self._dropped, *([BROKE_OFF] if self._cut else [])]
 
     async def write(self, asked: Asked) -> None:
         """Asks, and tells of what can be read as soon as it can.
@@ -123,9 +125,7 @@ class _Writing:
                     await self._take(reader, piece)
             finally:
                 self.usage += reply.usage
-        self.text, self._cut = reply.text, reply.cut or reader.unfinished
-        for raw in reader.close():
-            await self._emit(self._drafting.add(raw))
+        self.text, self._cut, self._dropped = reply.text, reply.cut or reader.unfinished, reader.dropped
         await self._emit(self._drafting.close(cut=self._cut))
 
     async def conclude(self, notes: Iterable[Note]) -> None:
@@ -170,5 +170,7 @@ class _Writing:
             yield Note(NoteKind.UNMAPPED, f"“{words}” could not be planned: {fault.message}.", fault.source)
         if more := faults[MOST_UNMAPPED:]:
             yield Note(NoteKind.UNMAPPED, f"{len(more)} more could not be planned.")
+        if self._dropped:
+            yield Note(NoteKind.UNMAPPED, f"Part of the plan could not be read: {'; '.join(self._dropped)}.")
         if self._cut:
             yield Note(NoteKind.UNMAPPED, "The plan broke off; there may be more to do than it holds.")

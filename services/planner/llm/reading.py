@@ -85,6 +85,7 @@ class Reader:
     def __init__(self) -> None:
         self.notes: list[RawNote] = []
         self.dropped: list[str] = []
+        """Sentences on what was not read."""
         self._lexer = Lexer()
         self._stack: list[_Frame] = []
         self._buried = 0
@@ -101,15 +102,9 @@ class Reader:
         ready, self._ready = self._ready, []
         return ready
 
-    def close(self) -> list[RawTask]:
-        """What the end of the text completes; an object that it cuts is dropped, never guessed at."""
-        if self._stack:
-            self._drop("the text ends in the middle of an object, which was dropped")
-        return []
-
     @property
     def unfinished(self) -> bool:
-        """Whether the text so far stops inside an object or list."""
+        """Whether the text so far stops inside an object or list; what it cuts there is never guessed at."""
         return bool(self._stack) or self._lexer.listing or not self._lexer.idle
 
     # ------------------------------------------------------------ tokens

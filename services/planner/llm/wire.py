@@ -97,7 +97,6 @@ def sketch(raw: RawTask) -> Sketch:
 # ---------------------------------------------------------------- ids
 
 _DEPENDENCIES = ("dep", "deps", "depends_on", "dependencies", "dependency")
-_DIGITS = re.compile(r"(?<!\d)\d{1,9}(?!\d)")
 _NUMBERS = re.compile(r"(?<![\d.-])-?\d{1,9}(?!\d)")
 
 
