@@ -30,6 +30,7 @@ _BEGUN = re.compile(
 )
 _LETTERS = r"[^\s<>\"'“”‘’«»`()\[\]{}|*,;!?\\\u3000-\u303f\uff00-\uff20]"
 _WORD, _WORD_BEFORE = re.compile(f"{_LETTERS}*"), re.compile(rf"{_LETTERS}*\Z")
+_SCHEME = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*:\Z", re.IGNORECASE)
 _ID = re.compile(r"artifact:([\w.-]*)", re.IGNORECASE | re.ASCII)
 _FILE = re.compile(
     r"(?:[\w~./%+-]*\w\.(?:png|jpe?g|gif|webp|bmp|tiff?|svg|heic|wav|mp3|flac|ogg|opus|m4a|mp4|webm|avi|mov|mkv|gif"
@@ -138,8 +139,18 @@ class Checked:
         file = self._known.file(name)
         return self._put(phrase(file.name) if file else NOT_OURS, found.start(1) + len(name))
 
+    def _elsewhere(self) -> str:
+        """The rest of an address of any other kind, whose scheme is shown: that alone leads nowhere."""
+        found = _WORD.match(self._text, self._at)
+        end = self._ended(found.end() if found else self._at, LONGEST_WORD)
+        written = address(self._word_before() + self._text[self._at : end])
+        stands = self._known.has_path(written)
+        return self._shown(self._text[self._at : end], end) if stands else self._put(f" {LEFT_OUT}", end)
+
     def _path(self) -> str:
         """The rest of a word with a dot or slash in it: files that nobody made are marked."""
+        if self._text[self._at] == "/" and self._next() == "/" and _SCHEME.search(self._word_before()):
+            return self._elsewhere()
         found = _WORD.match(self._text, self._at) if self._known.about_files else None
         end = self._ended(found.end(), LONGEST_WORD) if found else self._at + 1
         nested = _ADDRESS.search(self._text, self._at + 1, end)

@@ -15,7 +15,7 @@ PLAN = json.dumps([FIRST, SECOND])
 def read(text: str, *, piece: int = 0) -> tuple[list[object], Reader]:
     reader = Reader()
     pieces = [text[at : at + piece] for at in range(0, len(text), piece)] if piece else [text]
-    tasks = [raw.fields for each in pieces for raw in reader.feed(each)]
+    tasks: list[object] = [raw.fields for each in pieces for raw in reader.feed(each)]
     return tasks, reader
 
 

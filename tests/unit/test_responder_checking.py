@@ -70,6 +70,9 @@ CASES = [
     ("http://evil.example/" + "x" * LONGEST_TARGET + " y", None),
     ("a." + "x" * LONGEST_WORD + "http://evil.example y", "a." + "x" * LONGEST_WORD + LEFT_OUT + " y"),
     ("[a\n\nb](javascript:x)", "[a\n\nb]\\(javascript:x)"),
+    ("run ssh://me@evil.example/x now", f"run ssh: {LEFT_OUT} now"),
+    ("javascript://evil%0aalert(1)", f"javascript: {LEFT_OUT}(1)"),
+    ("it is a ratio of 3://4 // not a comment: //", "it is a ratio of 3://4 // not a comment: //"),
     ("the WWW is www, WWW: www。or www", "the WWW is www, WWW: www。or www"),
 ]  # fmt: skip
 
