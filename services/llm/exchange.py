@@ -38,6 +38,9 @@ _NONSENSE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading JSON of any shape as an answer may raise: the openai package checks no types."""
 
 
+_BROKEN = {"error", "abort"}
+"""Why some servers say an answer ends that they could not finish."""
+
 _HALF = re.compile("[\ud800-\udbff]")
 """The first half of a character."""
 
@@ -130,9 +133,11 @@ class Exchange:
         return whole(text.removesuffix(self._half))
 
     def _check_end(self) -> None:
+        if self.finish in _BROKEN:
+            raise failures.broken_off(self.model)
         if self.finish is None:
             raise failures.broken_off(self.model) if self._chunks else failures.gibberish(self.model)
-        if self.finish == "content_filter":
+        if self.finish.startswith("content_filter"):
             raise failures.withheld(self.model)
         if not self.heard:
             raise failures.silent(self.model, cut=self.finish == "length")

@@ -95,6 +95,17 @@ async def test_a_prompt_found_too_long_in_the_stream_is_said_to_be() -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("finish", "why"),
+    [("error", Why.BROKEN), ("abort", Why.BROKEN), ("content_filter: RECITATION", Why.REFUSED)],
+)
+async def test_an_answer_that_its_server_gave_up_is_not_whole(finish: str, why: Why) -> None:
+    async with asking([streamed(HEL, chunk({}, finish))]) as (llm, _):
+        with pytest.raises(Unusable) as broken:
+            await llm.complete(PROMPT)
+    assert broken.value.why is why
+
+
 async def test_nothing_is_given_up_for_a_refusal_that_only_repeats_the_request() -> None:
     echo = {
         "detail": [{"msg": "no such user", "input": {"temperature": 0, "response_format": {}, "stream_options": {}}}]
