@@ -80,8 +80,12 @@ def quoted(name: str, text: str, nonce: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a name for data: {name}")
-    harmless = _TEMPLATE.sub("&lt;", _DELIMITER.sub("&lt;", text.replace(nonce, " ")))
-    return f'<data name="{name}" id="{nonce}">\n{harmless}\n</data id="{nonce}">'
+    return f'<data name="{name}" id="{nonce}">\n{defused(text.replace(nonce, " "))}\n</data id="{nonce}">'
+
+
+def defused(text: str) -> str:
+    """The text as it stands in a prompt: it may be longer."""
+    return _TEMPLATE.sub("&lt;", _DELIMITER.sub("&lt;", text))
 
 
 @dataclass(frozen=True)

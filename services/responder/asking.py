@@ -7,7 +7,7 @@ from importlib.resources import files as package
 import structlog
 
 from services.llm.client import LLM, Message, Unusable, Why
-from services.llm.prompt import Prompt, nonce, quoted
+from services.llm.prompt import Prompt, defused, nonce, quoted
 from services.responder import evidence
 from services.responder.account import Account
 from services.responder.budget import within
@@ -61,7 +61,11 @@ def question(account: Account, llm: LLM) -> Question:
 
 def _material(account: Account, llm: LLM, budget: int) -> Mapping[str, str]:
     """What fills the slots; each takes of what those before it leave, the results the rest."""
-    count, whole = llm.tokens, budget
+    whole = budget
+
+    def count(text: str) -> int:
+        return llm.tokens(defused(text))
+
     request = within(account.request, whole // 3, count)
     budget -= count(request)
     missing = within("\n".join(f"- {line}" for line in to_be_said(account)), whole // 6, count)
@@ -88,4 +92,4 @@ def _sent(account: Account, llm: LLM) -> Sequence[Message]:
     end = beginning(account.sent)
     while llm.tokens(end) > (llm.context_tokens - llm.answer_tokens) // 4:
         end = end[len(end) // 4 + 1 :]
-    return _GOING_ON.filled(sent=end, nothing_more=NOTHING_MORE) if end else ()
+    return _GOING_ON.filled(sent=defused(end), nothing_more=NOTHING_MORE) if end else ()

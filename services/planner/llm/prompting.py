@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from services.llm.messages import Message
-from services.llm.prompt import Fitted, Part, Prompt, fitted, nonce, quoted
+from services.llm.prompt import Fitted, Part, Prompt, defused, fitted, nonce, quoted
 from services.planner.llm import telling
 from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
 from services.planner.llm.material import LONG, Material, shortened
@@ -110,7 +110,7 @@ class Prompting:
         wrong, _ = _within(
             lambda characters: shortened(complaints, characters), len(complaints), room, _defused(tokens)
         )
-        further = self._mending.filled(answer=said, complaints=quoted("complaints", wrong, nonce()))
+        further = self._mending.filled(answer=defused(said), complaints=quoted("complaints", wrong, nonce()))
         first = self.planning(*asked, budget - _taken(further, tokens), tokens)
         return Asked((*first.messages, *further), first.names, (), first.cut)
 
