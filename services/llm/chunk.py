@@ -5,8 +5,13 @@ from typing import Any
 
 from openai.types.chat import ChatCompletionChunk
 
+from services.llm.text import whole
+
 MOST_TOKENS = 2**31
 """A count beyond it is none."""
+
+LONGEST_MODEL = 200
+"""Characters kept of a model's name."""
 
 _SIGNS_OF_LIFE = ("content", "reasoning_content", "reasoning")
 
@@ -36,7 +41,7 @@ def said(chunk: ChatCompletionChunk) -> Said:
     delta = choice.delta.to_dict(warnings=False) if choice and choice.delta else {}
     return Said(
         text=_text(delta.get("content")),
-        model=str(chunk.model or ""),
+        model=whole(str(chunk.model or ""))[:LONGEST_MODEL],
         finish=str(choice.finish_reason or "") if choice else "",
         alive=any(delta.get(name) for name in _SIGNS_OF_LIFE),
         tokens=_tokens(chunk.usage),

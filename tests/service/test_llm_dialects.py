@@ -71,6 +71,11 @@ async def test_a_count_of_tokens_that_is_none_costs_no_answer(count: Any) -> Non
     assert 0 < reply.usage.to_pb().output_tokens < 10
 
 
+async def test_the_name_a_model_gives_itself_can_be_told_whatever_it_is() -> None:
+    async with asking([streamed(HEL, LO, END | {"model": "\ud800" + "m" * 999})]) as (llm, _):
+        assert (await llm.complete(PROMPT)).model == "\ufffd" + "m" * 199
+
+
 async def test_tokens_are_counted_in_whatever_chunk_they_are_told() -> None:
     async with asking([streamed(HEL, LO, END | {"usage": COUNT})]) as (llm, _):
         assert (await llm.complete(PROMPT)).usage.input_tokens == 7
