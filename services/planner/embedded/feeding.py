@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from services.planner.embedded.languages import tags
 from services.planner.embedded.streams import Stream
 from services.planner.plan import Modality, Port, Spec
 
@@ -31,7 +32,24 @@ def _port(ports: Sequence[Port], stream: Stream, filled: dict[str, Stream]) -> P
 
 
 def _joined(there: Stream | None, more: Stream) -> Stream:
-    return replace(there, arguments=(*there.arguments, *more.arguments)) if there else more
+    if there is None:
+        return more
+    known = there.languages and more.languages
+    languages = (*there.languages, *more.languages) if known else ()
+    return replace(there, arguments=(*there.arguments, *more.arguments), languages=languages)
+
+
+def meant(stream: Stream, masked: str) -> Stream:
+    """Of several translations, those of which lower-case words name the language: "read the Thai one"."""
+    named = set(tags(masked))
+    kept = [index for index, tag in enumerate(stream.languages) if tag in named]
+    if not kept or len(stream.languages) != len(stream.arguments):
+        return stream
+    return replace(
+        stream,
+        arguments=tuple(stream.arguments[index] for index in kept),
+        languages=tuple(stream.languages[index] for index in kept),
+    )
 
 
 def is_aside(port: Port) -> bool:

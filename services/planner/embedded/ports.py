@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.planner.embedded import arguments
+from services.planner.embedded.clauses import LONGEST
 from services.planner.embedded.cues import Lexicon
-from services.planner.embedded.feeding import taken
+from services.planner.embedded.feeding import meant, taken
 from services.planner.embedded.media import Media
+from services.planner.embedded.prompts import from_map, plain
 from services.planner.embedded.remarks import two_needed
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Stream, Wanting
@@ -44,7 +46,7 @@ class Ports:
         Raises:
             Wanting: something is missing.
         """
-        fed = taken(step.spec, step.fed or ())
+        fed = taken(step.spec, (meant(stream, step.clause.masked) for stream in step.fed or ()))
         return {
             port.name: fed.get(port.name) or self._found(step, port)
             for port in step.spec.inputs
@@ -95,7 +97,8 @@ class Ports:
         """What is to be made or written: as the clause says, or after something it points at."""
         clause = step.clause
         instructed = step.spec.name in self._lexicon.instructed
-        words = clause.words if instructed else arguments.prompt(clause)
+        described = [clause.words] if instructed else self._prompts(step)
+        words = " ".join(described)
         too_short = not instructed and len(words.split()) < _FEWEST_PROMPT_WORDS
         if self._texts.within(clause) or (not clause.payloads and (clause.says(_POINTS) or too_short)):
             try:
@@ -103,7 +106,21 @@ class Ports:
             except Wanting:
                 if not words:
                     raise
-        return _words(words)
+        return _words(*described)
+
+    def _prompts(self, step: Step) -> list[str]:
+        """What is to be made, one description for each copy: as the clause says, else the rest of the request."""
+        clause, wording = step.clause, self._texts.wording
+        if clause.payloads:
+            return [arguments.prompt(clause)]
+        takes_map = any(port.required and port.modality is Modality.IMAGE for port in step.spec.inputs)
+        kind = step.spec.outputs[0].modality
+        for start, end in ((clause.start, clause.end), (0, LONGEST)):
+            text, masked = wording.text[start:end], wording.masked[start:end]
+            found = from_map(text, masked, self._lexicon) if takes_map else plain(text, masked, kind, self._lexicon)
+            if found:
+                return found
+        return [arguments.prompt(clause)]
 
     def _compared(self, step: Step, port: Port) -> Stream:
         """One text for the port that takes one, the others for the port that takes many."""
@@ -125,8 +142,8 @@ class Ports:
         return Stream(Modality.TEXT, tuple(single for single in texts if single not in given)[-1:])
 
 
-def _words(words: str) -> Stream:
-    return Stream(Modality.TEXT, (Text(words),), spoken=True)
+def _words(*words: str) -> Stream:
+    return Stream(Modality.TEXT, tuple(map(Text, words)), spoken=True)
 
 
 def _compares(spec: Spec) -> bool:

@@ -33,7 +33,7 @@ class Texts:
     def __init__(self, media: Media, flow: Flow, wording: Wording, lexicon: Lexicon, bridge: Bridge) -> None:
         self._media = media
         self._flow = flow
-        self._wording = wording
+        self.wording = wording
         self._lexicon = lexicon
         self._bridge = bridge
         self._asked: set[str] = set()
@@ -42,7 +42,7 @@ class Texts:
 
     def pass_by(self, clause: Clause, clauses: Sequence[Clause]) -> None:
         """Notes the content that stands before a clause outside of any other."""
-        for payload in self._wording.payloads:
+        for payload in self.wording.payloads:
             inside = any(other.start <= payload.start < other.end for other in clauses)
             stream = _stream(payload.text)
             known = stream in self._flow.of(Modality.TEXT)
@@ -52,13 +52,13 @@ class Texts:
     def carried(self, clause: Clause) -> bool:
         """Whether there is a text that a clause may be about."""
         flowed = any(not stream.finding for stream in self._flow.of(Modality.TEXT))
-        quoted = any(not payload.asks and payload.start < clause.end for payload in self._wording.payloads)
+        quoted = any(not payload.asks and payload.start < clause.end for payload in self.wording.payloads)
         return flowed or quoted or any(not resource.age for resource in self._media.sent(clause, Modality.TEXT))
 
     def all(self, clause: Clause) -> list[Single]:
         """Every text there is: what has flowed, what is quoted, what was sent."""
         flowed = [argument for stream in self._flow.of(Modality.TEXT) for argument in stream.arguments]
-        quoted = [Text(payload.text) for payload in self._wording.payloads if not payload.asks]
+        quoted = [Text(payload.text) for payload in self.wording.payloads if not payload.asks]
         return list(dict.fromkeys([*flowed, *quoted, *_arguments(self._media.sent(clause, Modality.TEXT))]))
 
     def question(self, clause: Clause) -> str:
@@ -66,7 +66,7 @@ class Texts:
         if own := question(clause):
             self._asked.add(own)
             return own
-        asked = [payload.text for payload in self._wording.payloads if payload.asks]
+        asked = [payload.text for payload in self.wording.payloads if payload.asks]
         waiting = [words for words in asked if words not in self._asked]
         self._asked.update(waiting[:1])
         return waiting[0] if waiting else ""
@@ -182,10 +182,10 @@ class Texts:
 
     def _literal(self, clause: Clause) -> str:
         points = clause.named or clause.says(PRONOUN) or clause.says(self._lexicon.page)
-        return "" if points else literal(clause, self._lexicon, self._wording)
+        return "" if points else literal(clause, self._lexicon, self.wording)
 
     def _elsewhere(self) -> Stream | None:
-        rest = [payload.text for payload in self._wording.payloads if not payload.asks]
+        rest = [payload.text for payload in self.wording.payloads if not payload.asks]
         words = rest[-1] if rest else self.aside
         return _stream(words) if words else None
 

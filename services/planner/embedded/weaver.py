@@ -1,7 +1,6 @@
 """From steps to tasks: what lies between put in, a task split over several resources, nothing done twice."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,9 +8,9 @@ from typing import Any
 from services.planner.embedded import beside
 from services.planner.embedded.clauses import Clause
 from services.planner.embedded.cues import Lexicon
-from services.planner.embedded.languages import tags
+from services.planner.embedded.directions import into
 from services.planner.embedded.media import Media
-from services.planner.embedded.parameters import TARGET, parameters
+from services.planner.embedded.parameters import parameters
 from services.planner.embedded.ports import Ports
 from services.planner.embedded.remarks import cut, unoffered, unpaired, which_language
 from services.planner.embedded.resources import Resource
@@ -34,10 +33,6 @@ MASKS = "image-segmentation"
 LONGEST_SOURCE = 300
 """Characters of a task's source words that are kept."""
 
-_TARGETS = re.compile(
-    rf"(?:{TARGET.pattern})(?:(?:\s*,\s*|\s+and\s+|\s*,\s*and\s+)(?:also\s+)?(?:(?:in)?to\s+|in\s+)?[\w\s]{{2,25}})*"
-)
-
 
 class Weaver:
     """Makes a plan step by step; what has been made is never changed."""
@@ -53,6 +48,7 @@ class Weaver:
     ) -> None:
         self._catalogue = catalogue
         self._standard = standard
+        self._wording = wording
         self._flow = Flow()
         self.media = Media(resources, wording.mentions, lexicon, self._flow)
         self.texts = Texts(self.media, self._flow, wording, lexicon, self._bridge)
@@ -130,8 +126,13 @@ class Weaver:
         if step.labels and step.spec.takes("candidate_labels"):
             found["candidate_labels"] = list(step.labels)
         if step.spec.takes("target_language") and not beside.targets(step.clause):
-            return [found | {"target_language": target} for target in _targets(step.clause, found)] or [found]
+            return [found | {"target_language": target} for target in self._targets(step.clause, found)] or [found]
         return [found]
+
+    def _targets(self, clause: Clause, found: Mapping[str, Any]) -> list[str]:
+        """The languages to translate into: those of the clause, else of the request."""
+        targets = into(self._wording.masked, clause.start, clause.end)
+        return [target for target in targets if target != found.get("source_language")]
 
     def _speaks_of_itself(
         self, spec: Spec, filled: Mapping[str, Stream], variants: Sequence[Mapping[str, Any]]
@@ -229,10 +230,3 @@ def _spoken(spec: Spec, filled: Mapping[str, Stream], index: int, variant: Mappi
     if not languages or not spec.takes("language"):
         return dict(variant)
     return {"language": languages[0][index if len(languages[0]) > 1 else 0], **variant}
-
-
-def _targets(clause: Clause, found: Mapping[str, Any]) -> list[str]:
-    """The languages to translate into."""
-    named = _TARGETS.search(clause.masked)
-    targets = list(dict.fromkeys(tags(named.group()))) if named else []
-    return [target for target in targets if target != found.get("source_language")]

@@ -1,0 +1,45 @@
+"""Where words about one thing end because others say what else is wanted."""
+
+import re
+
+from services.planner.embedded.cues import CERTAIN, Lexicon
+from services.planner.embedded.languages import PATTERN as LANGUAGE
+
+_JOINT = re.compile(
+    r"\s*(?:[,;:.!?()—–\n]|->|→|=>|\s[-+&]\s)\s*(?:(?:and|but|plus|then|also)\s+)*|\s+(?:and|but|then|plus|also)\s+",
+    re.IGNORECASE,
+)
+_ELSE = re.compile(
+    r"(?:then|after(?:wards|\s+(?:that|this|which))|finally|next|lastly|separately|once|before|please|pls|plz|thanks?|thx|lol)\b"
+    r"|(?:to|for)\s+(?:me|us)\b"
+    rf"|(?:in|into|to)\s+(?:{LANGUAGE})\b"
+    r"|(?:as|in|by|with|on)\s+(?:an?\s+)?(?:video|clip|image|picture|audio|sound|speech|voice|text|spoken|speaker)"
+    r"|(?:no|without|avoid|seed|its|their|his|her|the|that|those|them|it)\b"
+    r"|(?:see|answer|tell|say|speak|spoken|speech|aloud|out\s+loud|read|voiced?|painted|enlarged?|upscaled?|bigger|larger|moving|animated?)\b"
+    r"|(?:about\s+)?(?:\d+|one|two|three|five|ten|half\s+a)[\s-]*(?:px|pixels?|frames?|s|secs?|seconds?|min|minutes?|steps?|files?)\b"
+    r"|\d{2,4}\s?(?:x|×|by)\s?\d{2,4}\b|\d+x\b"
+    r"|could\s+you\b|can\s+you\b|what\b|how\b|who\b|which\b"
+)
+"""How words begin that say something else: what comes next, how it is to be given, or in what measure."""
+
+_STOP = re.compile(r"[;!?\n]|\.(?!\w)|->|→|=>|\b(?:then|plus)\b")
+
+
+def ending(masked: str, start: int, end: int, lexicon: Lexicon) -> int:
+    """Where what is described from the start on ends; at the end at the latest."""
+    for joint in _JOINT.finditer(masked, start + 1, end):
+        after = joint.end()
+        if _STOP.search(joint.group()) or after >= end:
+            return joint.start()
+        if _ELSE.match(masked, after, end) or lexicon.verb.match(masked, after, end):
+            return joint.start()
+        following = _JOINT.search(masked, after, end)
+        last = following.start() if following else end
+        if any(hit.weight >= CERTAIN for hit in lexicon.find(masked, after, last, None)):
+            return joint.start()
+    return end
+
+
+def is_other(masked: str, start: int) -> bool:
+    """Whether the words that begin there say something else."""
+    return bool(_ELSE.match(masked, start))
