@@ -10,7 +10,7 @@ from services.planner.plan import Decision, Draft, File, Note, NoteKind, Referen
 from tests.eval.attached import asked_for, named, request
 from tests.eval.comparing import graph
 from tests.eval.lines import Answer, BadLines, Graph, Line, read
-from tests.eval.tools import HUB_NAMES, Spelling, catalogue, name, spelling, unknown
+from tests.eval.tools import HUB_NAMES, Spelling, catalogue, names, spelling, unknown
 from tests.planning import STANDARD
 
 DATA = Path(__file__).parents[1] / "eval" / "data"
@@ -158,8 +158,9 @@ def test_labels_that_no_planner_can_meet_are_named() -> None:
     ],
 )
 def test_tasks_are_written_as_the_tools_they_are(task: str, tool: str) -> None:
-    assert name(Task(1, task), Spelling.TASKBENCH) == tool
-    assert name(Task(1, task), Spelling.HUB) == task
+    draft = Draft((Task(1, task),), (), Decision("embedded", ""))
+    assert names(draft, Spelling.TASKBENCH) == {1: tool}
+    assert names(draft, Spelling.HUB) == {1: task}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,8 @@ def test_tasks_are_written_as_the_tools_they_are(task: str, tool: str) -> None:
     ],
 )
 def test_to_say_what_is_to_be_changed_is_to_edit(arguments: dict[str, Text], tool: str) -> None:
-    assert name(Task(1, "image-to-image", arguments), Spelling.TASKBENCH) == tool
+    draft = Draft((Task(1, "image-to-image", arguments),), (), Decision("embedded", ""))
+    assert names(draft, Spelling.TASKBENCH) == {1: tool}
 
 
 def test_a_plan_is_written_by_names_and_every_pair_once() -> None:
@@ -213,3 +215,10 @@ def test_a_plan_that_asks_back_is_given_what_is_not_there_yet() -> None:
 
 def test_a_plan_that_asks_nothing_is_given_nothing_more() -> None:
     assert asked_for(Line(1, "Translate"), Draft((Task(1, "translation"),), (), Decision("embedded", ""))) == []
+
+
+def test_what_the_planner_read_the_words_as_tells_tools_of_one_task_apart() -> None:
+    tasks = (Task(1, "image-to-image"), Task(2, "document-question-answering"))
+    draft = Draft(tasks, (), Decision("embedded", ""), {1: "image-editing", 2: "table-question-answering"})
+    assert names(draft, Spelling.TASKBENCH) == {1: "Image Editing", 2: "Tabular Classification"}
+    assert names(draft, Spelling.HUB) == {1: "image-to-image", 2: "document-question-answering"}

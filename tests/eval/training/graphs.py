@@ -33,7 +33,8 @@ def usual_links(given: Sequence[Example], fits: Array) -> Array:
     for example in given:
         for producer, consumer in sent(example.links, example.senses):
             counts[senses if producer == SENT else producer, consumer] += 1
-    return np.log(counts / counts.sum(axis=0) * senses).astype(np.float32)
+    usual: Array = np.log(counts / counts.sum(axis=0) * senses).astype(np.float32)
+    return usual
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,19 @@ class _Choice:
     """S."""
 
 
-def fitted(given: Sequence[Example], spoken_for: Sequence[Evidence], learned: Weights) -> dict[str, Array]:
-    """The numbers of steps and ends, and of senses fed by, beside and instead of each other."""
+@dataclass(frozen=True)
+class Numbers:
+    """What is fitted here, as Weights has it."""
+
+    step: Array
+    end: Array
+    pairs: Array
+    beside: Array
+    instead: Array
+
+
+def fitted(given: Sequence[Example], spoken_for: Sequence[Evidence], learned: Weights) -> Numbers:
+    """The numbers that make the right choices likeliest."""
     choices = [
         choice
         for example, evidence in zip(given, spoken_for, strict=True)
@@ -134,18 +146,18 @@ class _Fit:
         self._likely = np.stack([one.likely for one in choices])
         self._right = self._starts[:-1] + np.array([one.right for one in choices])
 
-    def result(self) -> dict[str, Array]:
+    def result(self) -> Numbers:
         sizes = self._sizes()
         best = minimize(self._loss, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options={"maxiter": _ROUNDS}).x
-        step, end, pairs, beside, instead = np.split(best, np.cumsum(sizes)[:-1])
+        step, end, pairs, beside, instead = np.split(best.astype(np.float32), np.cumsum(sizes)[:-1])
         square = (self._senses, self._senses)
-        return {
-            "step": step,
-            "end": end,
-            "pairs": pairs.reshape(-1, self._senses),
-            "beside": beside.reshape(square),
-            "instead": instead.reshape(square),
-        }
+        return Numbers(
+            step=step,
+            end=end,
+            pairs=pairs.reshape(-1, self._senses),
+            beside=beside.reshape(square),
+            instead=instead.reshape(square),
+        )
 
     def _sizes(self) -> list[int]:
         senses = self._senses

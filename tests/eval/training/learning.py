@@ -35,7 +35,14 @@ def learned(given: Sequence[Example], senses: Sequence[str], *, jobs: int = 1) -
             spoken_for[i] = one
     whole = replace(_linear(given, senses), links=graphs.usual_links(given, _fits(senses)))
     numbers = graphs.fitted(given, [one for one in spoken_for if one], whole)
-    return replace(whole, **{name: values.astype(np.float32) for name, values in numbers.items()})
+    return replace(
+        whole,
+        step=numbers.step,
+        end=numbers.end,
+        pairs=numbers.pairs,
+        beside=numbers.beside,
+        instead=numbers.instead,
+    )
 
 
 def _scored(seen: Sequence[Example], unseen: Sequence[Example], senses: Sequence[str]) -> list[Evidence]:

@@ -94,4 +94,5 @@ def _ratio(matrix: csr_matrix, column: Array) -> Array:
     there = (matrix > 0).astype(np.float64)
     yes, no = (np.asarray(there[column == side].sum(axis=0)).ravel() + 1 for side in (1, 0))
     ratio = np.log((yes / (column.sum() + 2)) / (no / ((1 - column).sum() + 2)))
-    return np.sign(ratio) * np.abs(ratio) ** _RATIO_POWER
+    dampened: Array = np.sign(ratio) * np.abs(ratio) ** _RATIO_POWER
+    return dampened

@@ -66,8 +66,8 @@ def evidence(found: list[Token], learned: Weights) -> Evidence:
     odds = SLOPE * (values @ rows + learned.bias) + OFFSET
     senses = len(learned.senses)
     columns = {feature: (column, count) for column, (feature, count) in enumerate(counts.items())}
-    shares = _spread(_shares(occurrences, columns), max(1, len(found)), len(counts)) * values
-    position, strength = _peaks(shares @ rows[:, :senses])
+    spread = _spread(_shares(occurrences, columns), max(1, len(found)), len(counts))
+    position, strength = _peaks(np.asarray((spread * values) @ rows[:, :senses], dtype=np.float32))
     said = [i for i, token in enumerate(found) if token.word in _ORIGINAL]
     return Evidence(
         odds[:senses],
@@ -114,8 +114,8 @@ def _peaks(contributions: Array) -> tuple[Array, Array]:
     """Of T x S contributions: where each sense's highest point is, and how high."""
     length, senses = contributions.shape
     padded = np.pad(contributions, ((2, 2), (0, 0)))
-    smooth = sum(weight * padded[i : i + length] for i, weight in enumerate(_KERNEL))
-    smooth = np.maximum(np.asarray(smooth, dtype=np.float32), 0)
+    shifted = np.stack([weight * padded[i : i + length] for i, weight in enumerate(_KERNEL)])
+    smooth = np.maximum(shifted.sum(axis=0), 0)
     peak = smooth.argmax(axis=0)
     at = np.arange(length)[:, None]
     near = np.where(np.abs(at - peak) <= _REACH, smooth, 0) ** 2

@@ -34,7 +34,10 @@ def read(found: list[Token], hints: Hints, learned: Weights) -> Reading:
 
 
 def worthiest(graphs: Mapping[Graph, float]) -> Graph:
-    """The graph whose tasks and links are probable, each for itself, in all graphs together (minimum Bayes risk)."""
+    """The graph that is probable as a whole, and whose tasks and links are, each for itself, in all graphs together.
+
+    Minimum Bayes risk for what is counted: whole plans, tasks, and links, these at half the weight.
+    """
     senses: dict[int, float] = defaultdict(float)
     links: dict[tuple[int, int], float] = defaultdict(float)
     for graph, share in graphs.items():
@@ -45,6 +48,6 @@ def worthiest(graphs: Mapping[Graph, float]) -> Graph:
 
     def worth(graph: Graph) -> float:
         nodes = sum(senses[sense] - NODE_THRESHOLD for sense in graph.senses)
-        return nodes + 0.5 * sum(links[link] - LINK_THRESHOLD for link in graph.links)
+        return graphs[graph] + nodes + 0.5 * sum(links[link] - LINK_THRESHOLD for link in graph.links)
 
     return max(graphs, key=worth)
