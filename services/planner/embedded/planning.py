@@ -35,7 +35,7 @@ class Embedded:
 
     def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
         drafted = self._rules.draft(request, catalogue)
-        if drafted.conditional or not self._knows(drafted):
+        if drafted.settled or not self._knows(drafted):
             return drafted.draft
         known = hints(drafted, self._places)
         found = tokens(drafted.wording)

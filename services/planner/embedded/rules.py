@@ -49,8 +49,9 @@ class Drafted:
     steps: tuple[Step, ...]
     refused: frozenset[str] = frozenset()
     """Tasks the words say not to do."""
-    conditional: bool = False
-    """Some of the words hold only in a case that a plan cannot know."""
+    settled: bool = False
+    """Nothing learned can tell better: some words hold only in a case that a plan cannot know, or all that is asked
+    for needs what nobody sent."""
 
 
 class Rules:
@@ -146,7 +147,7 @@ class _Planning:
             tuple(self._clauses),
             tuple(self._steps),
             frozenset(self._reader.refused) - {step.spec.name for step in self._steps},
-            self._conditional,
+            self._conditional or (self._weaver.asks_back and not tasks),
         )
 
     # ------------------------------------------------------------ reading

@@ -18,7 +18,7 @@ from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Stream, Wanting, answers, findings, modifies
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
-from services.planner.plan import SPLIT_LIMIT, Argument, Catalogue, Many, Modality, Note, Reference, Spec, Task, Text
+from services.planner.plan import SPLIT_LIMIT, Argument, Catalogue, Many, Modality, Note, NoteKind, Reference, Spec, Task, Text
 
 BRIDGES = {
     Modality.IMAGE: "image-to-text",
@@ -56,6 +56,8 @@ class Weaver:
         self._ids: dict[object, int] = {}
         self.tasks: list[Task] = []
         self.notes: list[Note] = []
+        self.asks_back = False
+        """Something that was asked for needs what nobody sent."""
 
     def spec(self, name: str) -> Spec:
         """A kind of task that is offered, else as the standard has it."""
@@ -74,6 +76,7 @@ class Weaver:
         except Wanting as wanting:
             if wanting.note:
                 self.notes.append(wanting.note)
+                self.asks_back |= wanting.note.kind is NoteKind.CLARIFY
                 self._lose(step)
             return []
 
