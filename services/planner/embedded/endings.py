@@ -1,6 +1,7 @@
 """Where words about one thing end because others say what else is wanted."""
 
 import re
+from collections.abc import Iterator
 
 from services.planner.embedded.cues import CERTAIN, Lexicon
 from services.planner.embedded.languages import PATTERN as LANGUAGE
@@ -22,6 +23,18 @@ _ELSE = re.compile(
 )
 """How words begin that say something else: what comes next, how it is to be given, or in what measure."""
 
+_GOING_ON = re.compile(
+    r"(?:then|after(?:wards|\s+(?:that|this|which))|finally|next|lastly|separately|once\s+(?:you|that|it)|please|pls|thanks?|thx|lol"
+    r"|narrated|spoken|aloud|out\s+loud|read\s+(?:aloud|out|to)|could\s+you|can\s+you)\b"
+    rf"|(?:in|into|to)\s+(?:{LANGUAGE})\b"
+    r"|(?:(?:just|only)\s+)?(?:its|their|the)\s+(?:\w+\s+)?(?:summary|gist|translation|caption|mood|tone)\b"
+)
+_OBJECT = re.compile(
+    r"[a-z-]+\s+(?:it|them|that|this|these|those|the|an?|my|his|her|its|their|both|each|all|me|in|to|into|as|out|aloud|what|whether|how)\b|[a-z]+\W*$"
+)
+"""How an order goes on."""
+
+_BEFORE = re.compile(r",?\s+before\s+(?:you|we|i|\w+ing)\b")
 _STOP = re.compile(r"[;!?\n]|\.(?!\w)|->|→|=>|\b(?:then|plus)\b")
 
 
@@ -43,3 +56,26 @@ def ending(masked: str, start: int, end: int, lexicon: Lexicon) -> int:
 def is_other(masked: str, start: int) -> bool:
     """Whether the words that begin there say something else."""
     return bool(_ELSE.match(masked, start))
+
+
+def orders(masked: str, start: int, end: int, lexicon: Lexicon) -> Iterator[tuple[int, int]]:
+    """Where the orders stand that follow one another from the start on."""
+    while start < end:
+        over = going_on(masked, start, end, lexicon)
+        yield start, over
+        joint = _JOINT.match(masked, over, end)
+        start = joint.end() if joint else over + 1
+
+
+def going_on(masked: str, start: int, end: int, lexicon: Lexicon) -> int:
+    """Where an order that begins at the start ends because another follows; what it is about may be listed."""
+    before = _BEFORE.search(masked, start + 1, end)
+    end = before.start() if before else end
+    for joint in _JOINT.finditer(masked, start + 1, end):
+        after = joint.end()
+        if ":" in joint.group():
+            return end
+        ordered = lexicon.verb.match(masked, after, end) and _OBJECT.match(masked, after, end)
+        if "then" in joint.group() or ordered or _GOING_ON.match(masked, after, end):
+            return joint.start()
+    return end

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from services.planner.embedded.cues import CERTAIN, WEAK, Lexicon
+from services.planner.embedded.languages import NAME as LANGUAGE
 from services.planner.embedded.wording import MARKED, Wording
 from services.planner.plan import Modality
 
@@ -63,7 +64,8 @@ class _Paste:
     def _length(self, tail: str, *, cued: bool) -> int:
         """How much of what follows the colon is content: what asks for more is not."""
         for further in _FURTHER.finditer(tail):
-            if self._cues(tail[further.end() :]):
+            rest = tail[further.end() :]
+            if self._cues(rest) or LANGUAGE.search(_first_sentence(rest)):
                 return further.start() + 1
         if not cued:
             starts = [start.end() for start in _SENTENCE_START.finditer(tail)][1:]

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.planner.embedded import arguments
-from services.planner.embedded.clauses import LONGEST
+from services.planner.embedded.clauses import LONGEST, Clause
 from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.endings import orders
 from services.planner.embedded.feeding import meant, taken
 from services.planner.embedded.media import Media
 from services.planner.embedded.prompts import from_map, plain
@@ -19,6 +20,8 @@ from services.planner.plan import Catalogue, Modality, Port, Single, Spec, Text
 LITERAL = frozenset(("translation", "text-to-speech"))
 """Standard tasks that take words as they stand in the clause; so do all that are not standard."""
 
+_REWRITING = "text2text-generation"
+_EDGES = " ,;:"
 _FEWEST_PROMPT_WORDS = 2
 _FEWEST_COMPARED = 2
 _POINTS = re.compile(
@@ -76,9 +79,9 @@ class Ports:
     def _text(self, step: Step, port: Port) -> Stream:
         name = step.spec.name
         if port.name == "question":
-            return _words(self._question(step))
+            return _words(*self._questions(step))
         if not port.required:  # an instruction
-            return _words(arguments.instruction(step.clause))
+            return _words(arguments.instruction(self._narrowed(step)))
         if _compares(step.spec):
             return self._compared(step, port)
         if name in self._lexicon.prompted or name in self._lexicon.instructed:
@@ -86,18 +89,21 @@ class Ports:
         literally = name in LITERAL or name not in self._standard
         return self._texts.find(step.clause, step.spec, labels=step.labels, literally=literally)
 
-    def _question(self, step: Step) -> str:
-        if question := self._texts.question(step.clause):
-            return question
-        if step.fed is not None:
-            return step.clause.words
+    def _questions(self, step: Step) -> list[str]:
+        settled = step.fed is not None
+        if questions := self._texts.questions(step.clause, step.spec, settled=settled):
+            return questions
+        if settled and not self._texts.answered:
+            return [step.clause.words]
         raise Wanting(None)  # it speaks of a question that is answered where it is asked
 
     def _described(self, step: Step) -> Stream:
         """What is to be made or written: as the clause says, or after something it points at."""
         clause = step.clause
         instructed = step.spec.name in self._lexicon.instructed
-        described = [clause.words] if instructed else self._prompts(step)
+        if instructed and (written := self._written(step)):
+            return written
+        described = [self._narrowed(step).words] if instructed else self._prompts(step)
         words = " ".join(described)
         too_short = not instructed and len(words.split()) < _FEWEST_PROMPT_WORDS
         if self._texts.within(clause) or (not clause.payloads and (clause.says(_POINTS) or too_short)):
@@ -107,6 +113,29 @@ class Ports:
                 if not words:
                     raise
         return _words(*described)
+
+    def _written(self, step: Step) -> Stream | None:
+        """The text file that is to be rewritten, or that the clause names."""
+        clause, sent = step.clause, self._media.sent(step.clause, Modality.TEXT)
+        rewrites = step.spec.name == _REWRITING
+        if clause.payloads or not sent or not (rewrites or self._media.named(clause, Modality.TEXT)):
+            return None
+        return self._texts.find(clause, step.spec)
+
+    def _narrowed(self, step: Step) -> Clause:
+        """The clause, but only the order in it that calls for the task: by preference one that calls for no other."""
+        clause, wording = step.clause, self._texts.wording
+        start = wording.text.find(clause.words, clause.start)
+        if clause.payloads or start < 0:
+            return clause
+
+        def calls(span: tuple[int, int]) -> tuple[bool, bool]:
+            within = [match for match in clause.matches if span[0] <= match.start < span[1]]
+            return any(step.spec.name in match.tasks for match in within), not within
+
+        found = orders(wording.masked, start, start + len(clause.words), self._lexicon)
+        first, last = max(found, key=calls)
+        return replace(clause, words=wording.text[first:last].strip(_EDGES)) if last > first else clause
 
     def _prompts(self, step: Step) -> list[str]:
         """What is to be made, one description for each copy: as the clause says, else the rest of the request."""

@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from services.planner.embedded.arguments import contents, literal, question
-from services.planner.embedded.clauses import Clause
+from services.planner.embedded.clauses import LONGEST, Clause
 from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.media import EARLIER, ORIGINAL, PRONOUN, Media, flowing
+from services.planner.embedded.questions import asked, part
 from services.planner.embedded.remarks import needed
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
@@ -18,6 +19,12 @@ Bridge = Callable[[Stream, Clause], Stream]
 
 _FOUND = re.compile(r"\b(?:them|these|those)\b|\bthe\s+(?:results?|findings|outcome)\b")
 """Words for what has just been found."""
+
+_NO_QUESTION = re.compile(
+    r"(?:according\s+to|based\s+on|going\s+by|judging|from|in|(?:give|tell|say|answer|read|put)\b.*\banswers?)\b",
+    re.IGNORECASE,
+)
+"""How words begin that only say where the answer to a question lies, or what to do with it."""
 
 _SHORTENING = "summarization"
 _READ = re.compile(r"\bread\b")
@@ -61,15 +68,39 @@ class Texts:
         quoted = [Text(payload.text) for payload in self.wording.payloads if not payload.asks]
         return list(dict.fromkeys([*flowed, *quoted, *_arguments(self._media.sent(clause, Modality.TEXT))]))
 
-    def question(self, clause: Clause) -> str:
-        """The question a clause asks, or the one asked elsewhere that it speaks of; empty if it has been dealt with."""
-        if own := question(clause):
-            self._asked.add(own)
-            return own
-        asked = [payload.text for payload in self.wording.payloads if payload.asks]
-        waiting = [words for words in asked if words not in self._asked]
-        self._asked.update(waiting[:1])
-        return waiting[0] if waiting else ""
+    def questions(self, clause: Clause, spec: Spec, *, settled: bool) -> list[str]:
+        """The questions a clause asks, else one asked elsewhere; none if all that are have been dealt with.
+
+        Args:
+            clause: the clause.
+            spec: the task that is to answer.
+            settled: a question is asked for certain: what the clause says may be none.
+        """
+        own = question(clause)
+        if own and not any(payload.asks for payload in clause.payloads):
+            found = self._in(clause.start, clause.end, spec)
+            own_words = [] if found or not settled else self._in(0, LONGEST, spec)
+            fresh = [words for words in own_words if words not in self._asked]
+            if not (found or fresh) and settled and self._asked and _NO_QUESTION.match(own):
+                return []
+            found = found or fresh or [part(own)]
+        else:
+            found = [own] if own else self._waiting()
+        self._asked.update(found)
+        return found
+
+    @property
+    def answered(self) -> bool:
+        """Whether a question has been given to a task."""
+        return bool(self._asked)
+
+    def _in(self, start: int, end: int, spec: Spec) -> list[str]:
+        return asked(self.wording.text[start:end], self.wording.masked[start:end], self._lexicon, spec)
+
+    def _waiting(self) -> list[str]:
+        """The first question that stands in quotation marks and has not been dealt with."""
+        quoted = [payload.text for payload in self.wording.payloads if payload.asks]
+        return [words for words in quoted if words not in self._asked][:1]
 
     def within(self, clause: Clause) -> Stream | None:
         """The text that another step of the same clause gives."""

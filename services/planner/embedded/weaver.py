@@ -18,7 +18,19 @@ from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Stream, Wanting, answers, findings, modifies
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
-from services.planner.plan import SPLIT_LIMIT, Argument, Catalogue, Many, Modality, Note, NoteKind, Reference, Spec, Task, Text
+from services.planner.plan import (
+    SPLIT_LIMIT,
+    Argument,
+    Catalogue,
+    Many,
+    Modality,
+    Note,
+    NoteKind,
+    Reference,
+    Spec,
+    Task,
+    Text,
+)
 
 BRIDGES = {
     Modality.IMAGE: "image-to-text",
