@@ -15,13 +15,41 @@ def taken(spec: Spec, fed: Iterable[Stream]) -> dict[str, Stream]:
     """A stream for each port that something fits; of each producer one, its main output first."""
     filled: dict[str, Stream] = {}
     served = set[object]()
-    for stream in fed:
+    streams = sorted(fed, key=lambda stream: stream.clause) if compares(spec) else [*fed]
+    cut = _cut(spec, streams)
+    for stream in streams:
+        if stream.producer in cut:
+            continue
         maker = stream.producer, stream.clause, tuple(getattr(one, "task_id", one) for one in stream.arguments)
         port = None if maker in served else _port(spec.inputs, stream, filled)
         if port:
             served.add(maker)
             filled[port.name] = _joined(filled.get(port.name), stream)
-    return filled
+    return _shared_out(spec, filled) if compares(spec) else filled
+
+
+def compares(spec: Spec) -> bool:
+    """Whether a task takes one text and, beside it, many."""
+    texts = [port for port in spec.inputs if port.required and port.modality is Modality.TEXT]
+    return any(port.many for port in texts) and not all(port.many for port in texts)
+
+
+def _cut(spec: Spec, streams: Iterable[Stream]) -> set[str]:
+    """Who made the mask of a task that takes one: what else they made is no picture to work on."""
+    takes_mask = any(port.name == "mask" for port in spec.inputs)
+    return {stream.producer for stream in streams if takes_mask and stream.port == "mask"}
+
+
+def _shared_out(spec: Spec, filled: dict[str, Stream]) -> dict[str, Stream]:
+    """The first of several texts alone, the others for the port that takes many."""
+    one, many = (
+        next(port.name for port in spec.inputs if port.required and port.many is each) for each in (False, True)
+    )
+    first = filled.get(one)
+    if first is None or len(first.arguments) == 1:
+        return filled
+    rest = replace(first, arguments=first.arguments[1:])
+    return filled | {one: replace(first, arguments=first.arguments[:1]), many: _joined(filled.get(many), rest)}
 
 
 def _port(ports: Sequence[Port], stream: Stream, filled: dict[str, Stream]) -> Port | None:

@@ -51,15 +51,30 @@ def _number(word: str) -> float:
     return float(_NUMBER_WORDS[word]) if word in _NUMBER_WORDS else float(word)
 
 
+_CONFIDENCE = r"(?:confiden(?:ce|t)|scores?|threshold|certainty|probability|sure)"
+_THRESHOLD = re.compile(
+    rf"{_CONFIDENCE}\D{{0,20}}?(?P<after>\d+(?:\.\d+)?)\s?(?P<share>%|per\s?cent)?"
+    rf"|(?P<before>\d+(?:\.\d+)?)\s?(?P<part>%|per\s?cent)?\s+{_CONFIDENCE}\b"
+    r"|\b(?:under|below|above|over|at\s+least)\s+(?P<alone>\d+)\s?(?:%|per\s?cent)"
+)
+
+
 def _threshold(words: str) -> float | None:
-    found = re.search(r"(?:confidence|score|threshold|certainty|probability)\D{0,20}?(\d+(?:\.\d+)?)\s?(%)?", words)
-    return float(found[1]) / (100 if found[2] else 1) if found else None
+    found = _THRESHOLD.search(words)
+    if found is None:
+        return None
+    number = float(found["after"] or found["before"] or found["alone"])
+    return number / (100 if found["share"] or found["part"] or found["alone"] else 1)
 
 
 def _scale(words: str) -> float | None:
-    found = re.search(r"\b(\d+(?:\.\d+)?)\s?(?:x|×|times)(?!\s?\d)|\bby\s+(?:a factor of\s+)?(\d+(?:\.\d+)?)\b", words)
+    found = re.search(
+        r"\b(\d+(?:\.\d+)?)\s?(?:x|×|times)(?!\s?\d)|(?<![\w.])[x×]\s?(\d+(?:\.\d+)?)\b"
+        rf"|\bby\s+(?:a factor of\s+)?({_NUMBER})\b(?!\s?(?:%|per))|\b({_NUMBER})\s+times\b",
+        words,
+    )
     if found:
-        return float(found[1] or found[2])
+        return _number(next(group for group in found.groups() if group))
     return 2.0 if re.search(r"\b(?:double|twice)\b", words) else None
 
 
@@ -69,8 +84,8 @@ def _seconds(words: str) -> float | None:
 
 
 def _speed(words: str) -> float | None:
-    if found := re.search(r"(\d(?:\.\d+)?)\s?x\b|\b(?:at )?(double|half) speed", words):
-        return float(found[1]) if found[1] else {"double": 2.0, "half": 0.5}[found[2]]
+    if found := re.search(r"(\d(?:\.\d+)?)\s?x\b|\b(?:at )?(double|half) (?:the )?speed|\b(twice|half) as fast", words):
+        return float(found[1]) if found[1] else {"half": 0.5}.get(found[2] or found[3], 2.0)
     if re.search(r"\b(?:slow|slowly|slower)\b", words):
         return 0.75
     return 1.5 if re.search(r"\b(?:fast|quickly|faster|rapidly)\b", words) else None
@@ -80,15 +95,32 @@ def _voice(words: str) -> str | None:
     found = re.search(
         r"\b(female|male|woman|man)(?:'s)?(?:\s+\w+)?\s+voice|voice of an? (female|male|woman|man)", words
     )
-    return {"woman": "female", "man": "male"}.get(word := found[1] or found[2], word) if found else None
+    if found:
+        return {"woman": "female", "man": "male"}.get(word := found[1] or found[2], word)
+    kind = re.search(rf"\b(?:in|with)\s+an?\s+(?!(?:{LANGUAGE})\b)([a-z]+)\s+(?:voice|accent)\b", words)
+    return kind[1] if kind else None
 
 
-def _size(group: int) -> Reading:
+def _size(group: int, name: str) -> Reading:
+    alone = re.compile(rf"\b(\d{{2,4}})[\s-]?(?:px|pixels?)?\s+{name}\b")
+
     def read(words: str) -> int | None:
+        if named := alone.search(words):
+            return int(named[1])
         found = re.search(r"\b(\d{2,4})\s?(?:x|×|by)\s?(\d{2,4})\b", words)
         return int(found[group]) if found else None
 
     return read
+
+
+_UNWANTED = re.compile(
+    r"(?:,|\bbut)\s*(?:with\s+)?(?:no|without)\s+((?:[a-z'-]+\s+){0,2}?[a-z'-]+)(?=\s+(?:on|in)\s+(?:it|the\b.*)|\s*(?:$|[.,;!]|and\b))"
+)
+
+
+def _unwanted(words: str) -> str | None:
+    found = _UNWANTED.search(words)
+    return found[1] if found else None
 
 
 READINGS: Mapping[str, Reading] = {
@@ -97,9 +129,12 @@ READINGS: Mapping[str, Reading] = {
     "language": _language(SPOKEN),
     "max_length": _whole(
         rf"(?:in|to|most|under|than|within|maximum(?: of)?|max|about|around|below)\s+({_NUMBER})[\s-]words?"
-        rf"|({_NUMBER})[\s-]word\b"
+        rf"|({_NUMBER})[\s-]word\b|\bbetween\s+\d+\s+and\s+(\d+)\s+words?"
     ),
-    "min_length": _whole(rf"(?:at least|minimum(?: of)?|no fewer than|no less than)\s+({_NUMBER})\s+words?"),
+    "min_length": _whole(
+        rf"(?:at least|minimum(?: of)?|no fewer than|no less than)\s+({_NUMBER})\s+words?"
+        r"|\bbetween\s+(\d+)\s+and\s+\d+\s+words?"
+    ),
     "top_k": _whole(rf"\b(?:top|best|first)[\s-]({_NUMBER})\b|\b({_NUMBER}) (?:best|likeliest|most likely)\b"),
     "num_frames": _whole(rf"\b({_NUMBER})[\s-]frames?\b"),
     "num_inference_steps": _whole(rf"\b({_NUMBER})\s+(?:inference\s+|denoising\s+)?steps\b"),
@@ -109,8 +144,9 @@ READINGS: Mapping[str, Reading] = {
     "duration": _seconds,
     "speed": _speed,
     "voice": _voice,
-    "width": _size(1),
-    "height": _size(2),
+    "negative_prompt": _unwanted,
+    "width": _size(1, "wide"),
+    "height": _size(2, "(?:high|tall)"),
 }
 
 

@@ -1,16 +1,17 @@
 """What each input port of a step is given."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from services.planner.embedded import arguments
 from services.planner.embedded.clauses import LONGEST, Clause
 from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.endings import orders
-from services.planner.embedded.feeding import meant, taken
+from services.planner.embedded.feeding import compares, meant, taken
 from services.planner.embedded.media import Media
-from services.planner.embedded.prompts import from_map, plain
+from services.planner.embedded.prompts import from_map, inserted, plain
 from services.planner.embedded.remarks import two_needed
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Stream, Wanting
@@ -82,7 +83,7 @@ class Ports:
             return _words(*self._questions(step))
         if not port.required:  # an instruction
             return _words(arguments.instruction(self._narrowed(step)))
-        if _compares(step.spec):
+        if compares(step.spec):
             return self._compared(step, port)
         if name in self._lexicon.prompted or name in self._lexicon.instructed:
             return self._described(step)
@@ -142,12 +143,10 @@ class Ports:
         clause, wording = step.clause, self._texts.wording
         if clause.payloads:
             return [arguments.prompt(clause)]
-        takes_map = any(port.required and port.modality is Modality.IMAGE for port in step.spec.inputs)
-        kind = step.spec.outputs[0].modality
+        describe = _described_by(step.spec)
         for start, end in ((clause.start, clause.end), (0, LONGEST)):
             text, masked = wording.text[start:end], wording.masked[start:end]
-            found = from_map(text, masked, self._lexicon) if takes_map else plain(text, masked, kind, self._lexicon)
-            if found:
+            if found := describe(text, masked, self._lexicon):
                 return found
         return [arguments.prompt(clause)]
 
@@ -157,24 +156,29 @@ class Ports:
         texts: list[Single] = [Text(payload.text) for payload in clause.payloads]
         named = self._media.named(clause, Modality.TEXT)
         texts += named.arguments if named else ()
+        listed = len(texts)
         if len(texts) < _FEWEST_COMPARED:
             texts += [single for single in self._texts.all(clause) if single not in texts]
         if len(texts) < _FEWEST_COMPARED:
             raise Wanting(two_needed(clause))
         if step.fed:
-            return self._beside(step.fed, texts)
+            return self._beside(step.fed, texts[:listed] if port.many and listed else texts[-1:])
         return Stream(Modality.TEXT, tuple(texts[1:] if port.many else texts[:1]))
 
     def _beside(self, fed: Sequence[Stream], texts: Sequence[Single]) -> Stream:
-        """What to compare with the text that a step is fed: the latest other."""
+        """What to compare with the text that a step is fed."""
         given = {single for stream in fed for single in stream.arguments}
-        return Stream(Modality.TEXT, tuple(single for single in texts if single not in given)[-1:])
+        return Stream(Modality.TEXT, tuple(single for single in texts if single not in given))
 
 
 def _words(*words: str) -> Stream:
     return Stream(Modality.TEXT, tuple(map(Text, words)), spoken=True)
 
 
-def _compares(spec: Spec) -> bool:
-    texts = [port for port in spec.inputs if port.required and port.modality is Modality.TEXT]
-    return any(port.many for port in texts) and not all(port.many for port in texts)
+def _described_by(spec: Spec) -> Callable[[str, str, Lexicon], list[str]]:
+    """What finds the descriptions of what a task makes."""
+    if any(port.name == "mask" for port in spec.inputs):
+        return inserted
+    if any(port.required and port.modality is Modality.IMAGE for port in spec.inputs):
+        return from_map
+    return partial(plain, kind=spec.outputs[0].modality)

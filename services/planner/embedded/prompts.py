@@ -59,6 +59,27 @@ _KIND = re.compile(
 _PAIR = re.compile(r"\s*,?\s+and\s+(?=(?:an?|one)\s)|\s*,\s*(?=(?:and\s+)?(?:an?|one)\s)")
 
 
+_INSERTED = (
+    re.compile(rf"\b(?:with|by|for|into|becomes?)\s+{_INDEFINITE}"),
+    re.compile(r"\b(?:put|have|add|insert|place)\s+(?=an?\s)"),
+    re.compile(r"\b(?:with|by|into)\s+(?=[a-z]+\W*$)"),
+    *_LEADS,
+)
+_THERE = re.compile(
+    r"\s+(?:where\b|there\b|instead\b|in\s+(?:its|their|his|her|the)\s+(?:place|hole|gap)\b|into\s+the\b)"
+)
+
+
+def inserted(text: str, masked: str, lexicon: Lexicon) -> list[str]:
+    """What is to stand in the masked part of a picture; nothing if the words do not say."""
+    for lead in _INSERTED:
+        for found in lead.finditer(masked):
+            if span := _span(masked, found.end(), lexicon):
+                there = _THERE.search(masked, *span)
+                return [_tidy(text[span[0] : there.start() if there else span[1]])]
+    return []
+
+
 def from_map(text: str, masked: str, lexicon: Lexicon) -> list[str]:
     """What is to be made after a map: one description for each picture; none if there is none."""
     for lead in _LEADS:
@@ -121,7 +142,7 @@ _COUNTED = re.compile(rf"\b(?:two|three|four|five)\s+(?:[\w-]+\s+)?(?:{'|'.join(
 _COMMA = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+")
 
 
-def plain(text: str, masked: str, kind: Modality, lexicon: Lexicon) -> list[str]:
+def plain(text: str, masked: str, lexicon: Lexicon, *, kind: Modality) -> list[str]:
     """What is to be shown or heard: of each picture that is called one, else what is described first."""
     for several, lead in _plain_leads(kind):
         spans = [span for found in lead.finditer(masked) if (span := _plain_span(masked, found.end(), lexicon))]
