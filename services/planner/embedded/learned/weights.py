@@ -79,7 +79,7 @@ def read(data: bytes) -> Weights:
 
 def write(made: Weights) -> bytes:
     """The linear weights are rounded to 8 bits a number, each column by its own scale."""
-    scale = np.abs(made.linear).max(axis=0) / 127
+    scale = np.maximum(np.abs(made.linear).max(axis=0) / 127, np.finfo(np.float32).tiny)
     ordered = sorted(made.features, key=made.features.__getitem__)
     buffer = io.BytesIO()
     np.savez_compressed(
