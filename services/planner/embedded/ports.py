@@ -1,13 +1,13 @@
 """What each input port of a step is given."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from services.planner.embedded import arguments
 from services.planner.embedded.clauses import LONGEST, Clause
-from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.cues import CERTAIN, Lexicon
 from services.planner.embedded.endings import orders
 from services.planner.embedded.feeding import compares, meant, taken
 from services.planner.embedded.media import Media
@@ -22,6 +22,7 @@ LITERAL = frozenset(("translation", "text-to-speech"))
 """Standard tasks that take words as they stand in the clause; so do all that are not standard."""
 
 _REWRITING = "text2text-generation"
+_TALKING = "conversational"
 _EDGES = " ,;:"
 _FEWEST_PROMPT_WORDS = 2
 _FEWEST_COMPARED = 2
@@ -102,18 +103,29 @@ class Ports:
         """What is to be made or written: as the clause says, or after something it points at."""
         clause = step.clause
         instructed = step.spec.name in self._lexicon.instructed
-        if instructed and (written := self._written(step)):
-            return written
-        described = [self._narrowed(step).words] if instructed else self._prompts(step)
-        words = " ".join(described)
-        too_short = not instructed and len(words.split()) < _FEWEST_PROMPT_WORDS
+        named = None if clause.says(_POINTS) else self._media.named(clause, Modality.TEXT)
+        if file := self._written(step) if instructed else named:
+            return file
+        found = [self._ordered(step)] if instructed else self._prompts(step)
+        described = found or [arguments.prompt(clause)]
+        too_short = not found and len(described[0].split()) < _FEWEST_PROMPT_WORDS
         if self._texts.within(clause) or (not clause.payloads and (clause.says(_POINTS) or too_short)):
             try:
                 return self._texts.find(clause, step.spec)
             except Wanting:
-                if not words:
+                if not described[0]:
                     raise
         return _words(*described)
+
+    def _ordered(self, step: Step) -> str:
+        """The words of an order; a message to talk about is the whole request if it asks for nothing else."""
+        clause, wording = step.clause, self._texts.wording
+        if step.spec.name != _TALKING:
+            return self._narrowed(step).words
+        found = self._lexicon.find(wording.masked, 0, LONGEST, self._media.sent_kinds())
+        if any(match.weight >= CERTAIN and _TALKING not in match.tasks for match in found):
+            return clause.payloads[-1].text if clause.payloads else clause.words
+        return wording.text.strip()
 
     def _written(self, step: Step) -> Stream | None:
         """The text file that is to be rewritten, or that the clause names."""
@@ -139,7 +151,7 @@ class Ports:
         return replace(clause, words=wording.text[first:last].strip(_EDGES)) if last > first else clause
 
     def _prompts(self, step: Step) -> list[str]:
-        """What is to be made, one description for each copy: as the clause says, else the rest of the request."""
+        """What is to be made, one description for each copy: by the clause, else by the request; none if unsaid."""
         clause, wording = step.clause, self._texts.wording
         if clause.payloads:
             return [arguments.prompt(clause)]
@@ -148,7 +160,7 @@ class Ports:
             text, masked = wording.text[start:end], wording.masked[start:end]
             if found := describe(text, masked, self._lexicon):
                 return found
-        return [arguments.prompt(clause)]
+        return []
 
     def _compared(self, step: Step, port: Port) -> Stream:
         """One text for the port that takes one, the others for the port that takes many."""
@@ -162,13 +174,13 @@ class Ports:
         if len(texts) < _FEWEST_COMPARED:
             raise Wanting(two_needed(clause))
         if step.fed:
-            return self._beside(step.fed, texts[:listed] if port.many and listed else texts[-1:])
+            given = {single for stream in step.fed for single in stream.arguments}
+            others = [single for single in texts if single not in given]
+            beside = [single for single in others if single in texts[:listed]] or others[-1:]
+            if not beside:
+                raise Wanting(two_needed(clause))
+            return Stream(Modality.TEXT, tuple(beside))
         return Stream(Modality.TEXT, tuple(texts[1:] if port.many else texts[:1]))
-
-    def _beside(self, fed: Sequence[Stream], texts: Sequence[Single]) -> Stream:
-        """What to compare with the text that a step is fed."""
-        given = {single for stream in fed for single in stream.arguments}
-        return Stream(Modality.TEXT, tuple(single for single in texts if single not in given))
 
 
 def _words(*words: str) -> Stream:
