@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from services.planner.embedded.clauses import Clause
 from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.languages import PATTERN as LANGUAGE
 from services.planner.embedded.wording import MARKED, QUOTE_MARK, Payload, Wording
 
 MOST_LABELS = 20
@@ -71,6 +72,11 @@ _DEFINITE = re.compile(
     r"^\W*(?:the|this|that|these|those|my|our|your|his|her|its|their|it|them|what|everything|all|each|both|attached|following|a|an|some|to|of)\b"
 )
 _LEFT_OUT = re.compile(rf"{MARKED}+|\b(?:please|for me|to me|thanks|thank you)\b|^[\s,:;.!?]+|[\s,:;.!?]+$")
+_LANGUAGES = rf"(?:in)?to\s+(?:the\s+)?{LANGUAGE}|in\s+{LANGUAGE}"
+_LANGUAGE_LAST = re.compile(
+    rf"[,\s]+(?:{_LANGUAGES})(?:(?:\s*,\s*|\s+and\s+)(?:(?:in)?to\s+|in\s+)?{LANGUAGE})*$", re.IGNORECASE
+)
+_LANGUAGE_FIRST = re.compile(rf"^(?:{_LANGUAGES})(?![\w-])[\s,:]*", re.IGNORECASE)
 
 
 def question(clause: Clause) -> str:
@@ -158,6 +164,7 @@ def literal(clause: Clause, lexicon: Lexicon, wording: Wording) -> str:
         words = "".join(
             original if kept != " " else " " for original, kept in zip(wording.text[start:end], words, strict=True)
         )
+        words = _LANGUAGE_LAST.sub("", _LANGUAGE_FIRST.sub("", words.strip(" ,.:;!?")))
         if cleaned := _LEFT_OUT.sub("", words).strip(" ,.:;!?"):
             return cleaned
     return ""

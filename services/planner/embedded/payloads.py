@@ -89,7 +89,7 @@ class _Paste:
         """Whether a line asks for something to be done with the rest of the words."""
         if len(line) > LONGEST_HEAD or not self._cues(line, Modality.TEXT) or re.search(MARKED, line):
             return False
-        if any(self._cues(other) and len(other) < SHORTEST_PASTE for other in _PARAGRAPH.split(rest)):
+        if any(len(other) < SHORTEST_PASTE and self._cues(other) for other in _PARAGRAPH.split(rest)):
             return False
         return len(rest) >= SHORTEST_PASTE or bool(_POINTS.search(line))
 
