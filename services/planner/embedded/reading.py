@@ -10,12 +10,12 @@ from services.planner.embedded.rules import Drafted
 from services.planner.embedded.senses import sense, senses_of
 from services.planner.plan import NoteKind
 
-SURE = 0.9
-"""The certainty of rules all of whose words are plain."""
+SURE, LIKELY = 0.9, 0.6
+"""The certainty of rules all of whose words are plain, and what is enough of it where people send files of their own."""
 
-TIMES_LIKELIER, LEAST = 10, 0.3
-"""How much likelier another graph must be than that of rules that are sure, and how likely: else rules are right more
-often, as cross-validation on our own requests showed."""
+TIMES_LIKELIER, ENOUGH = 10, 0.6
+"""How much likelier than that of sure rules another graph must be, or how likely: else rules are right more often, as
+cross-validation on our own requests showed."""
 
 HALF = 0.5
 """How often rules that are sure are right where what was learned says something else."""
@@ -57,6 +57,6 @@ def standing(reading: Reading, known: Hints) -> float | None:
         return probability
     if not (known.senses and reading.graph.senses):
         return probability if reading.probability < HALF else None
-    sure = known.certainty >= SURE and not known.left_open
-    far_likelier = reading.probability >= max(LEAST, TIMES_LIKELIER * probability)
-    return None if far_likelier or not sure else max(probability, HALF)
+    sure = known.certainty >= (LIKELY if known.own_files else SURE) and not known.left_open
+    outdone = reading.probability >= min(ENOUGH, TIMES_LIKELIER * probability)
+    return None if outdone or not sure else max(probability, HALF)
