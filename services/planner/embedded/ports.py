@@ -11,7 +11,7 @@ from services.planner.embedded.cues import CERTAIN, Lexicon
 from services.planner.embedded.endings import orders
 from services.planner.embedded.feeding import compares, meant, taken
 from services.planner.embedded.media import Media
-from services.planner.embedded.prompts import from_map, inserted, plain
+from services.planner.embedded.prompts import from_map, inserted, motion, plain
 from services.planner.embedded.remarks import two_needed
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Stream, Wanting
@@ -82,8 +82,8 @@ class Ports:
         name = step.spec.name
         if port.name == "question":
             return _words(*self._questions(step))
-        if not port.required:  # an instruction
-            return _words(arguments.instruction(self._narrowed(step)))
+        if not port.required:
+            return _words(self._instruction(step))
         if compares(step.spec):
             return self._compared(step, port)
         if name in self._lexicon.prompted or name in self._lexicon.instructed:
@@ -98,6 +98,15 @@ class Ports:
         if settled and not self._texts.answered:
             return [step.clause.words]
         raise Wanting(None)  # it speaks of a question that is answered where it is asked
+
+    def _instruction(self, step: Step) -> str:
+        """What is to be done with a picture, or to happen in it."""
+        clause, wording = step.clause, self._texts.wording
+        if step.spec.outputs[0].modality is Modality.VIDEO:
+            stretch = slice(clause.start, clause.end)
+            if happens := motion(wording.text[stretch], wording.masked[stretch], self._lexicon):
+                return happens
+        return arguments.instruction(self._narrowed(step))
 
     def _described(self, step: Step) -> Stream:
         """What is to be made or written: as the clause says, or after something it points at."""

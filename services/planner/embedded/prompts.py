@@ -132,7 +132,7 @@ _BESIDES = re.compile(
     r"|that\s+you\b|without\s+(?:an?\s+|any\s+)?(?:background|text|people|shadows)|(?:could|might|may|would)\s+(?:look|sound)\s+like|and\s*$|first\s*$)"
 )
 _POINTED_AT = re.compile(
-    r"(?:this|that|these|those|it|them|him|her|me|us|you|my|his|their|our|both|each|all)\b|" + MARKED
+    rf"(?:{_MAKE}\s+)?(?:this|that|these|those|it|them|him|her|me|us|you|my|his|their|our|both|each|all)\b|{MARKED}"
 )
 _MEASURED = re.compile(
     r"(?:(?:\d+|ten|five|twenty|thirty)[\s-]*(?:px|pixels?|frames?|s|secs?|seconds?|minutes?)\s+(?:of\s+)?|\d{2,4}\s?x\s?\d{2,4},?\s+|what\s+)"
@@ -140,6 +140,24 @@ _MEASURED = re.compile(
 
 _COUNTED = re.compile(rf"\b(?:two|three|four|five)\s+(?:[\w-]+\s+)?(?:{'|'.join(_KINDS.values())})\b")
 _COMMA = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+")
+
+
+_MOTION = re.compile(
+    r"\b(?:let|have|(?:make|see|watch|can|could|should)\s+(?=(?:the|her|his|its|their|my)\s))\s*"
+    r"(?:(?:me|us)\s+see\s+)?(?:the|her|him|them)?\s*(?=[a-z]+\s+[a-z]|wave|fall|dance|fly|walk|run)"
+)
+_ONLY_MOVES = re.compile(
+    rf"\b(?:it|this|these|that|move[sd]?|moving|motion|life|alive|animated?|{_KINDS[Modality.VIDEO]})\b(?!\s+(?:old\s+)?(?:photo|picture|postcard))|{MARKED}"
+)
+
+
+def motion(text: str, masked: str, lexicon: Lexicon) -> str:
+    """What is to happen in a picture that is to move; empty if it is only to move."""
+    for found in _MOTION.finditer(masked):
+        end = ending(masked, found.end(), len(masked), lexicon)
+        if not _ONLY_MOVES.search(masked, found.end(), end):
+            return _tidy(text[found.end() : end])
+    return ""
 
 
 def plain(text: str, masked: str, lexicon: Lexicon, *, kind: Modality) -> list[str]:
