@@ -4,7 +4,7 @@ import re
 
 from services.planner.embedded.languages import NAME, TAGS
 
-_INTO = re.compile(r"\b(?:in)?to\s+(?:the\s+)?$")
+_INTO = re.compile(r"\b(?:(?:in)?to\s+(?:the\s+|an?\s+)?|as\s+an?\s+|[-→]>?\s*)$")
 _IN = re.compile(r"\bin\s+$")
 _AWAY = re.compile(
     r"\b(?:from|not|no|speaks?|only\s+reads?|my|our|his|her|i|we)\s+(?:the\s+)?$"
@@ -13,7 +13,7 @@ _AWAY = re.compile(
 )
 _OF = re.compile(r"\b(?:this|that|these|the|my|an?|his|her|our|some)\s+(?:\w+\s+)?$")
 _THING = re.compile(
-    r"\s+(?!(?:translation|version|one|audio|speech|voice|text\s+to|for|of|and|or|as|in|please|then|first|too|instead)\b)[a-z]{3,}"
+    r"\s+(?!(?:translation|version|one|audio|speech|voice|text\s+to|for|of|and|or|as|in|please|then|first|too|instead|say|says|call|calls)\b)[a-z]{3,}"
 )
 _RESULT = re.compile(r"\s+(?:translations?|versions?)\b")
 _AND = re.compile(

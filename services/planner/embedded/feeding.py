@@ -1,11 +1,12 @@
 """Which port takes what a step is fed."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from services.planner.embedded.languages import tags
 from services.planner.embedded.streams import Stream
-from services.planner.plan import Modality, Port, Spec
+from services.planner.plan import Modality, Port, Reference, Spec
 
 _ASIDE = ("question", "instruction")
 """Text ports that are filled from elsewhere only where no other takes text."""
@@ -42,14 +43,29 @@ def _cut(spec: Spec, streams: Iterable[Stream]) -> set[str]:
 
 def _shared_out(spec: Spec, filled: dict[str, Stream]) -> dict[str, Stream]:
     """The first of several texts alone, the others for the port that takes many."""
-    one, many = (
-        next(port.name for port in spec.inputs if port.required and port.many is each) for each in (False, True)
-    )
+    one, many = _compared(spec)
     first = filled.get(one)
     if first is None or len(first.arguments) == 1:
         return filled
     rest = replace(first, arguments=first.arguments[1:])
     return filled | {one: replace(first, arguments=first.arguments[:1]), many: _joined(filled.get(many), rest)}
+
+
+def in_order(spec: Spec, filled: dict[str, Stream]) -> dict[str, Stream]:
+    """What tasks have made is compared in the order of the tasks: the first with the others."""
+    one, many = _compared(spec)
+    made = [single for name in (one, many) for single in filled[name].arguments if isinstance(single, Reference)]
+    made.sort(key=lambda reference: reference.task_id)
+    if len(made) < len(filled[one].arguments) + len(filled[many].arguments) or len(set(made)) < len(made):
+        return filled
+    first, rest = (replace(filled[name], arguments=tuple(part)) for name, part in ((one, made[:1]), (many, made[1:])))
+    return filled | {one: first, many: rest}
+
+
+def _compared(spec: Spec) -> tuple[str, str]:
+    """The ports for one text and for those it is compared with."""
+    texts = [port for port in spec.inputs if port.required and port.modality is Modality.TEXT]
+    return next(port.name for port in texts if not port.many), next(port.name for port in texts if port.many)
 
 
 def _port(ports: Sequence[Port], stream: Stream, filled: dict[str, Stream]) -> Port | None:
@@ -67,17 +83,26 @@ def _joined(there: Stream | None, more: Stream) -> Stream:
     return replace(there, arguments=(*there.arguments, *more.arguments), languages=languages)
 
 
+_ORDINAL = re.compile(r"\bthe\s+(first|second|third|fourth|last)\b")
+_PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
+
+
 def meant(stream: Stream, masked: str) -> Stream:
-    """Of several translations, those of which lower-case words name the language: "read the Thai one"."""
+    """Of several values, those that lower-case words pick: "read the Thai one", "the second answer"."""
     named = set(tags(masked))
     kept = [index for index, tag in enumerate(stream.languages) if tag in named]
-    if not kept or len(stream.languages) != len(stream.arguments):
-        return stream
-    return replace(
-        stream,
-        arguments=tuple(stream.arguments[index] for index in kept),
-        languages=tuple(stream.languages[index] for index in kept),
-    )
+    if kept and len(stream.languages) == len(stream.arguments):
+        return _only(stream, kept)
+    ordinals = {_PLACES[word] for word in _ORDINAL.findall(masked)}
+    several = len(stream.arguments)
+    if several > 1 and len(ordinals) == 1 and max(ordinals) < several:
+        return _only(stream, [ordinals.pop() % several])
+    return stream
+
+
+def _only(stream: Stream, kept: Sequence[int]) -> Stream:
+    languages = tuple(stream.languages[index] for index in kept) if stream.languages else ()
+    return replace(stream, arguments=tuple(stream.arguments[index] for index in kept), languages=languages)
 
 
 def is_aside(port: Port) -> bool:

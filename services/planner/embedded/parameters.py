@@ -22,7 +22,7 @@ TARGET = re.compile(
     rf"\b(?:in)?to\s+(?:the\s+)?({LANGUAGE})\b|\bin\s+({LANGUAGE})\b|\b({LANGUAGE})\s+(?:translation|version)"
 )
 SOURCE = re.compile(
-    rf"\bfrom\s+(?:the\s+)?({LANGUAGE})\b|\b(?:this|the|my|an?)\s+({LANGUAGE})\s+(?!translation|version)\w+"
+    rf"\bfrom\s+(?:the\s+)?({LANGUAGE})\b|\b(?:this|the|my|an?)\s+({LANGUAGE})\s+(?!(?:translation|version|for|of|one|say|says|calls?)\b)\w+"
 )
 SPOKEN = re.compile(rf"\b(?:in|into|to|an?|the|this|my|with)\s+(?:an?\s+)?({LANGUAGE})\b")
 

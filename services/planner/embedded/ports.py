@@ -9,7 +9,7 @@ from services.planner.embedded import arguments
 from services.planner.embedded.clauses import LONGEST, Clause
 from services.planner.embedded.cues import CERTAIN, Lexicon
 from services.planner.embedded.endings import orders
-from services.planner.embedded.feeding import compares, meant, taken
+from services.planner.embedded.feeding import compares, in_order, meant, taken
 from services.planner.embedded.media import Media
 from services.planner.embedded.prompts import from_map, inserted, motion, plain
 from services.planner.embedded.remarks import two_needed
@@ -52,11 +52,12 @@ class Ports:
             Wanting: something is missing.
         """
         fed = taken(step.spec, (meant(stream, step.clause.masked) for stream in step.fed or ()))
-        return {
+        filled = {
             port.name: fed.get(port.name) or self._found(step, port)
             for port in step.spec.inputs
             if (port.required or port.modality is Modality.TEXT) and port.name != "mask"
         }
+        return in_order(step.spec, filled) if compares(step.spec) else filled
 
     def _found(self, step: Step, port: Port) -> Stream:
         """What the words say; where it is settled what feeds the step, what was sent goes before what was made."""
