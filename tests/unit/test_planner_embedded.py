@@ -167,9 +167,9 @@ WITH_LITE: list[Row] = [
         ["image-to-text(image=file1)", "token-classification(text=1.text)", "text-classification(text=1.text)"],
     ),
     (
-        "segment this image, and give me sketch of it too",
+        "segment this image, and sketch the original image too",
         ("a.png",),
-        ["image-segmentation(image=file1)", "image-to-image(image=file1, instruction='give me sketch of it too')"],
+        ["image-segmentation(image=file1)", "image-to-image(image=file1, instruction='sketch the original image too')"],
     ),
     ("Don't translate it, just summarize it", ("a.txt",), ["summarization(text=file1)"]),
     (

@@ -38,6 +38,7 @@ def hints(drafted: Drafted, places: Mapping[str, int]) -> Hints:
         certainty=draft.decision.confidence,
         left_open=any(note.kind is not NoteKind.TRIMMED for note in draft.notes),
         own_files=_own_files(drafted),
+        repeated=len(set(senses.values())) < len(senses),
         kinds=frozenset(named | {one.modalities[0] for one in drafted.resources if one.modalities and not one.age}),
     )
 
@@ -55,6 +56,8 @@ def standing(reading: Reading, known: Hints) -> float | None:
     probability = reading.graphs.get(graph, 0.0)
     if graph == reading.graph:
         return probability
+    if known.repeated and reading.graph.senses == known.senses:
+        return max(probability, HALF)
     if not (known.senses and reading.graph.senses):
         return probability if reading.probability < HALF else None
     sure = known.certainty >= (LIKELY if known.own_files else SURE) and not known.left_open

@@ -147,7 +147,7 @@ class _Planning:
             tuple(self._clauses),
             tuple(self._steps),
             frozenset(self._reader.refused) - {step.spec.name for step in self._steps},
-            self._conditional or (self._weaver.asks_back and not (tasks or self._resources)),
+            self._conditional or (self._weaver.asks_back and not tasks),
         )
 
     # ------------------------------------------------------------ reading

@@ -40,6 +40,8 @@ class Hints:
     """They could not plan all of the words."""
     kinds: frozenset[Modality] = frozenset()
     """Of the files that were sent or are named."""
+    repeated: bool = False
+    """Rules found several tasks of one sense, which no graph of senses tells apart."""
     own_files: bool = False
     """Files have names of their own, or none: not "example", as in benchmarks and manuals."""
 
