@@ -138,9 +138,9 @@ class Ports:
         return wording.text.strip()
 
     def _written(self, step: Step) -> Stream | None:
-        """The text file that is to be rewritten, or that the clause names."""
+        """The text file that is to be rewritten or replied to, or that the clause names."""
         clause, sent = step.clause, self._media.sent(step.clause, Modality.TEXT)
-        rewrites = step.spec.name == _REWRITING
+        rewrites = step.spec.name in (_REWRITING, _TALKING)
         if clause.payloads or not sent or not (rewrites or self._media.named(clause, Modality.TEXT)):
             return None
         return self._texts.find(clause, step.spec)

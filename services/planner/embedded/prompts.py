@@ -24,7 +24,7 @@ _MAP = re.compile(
     r"|segmap|colou?r\s+(?:regions?|segments?)|regions?|areas?|edges?|lines?|outlines?|maps?|depthmap|layout|contours?|skeleton|composition)\b"
 )
 _DEFINITE = re.compile(
-    r"(?:the|this|that|these|those|my|our|your|his|her|its|their|it|them|him|me|us|you|same|what|each|all|attached|given|here|i|we|there)\b|"
+    r"(?:the|this|that|these|those|my|our|your|his|her|its|their|it|them|him|me|us|you|same|what|each|all|attached|given|guided|using|based|following|here|i|we|there)\b|"
     + MARKED
 )
 _TAIL = re.compile(
@@ -34,6 +34,7 @@ _TAIL = re.compile(
     r"|,?\s+(?:from|using|use|with|out\s+of|based\s+on|in|into|on|onto|along|according\s+to|by|guided\s+by|given\s+by|over|to|as|following|keeping|like)"
     r"\s+(?:exactly\s+)?(?:this|that|these|those|the|my|our|its|her|his|their|it|them|attached|same)\b(?!\s+(?:moon|beach|sea|sun|night|snow|rain|desert|forest|city|style))"
 )
+_ARROW = re.compile(r"->")
 _LEADS = (
     re.compile(r"(?:->|→|=>)\s*"),
     re.compile(
@@ -50,7 +51,7 @@ _LEADS = (
 )
 _POLITE = re.compile(
     r"(?:(?:please|pls|then|and|also|but|me|us|i'd\s+like|i\s+want|could\s+you|can\s+you|i'm)\b"
-    r"|(?:from|with|out\s+of|of|using|after|on)\s+(?:it|this|that|them|these|those)\b|(?:an?\s+)?(?:image|img|picture|pic)s?\s+of\b)[\s,:]*"
+    r"|(?:from|with|out\s+of|of|using|after|on)\s+(?:it|this|that|them|these|those)\b|one\s+of(?=\s+an?\b)|(?:an?\s+)?(?:image|img|picture|pic)s?\s+of\b)[\s,:]*"
 )
 _KIND = re.compile(
     rf"(?:(?:an?|the|some|one|two|three|short|little|small|new)\s+)*(?:{_PICTURE})"
@@ -82,11 +83,19 @@ def inserted(text: str, masked: str, lexicon: Lexicon) -> list[str]:
 
 def from_map(text: str, masked: str, lexicon: Lexicon) -> list[str]:
     """What is to be made after a map: one description for each picture; none if there is none."""
+    masked = _with_arrows(text, masked)
     for lead in _LEADS:
         for found in lead.finditer(masked):
             if span := _span(masked, found.end(), lexicon):
                 return [_tidy(text[start:end]) for start, end in _each(masked, *span)]
     return []
+
+
+def _with_arrows(text: str, masked: str) -> str:
+    """The arrows that are read as "to" elsewhere."""
+    for arrow in _ARROW.finditer(text):
+        masked = masked[: arrow.start()] + arrow.group() + masked[arrow.end() :]
+    return masked
 
 
 def _span(masked: str, start: int, lexicon: Lexicon) -> tuple[int, int] | None:
@@ -134,6 +143,8 @@ _BESIDES = re.compile(
 _POINTED_AT = re.compile(
     rf"(?:{_MAKE}\s+)?(?:this|that|these|those|it|them|him|her|me|us|you|my|his|their|our|both|each|all)\b|{MARKED}"
 )
+_SOUND_OF = re.compile(r"the\s+[a-z-]+\s+of\b")
+_MADE = re.compile(_MAKE)
 _MEASURED = re.compile(
     r"(?:(?:\d+|ten|five|twenty|thirty)[\s-]*(?:px|pixels?|frames?|s|secs?|seconds?|minutes?)\s+(?:of\s+)?|\d{2,4}\s?x\s?\d{2,4},?\s+|what\s+)"
 )
@@ -200,7 +211,9 @@ def _listed(masked: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _plain_span(masked: str, start: int, lexicon: Lexicon) -> tuple[int, int] | None:
     while polite := (_POLITE.match(masked, start) or _MEASURED.match(masked, start)):
         start = polite.end()
-    if start >= len(masked) or _POINTED_AT.match(masked, start) or is_other(masked, start):
+    other = is_other(masked, start) and not _SOUND_OF.match(masked, start)
+    ordered = lexicon.verb.match(masked, start) and not _MADE.match(masked, start)
+    if start >= len(masked) or _POINTED_AT.match(masked, start) or other or ordered:
         return None
     end = ending(masked, start, len(masked), lexicon)
     for over in (_OTHER, _BESIDES):
