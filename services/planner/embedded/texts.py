@@ -81,7 +81,7 @@ class Texts:
             found = self._in(clause.start, clause.end, spec)
             own_words = [] if found or not settled else self._in(0, LONGEST, spec)
             fresh = [words for words in own_words if words not in self._asked]
-            if not (found or fresh) and settled and self._asked and _NO_QUESTION.match(own):
+            if not (found or fresh) and self._asked and _NO_QUESTION.match(own):
                 return []
             found = found or fresh or [part(own)]
         else:
