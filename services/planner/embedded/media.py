@@ -7,7 +7,7 @@ from services.planner.embedded.clauses import Clause
 from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.remarks import lost, needed, not_sent
 from services.planner.embedded.resources import Resource
-from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
+from services.planner.embedded.streams import Flow, Missing, Stream, Wanting, findings, modifies
 from services.planner.embedded.wording import Mention
 from services.planner.plan import Modality, Spec
 
@@ -99,7 +99,7 @@ class Media:
             return Stream(modality, tuple(resource.argument for resource in sent))
         if latest := self._flow.latest(modality):
             return flowing(latest, clause)
-        raise Wanting(needed(clause, modality))
+        raise Missing(needed(clause, modality))
 
     def _earlier(self, clause: Clause, modality: Modality, spec: Spec | None) -> Stream | None:
         """What an earlier step made, if the clause means that rather than what was sent."""
@@ -135,7 +135,7 @@ class Media:
             return
         for mention in clause.mentions:
             if not mention.target:
-                raise Wanting(not_sent(mention.name, self._resources))
+                raise Missing(not_sent(mention.name, self._resources))
 
     def called(self, clause: Clause, modality: Modality) -> list[Resource]:
         """The sent resources whose names share a word with the clause."""

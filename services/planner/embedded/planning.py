@@ -8,12 +8,10 @@ from services.planner.embedded.learned.reading import Reading, read
 from services.planner.embedded.learned.weights import Weights, weights
 from services.planner.embedded.learned.words import Token, tokens
 from services.planner.embedded.reading import hints, standing
-from services.planner.embedded.rules import Drafted, Rules
+from services.planner.embedded.rules import CONTROLLER, Drafted, Rules
 from services.planner.embedded.senses import senses_of
 from services.planner.plan import Catalogue, Decision, Draft
 from services.planner.request import Request
-
-CONTROLLER = "embedded"
 
 
 class Embedded:
@@ -46,7 +44,7 @@ class Embedded:
         return self._built(drafted, reading, found, catalogue)
 
     def _knows(self, drafted: Drafted) -> bool:
-        """Whether nothing but what was learned comes into question."""
+        """Whether all that rules found could have been learned: else another graph would leave some of it out."""
         return set(senses_of(drafted.draft).values()) <= self._places.keys()
 
     def _built(self, drafted: Drafted, reading: Reading, found: list[Token], catalogue: Catalogue) -> Draft:

@@ -11,7 +11,7 @@ from services.planner.embedded.senses import sense, senses_of
 from services.planner.plan import NoteKind
 
 SURE, LIKELY = 0.9, 0.6
-"""The certainty of rules all of whose words are plain, and what is enough of it where people send files of their own."""
+"""The certainty of rules all of whose words are plain, and what is enough where people send files of their own."""
 
 TIMES_LIKELIER, ENOUGH = 10, 0.6
 """How much likelier than that of sure rules another graph must be, or how likely: else rules are right more often, as
@@ -19,6 +19,12 @@ cross-validation on our own requests showed."""
 
 HALF = 0.5
 """How often rules that are sure are right where what was learned says something else."""
+
+GUESSES, GUESSES_ABOUT_FILES = 0.5, 0.3
+"""What is less likely than this is not planned where rules found nothing; a file was sent to be worked on."""
+
+PLACEHOLDER = "example"
+"""How files are called in benchmarks and manuals, where rules made for people's own requests are no better."""
 
 
 def hints(drafted: Drafted, places: Mapping[str, int]) -> Hints:
@@ -30,6 +36,8 @@ def hints(drafted: Drafted, places: Mapping[str, int]) -> Hints:
         if task.id in senses:
             producers = [senses[one.task_id] for one in references(task) if one.task_id in senses]
             links |= {(producer, senses[task.id]) for producer in producers or [SENT]}
+    names = _names(drafted)
+    placeholders = any(name.startswith(PLACEHOLDER) for name in names)
     named = {mention.modality for mention in drafted.wording.mentions if not mention.target}
     return Hints(
         senses=frozenset(senses.values()),
@@ -37,17 +45,17 @@ def hints(drafted: Drafted, places: Mapping[str, int]) -> Hints:
         refused=frozenset(places[name] for name in map(sense, drafted.refused) if name in places),
         certainty=draft.decision.confidence,
         left_open=any(note.kind is not NoteKind.TRIMMED for note in draft.notes),
-        own_files=_own_files(drafted),
+        own_files=bool(names) and not placeholders,
+        placeholders=placeholders,
         repeated=len(set(senses.values())) < len(senses),
         kinds=frozenset(named | {one.modalities[0] for one in drafted.resources if one.modalities and not one.age}),
     )
 
 
-def _own_files(drafted: Drafted) -> bool:
-    names = [mention.name for mention in drafted.wording.mentions] or [
-        name for one in drafted.resources for name in one.names[:1]
-    ]
-    return bool(names) and not any(name.startswith("example") for name in names)
+def _names(drafted: Drafted) -> list[str]:
+    """What the files are called: as the words name them, else as they were sent."""
+    named = [mention.name for mention in drafted.wording.mentions]
+    return named or [name for one in drafted.resources for name in one.names[:1]]
 
 
 def standing(reading: Reading, known: Hints) -> float | None:
@@ -59,7 +67,9 @@ def standing(reading: Reading, known: Hints) -> float | None:
     if known.repeated and reading.graph.senses == known.senses:
         return max(probability, HALF)
     if not (known.senses and reading.graph.senses):
-        return probability if reading.probability < HALF else None
-    sure = known.certainty >= (LIKELY if known.own_files else SURE) and not known.left_open
+        guess = GUESSES_ABOUT_FILES if known.kinds and reading.graph.senses else GUESSES
+        return probability if reading.probability < guess else None
+    plain = known.certainty >= (LIKELY if known.own_files else SURE)
+    sure = plain and not (known.left_open or known.placeholders)
     outdone = reading.probability >= min(ENOUGH, TIMES_LIKELIER * probability)
     return None if outdone or not sure else max(probability, HALF)

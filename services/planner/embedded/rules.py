@@ -83,9 +83,10 @@ class Rules:
         return Weaver(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
 
     def _vocabulary(self, catalogue: Catalogue) -> Vocabulary:
-        if self._known is None or self._known[0] is not catalogue:
-            self._known = catalogue, Vocabulary(catalogue, self._standard)
-        return self._known[1]
+        known = self._known  # plans are made in several threads: another may meet another catalogue meanwhile
+        if known is None or known[0] is not catalogue:
+            self._known = known = catalogue, Vocabulary(catalogue, self._standard)
+        return known[1]
 
 
 class _Planning:

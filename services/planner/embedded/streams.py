@@ -42,6 +42,10 @@ class Wanting(Exception):
         self.note = note
 
 
+class Missing(Wanting):
+    """What it needs was not sent."""
+
+
 class Flow:
     """All streams, the one used or made last at the end."""
 

@@ -10,7 +10,7 @@ from services.planner.embedded.media import EARLIER, ORIGINAL, PRONOUN, Media, f
 from services.planner.embedded.questions import asked, part
 from services.planner.embedded.remarks import needed
 from services.planner.embedded.resources import Resource
-from services.planner.embedded.streams import Flow, Stream, Wanting, findings, modifies
+from services.planner.embedded.streams import Flow, Missing, Stream, findings, modifies
 from services.planner.embedded.wording import Wording
 from services.planner.plan import Modality, Single, Spec, Text
 
@@ -129,7 +129,7 @@ class Texts:
         words = self._literal(clause) if literally else ""
         stream = self._pointed_at(clause, spec) or (_stream(words) if words else self._left(clause))
         if stream is None:
-            raise Wanting(needed(clause, Modality.TEXT))
+            raise Missing(needed(clause, Modality.TEXT))
         return flowing(stream, clause)
 
     def _pointed_at(self, clause: Clause, spec: Spec) -> Stream | None:
@@ -216,7 +216,8 @@ class Texts:
         return "" if points else literal(clause, self._lexicon, self.wording)
 
     def _elsewhere(self) -> Stream | None:
-        rest = [payload.text for payload in self.wording.payloads if not payload.asks]
+        payloads = self.wording.payloads
+        rest = [payload.text for payload in payloads if not payload.asks] or [payload.text for payload in payloads]
         words = rest[-1] if rest else self.aside
         return _stream(words) if words else None
 

@@ -15,7 +15,7 @@ from services.planner.embedded.ports import Ports
 from services.planner.embedded.remarks import cut, unoffered, unpaired, which_language
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
-from services.planner.embedded.streams import Flow, Stream, Wanting, answers, findings, modifies
+from services.planner.embedded.streams import Flow, Missing, Stream, Wanting, answers, findings, modifies
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
 from services.planner.plan import (
@@ -25,7 +25,6 @@ from services.planner.plan import (
     Many,
     Modality,
     Note,
-    NoteKind,
     Reference,
     Spec,
     Task,
@@ -88,7 +87,7 @@ class Weaver:
         except Wanting as wanting:
             if wanting.note:
                 self.notes.append(wanting.note)
-                self.asks_back |= wanting.note.kind is NoteKind.CLARIFY
+                self.asks_back |= isinstance(wanting, Missing)
                 self._lose(step)
             return []
 

@@ -43,7 +43,9 @@ class Hints:
     repeated: bool = False
     """Rules found several tasks of one sense, which no graph of senses tells apart."""
     own_files: bool = False
-    """Files have names of their own, or none: not "example", as in benchmarks and manuals."""
+    """There are files, and they have names of their own."""
+    placeholders: bool = False
+    """There are files that are called "example", as in benchmarks and manuals."""
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,6 @@ class Weights:
     instead: Array
     """S x S: by what else the words might call for and what is added."""
 
-    def index(self, sense: str) -> int:
-        return self.senses.index(sense)
-
 
 @cache
 def weights() -> Weights:
