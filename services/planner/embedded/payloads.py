@@ -30,6 +30,10 @@ def with_pasted(wording: Wording, lexicon: Lexicon) -> Wording:
     return _Paste(wording, lexicon).found()
 
 
+_QUOTATIONS = re.compile(rf"(?=.*{MARKED})(?:[\W\d]|\b(?:and|or|vs|versus|[a-z])\b)+", re.DOTALL)
+"""Quotations alone, numbered perhaps: each is content of its own."""
+
+
 class _Paste:
     def __init__(self, wording: Wording, lexicon: Lexicon) -> None:
         self._wording = wording
@@ -58,7 +62,7 @@ class _Paste:
         if _LIST.match(tail) and self._cues(tail):
             return
         end = colon.end() + self._length(tail, cued=has_cue)
-        if self._masked[colon.end() : end].strip():
+        if self._masked[colon.end() : end].strip() and not _QUOTATIONS.fullmatch(self._masked, colon.end(), end):
             yield colon.end(), end
 
     def _length(self, tail: str, *, cued: bool) -> int:
