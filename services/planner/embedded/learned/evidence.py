@@ -1,8 +1,9 @@
 """What the words speak for: linear scores of every sense, and where in the words each is called for."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ _REACH = 4
 _ORIGINAL = frozenset(("original", "source", "initial", "unedited", "untouched"))
 
 Array = npt.NDArray[np.float32]
+
+Occurrence = tuple[int, tuple[int, ...]]
+"""A feature, and the tokens it is made of there."""
 
 
 class Known(Protocol):
@@ -61,13 +65,14 @@ def evidence(found: list[Token], learned: Weights) -> Evidence:
     ]
     counts = Counter(feature for feature, _ in occurrences)
     known = np.fromiter(counts, dtype=np.int64, count=len(counts))
-    values = measured(known, np.fromiter(counts.values(), dtype=np.float32, count=len(counts)), learned)
+    times: Array = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
+    values = measured(known, times, learned)
     rows = learned.linear[known]
     odds = SLOPE * (values @ rows + learned.bias) + OFFSET
     senses = len(learned.senses)
-    columns = {feature: (column, count) for column, (feature, count) in enumerate(counts.items())}
-    spread = _spread(_shares(occurrences, columns), max(1, len(found)), len(counts))
-    position, strength = _peaks(np.asarray((spread * values) @ rows[:, :senses], dtype=np.float32))
+    columns = {feature: column for column, feature in enumerate(counts)}
+    parts = _parts(occurrences, columns, values / times)
+    position, strength = _peaks(_contributions(parts, rows[:, :senses], max(1, len(found))))
     said = [i for i, token in enumerate(found) if token.word in _ORIGINAL]
     return Evidence(
         odds[:senses],
@@ -92,22 +97,24 @@ def measured(known: npt.NDArray[np.int64], counts: Array, learned: Known) -> Arr
     return values.astype(np.float32)
 
 
-def _shares(occurrences: list[Any], columns: dict[int, tuple[int, int]]) -> list[tuple[int, int, float]]:
-    """Which part of each feature stands at which token: (token, column, part)."""
+def _parts(occurrences: list[Occurrence], columns: Mapping[int, int], values: Array) -> list[tuple[int, int, float]]:
+    """What part of each feature's value stands at which token: (token, column, part)."""
     parts = []
     for feature, where in occurrences:
-        column, count = columns[feature]
-        part = 1.0 / (count * len(where))
+        column = columns[feature]
+        part = float(values[column]) / len(where)
         parts += [(token, column, part) for token in where]
     return parts
 
 
-def _spread(parts: list[tuple[int, int, float]], length: int, columns: int) -> Array:
-    spread = np.zeros((length, columns), dtype=np.float32)
+def _contributions(parts: list[tuple[int, int, float]], rows: Array, length: int) -> Array:
+    """T x S: what each token adds to the margin of each sense."""
+    result = np.zeros((length, rows.shape[1]), dtype=np.float32)
     if parts:
-        at, column, part = zip(*parts, strict=True)
-        np.add.at(spread, (np.array(at), np.array(column)), np.array(part, dtype=np.float32))
-    return spread
+        token, column, part = (np.array(one) for one in zip(*sorted(parts), strict=True))
+        tokens, starts = np.unique(token, return_index=True)
+        result[tokens] = np.add.reduceat(rows[column] * part[:, None].astype(np.float32), starts)
+    return result
 
 
 def _peaks(contributions: Array) -> tuple[Array, Array]:
