@@ -12,7 +12,8 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from services.planner.embedded.learned.evidence import Evidence
-from services.planner.embedded.learned.stages import SENT, Candidates, Step, candidates, ending, moving
+from services.planner.embedded.learned.moves import Move, ending, moving
+from services.planner.embedded.learned.stages import SENT, Candidates, candidates
 from services.planner.embedded.learned.weights import Weights
 from tests.eval.training.examples import Example, sent
 
@@ -105,13 +106,13 @@ def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_C
         )
 
 
-def _order(example: Example, tried: Candidates) -> list[Step]:
+def _order(example: Example, tried: Candidates) -> list[Move]:
     """The right graph as steps: along its links, else as the words go; what is not tried cannot be learned."""
     place = {int(sense): at for at, sense in enumerate(tried.senses)}
     left = {place[sense] for sense in example.senses if sense in place}
     links = [(place[source], place[target]) for source, target in example.links if {source, target} <= place.keys()]
     feeding = {consumer: {source for source, target in links if target == consumer} for consumer in left}
-    order: list[Step] = []
+    order: list[Move] = []
     while left:
         done = [added for added, _ in order]
         ready = [one for one in left if feeding[one] <= set(done)] or list(left)

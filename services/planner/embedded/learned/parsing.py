@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from services.planner.embedded.learned.stages import SENT, Candidates, Step, ending, moving
+from services.planner.embedded.learned.moves import Move, ending, moving
+from services.planner.embedded.learned.stages import SENT, Candidates
 from services.planner.embedded.learned.weights import Weights
 
 WIDTH = 16
@@ -33,10 +34,10 @@ def parse(tried: Candidates, learned: Weights) -> dict[Graph, float]:
     """The likely graphs, with probabilities that sum to 1."""
     static = tried.static @ learned.step[: tried.static.shape[-1]] + tried.pairs + tried.instead
     dynamic = learned.step[tried.static.shape[-1] :]
-    alive: list[tuple[float, tuple[Step, ...]]] = [(0.0, ())]
+    alive: list[tuple[float, tuple[Move, ...]]] = [(0.0, ())]
     found: dict[Graph, float] = defaultdict(float)
     while alive:
-        longer: list[tuple[float, tuple[Step, ...]]] = []
+        longer: list[tuple[float, tuple[Move, ...]]] = []
         for weight, taken in alive:
             producers, scores, end = _scores(tried, taken, static, dynamic, learned)
             top = max(float(scores.max(initial=-np.inf)), end)
@@ -51,7 +52,7 @@ def parse(tried: Candidates, learned: Weights) -> dict[Graph, float]:
 
 
 def _scores(
-    tried: Candidates, taken: tuple[Step, ...], static: np.ndarray, dynamic: np.ndarray, learned: Weights
+    tried: Candidates, taken: tuple[Move, ...], static: np.ndarray, dynamic: np.ndarray, learned: Weights
 ) -> tuple[list[int], np.ndarray, float]:
     producers, features = moving(tried, taken)
     added = [place for place, _ in taken]
@@ -61,8 +62,8 @@ def _scores(
 
 
 def _carried_on(
-    weight: float, taken: tuple[Step, ...], producers: list[int], scores: np.ndarray
-) -> list[tuple[float, tuple[Step, ...]]]:
+    weight: float, taken: tuple[Move, ...], producers: list[int], scores: np.ndarray
+) -> list[tuple[float, tuple[Move, ...]]]:
     best = np.argsort(-scores, axis=None)[:BRANCHES]
     rows, places = np.unravel_index(best, scores.shape)
     return [
@@ -72,7 +73,7 @@ def _carried_on(
     ]
 
 
-def _graph(tried: Candidates, taken: tuple[Step, ...]) -> Graph:
+def _graph(tried: Candidates, taken: tuple[Move, ...]) -> Graph:
     senses = tried.senses
     return Graph(
         frozenset(int(senses[place]) for place, _ in taken),

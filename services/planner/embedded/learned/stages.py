@@ -1,22 +1,18 @@
-"""The features by which a graph is built step by step: what may be added, to what, and when it is complete."""
+"""What is tried for a request, and the features of its graphs that do not change while they are built."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from services.planner.embedded.learned.evidence import Evidence
-from services.planner.embedded.learned.weights import MEDIA, SIZES, Weights
+from services.planner.embedded.learned.weights import MEDIA, Weights
 from services.planner.plan import Modality
 
 Array = npt.NDArray[np.float32]
 
-Step = tuple[int, int]
-"""(what is added, what feeds it), as places among the candidates; SENT feeds what works on what was sent."""
-
 SENT = -1
+"""In place of a producer: what was sent."""
 
 UNLIKELY = 0.03
 """Senses less probable than this are not tried, unless rules found them."""
@@ -55,24 +51,28 @@ class Candidates:
     senses: npt.NDArray[np.int64]
     """C: their places among all senses."""
     probability: Array
+    """C: each is called for."""
     position: Array
+    """C: the token where it is called for."""
     suggested: Array
+    """C: 1 for what rules found."""
     needs: npt.NDArray[np.bool_]
     """C x 4: which of the media that were sent it can work on."""
     sent: npt.NDArray[np.bool_]
-    """4: of MEDIA."""
+    """4: which of MEDIA were sent or are named."""
     certainty: float
     left_open: bool
     own_files: bool
     larger: Array
+    """4: as in Evidence."""
     static: Array
     """(C + 1) x C x D: of feeding a candidate by another, or (last row) by what was sent."""
     pairs: Array
-    """(C + 1) x C."""
+    """(C + 1) x C: as in Weights."""
     beside: Array
-    """C x C."""
+    """C x C: as in Weights."""
     instead: Array
-    """C."""
+    """C: the sum of Weights.instead over what the words might call for."""
 
 
 def probability(odds: Array) -> Array:
@@ -210,81 +210,3 @@ def _between(position: Array, likely: Array) -> Array:
     within = (position[None, None] > start[:, None, None]) & (position[None, None] < position[None, :, None])
     ahead = position[None] > start[:, None]
     return np.where(ahead, (within * likely).sum(axis=-1), 0)
-
-
-def moving(tried: Candidates, taken: Sequence[Step]) -> tuple[list[int], Array]:
-    """What may feed the next task, and P x C x 15 features of adding each candidate to each, given what is taken."""
-    added = [place for place, _ in taken]
-    producers = [*added, SENT]
-    last = added[-1] if added else None
-    count, size = len(taken), len(tried.senses)
-    fed = Counter(producer for _, producer in taken)
-    left = np.ones(size, dtype=np.float32)
-    left[added] = 0
-    likely = tried.probability * left
-    position = tried.position
-    furthest = position[added].max() if added else -1
-    here = position[last] if last is not None else -1
-    skipped = ((position[None] > here) & (position[None] < position[:, None])) @ likely
-    larger = tried.larger[min(count, len(SIZES)) - 1] / 2 if count else 0
-    used = _used(tried, taken)
-    result = np.zeros((len(producers), size, 15), dtype=np.float32)
-    for row, producer in enumerate(producers):
-        from_sent = producer == SENT
-        result[row, :, 0] = producer == last
-        result[row, :, 1] = not from_sent and fed[producer] > 0
-        result[row, :, 2] = from_sent and count > 0
-        result[row, :, 3] = from_sent and count > 1
-        result[row, :, 7] = not from_sent and producer != last
-        result[row, :, 8] = (from_sent and count > 0) * (position > furthest)
-        result[row, :, 12] = from_sent * (tried.needs & used).any(axis=1)
-        result[row, :, 13] = from_sent * (tried.needs & ~used).any(axis=1)
-        result[row, :, 14] = (not from_sent) * bool((tried.sent & ~used).any())
-    result[:, :, 4] = position > furthest
-    result[:, :, 5] = np.minimum(skipped, 3)
-    result[:, :, 6] = position < here
-    result[:, :, 9] = count / 4
-    result[:, :, 10] = larger
-    result[:, :, 11] = likely.sum() - likely
-    return producers, result
-
-
-def _used(tried: Candidates, taken: Sequence[Step]) -> npt.NDArray[np.bool_]:
-    """4: the media that were sent and that something works on."""
-    of_sent = [place for place, producer in taken if producer == SENT]
-    return np.asarray(tried.needs[of_sent].any(axis=0))
-
-
-def ending(tried: Candidates, taken: Sequence[Step]) -> Array:
-    """21 features of ending here."""
-    added = [place for place, _ in taken]
-    left = np.ones(len(tried.senses), dtype=np.float32)
-    left[added] = 0
-    likely, suggested, count = tried.probability * left, tried.suggested * left, len(taken)
-    ordered = np.sort(np.append(likely, [0, 0]))
-    return np.array(
-        [
-            count > 0,
-            ordered[-1],
-            likely.sum(),
-            ordered[-2],
-            -tried.larger[min(count, len(SIZES)) - 1] / 2 if count else 0,
-            tried.larger[min(count, len(SIZES)) - 2] / 2 if count > 1 else 0,
-            count == 1,
-            count / 4,
-            count == 0,
-            (likely > 0.4).sum(),  # noqa: PLR2004  # what should not be left out
-            suggested.sum(),
-            (suggested * likely).sum(),
-            suggested.any(),
-            (tried.sent & ~_used(tried, taken)).sum(),
-            not tried.sent.any(),
-            (not suggested.any()) * tried.certainty,
-            tried.left_open,
-            (count == 0) * (not tried.suggested.any()),
-            suggested.any() * tried.own_files,
-            suggested.any() * tried.own_files * tried.certainty,
-            (not suggested.any()) * tried.own_files * tried.certainty,
-        ],
-        dtype=np.float32,
-    )

@@ -43,9 +43,9 @@ class Weights:
     links: Array
     """(S + 1) x S: log of how much more often than by chance one sense feeds another; the last row is what was sent."""
     step: Array
-    """Of the features of one step of a graph."""
+    """Of the features of adding one task: those of stages that do not change, then the 15 of moves.moving."""
     end: Array
-    """Of the features of a graph's end."""
+    """21: of the features of moves.ending."""
     pairs: Array
     """(S + 1) x S: by producer and consumer."""
     beside: Array
