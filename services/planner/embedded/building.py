@@ -15,9 +15,18 @@ from services.planner.embedded.streams import Stream
 from services.planner.embedded.weaver import Weaver
 from services.planner.plan import Draft, Many, Modality, Note, NoteKind, Spec
 
+GUESS = 0.5
+"""A plan less certain than this may well be another."""
+
 
 class Builder:
-    """Builds what one request was read as."""
+    """Builds what one request was read as.
+
+    Args:
+        drafted: what rules made of the request.
+        weaver: a fresh one for the same words.
+        names: of all senses, in the order of their places.
+    """
 
     def __init__(self, drafted: Drafted, weaver: Weaver, names: Sequence[str]) -> None:
         self._drafted = drafted
@@ -108,10 +117,6 @@ def whole(drafted: Drafted) -> Clause:
     )
 
 
-GUESS = 0.5
-"""A plan less certain than this may well be another."""
-
-
 def lacks_more(built: Draft, draft: Draft) -> bool:
     """Whether less of the words could be built than rules could plan."""
     kinds = (NoteKind.UNMAPPED, NoteKind.CLARIFY)
@@ -119,7 +124,7 @@ def lacks_more(built: Draft, draft: Draft) -> bool:
     return not built.tasks or missing[0] > missing[1]
 
 
-def settled(drafted: Drafted, built: Draft, certainty: float) -> Draft:
+def with_remarks(drafted: Drafted, built: Draft, certainty: float) -> Draft:
     """A built draft with what rules had to say that still holds; what they say of its words holds if it is a guess."""
     before = drafted.draft.notes
     if not built.tasks:

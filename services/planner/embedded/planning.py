@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from services.planner.embedded.building import Builder, lacks_more, settled
+from services.planner.embedded.building import Builder, lacks_more, with_remarks
 from services.planner.embedded.foreign.planned import planned as in_any_language
 from services.planner.embedded.learned.reading import Reading, read
 from services.planner.embedded.learned.weights import Weights, weights
@@ -52,7 +52,7 @@ class Embedded:
         built = builder.build(reading, [token.start for token in found])
         if drafted.draft.tasks and reading.graph.senses and lacks_more(built, drafted.draft):
             return drafted.draft
-        return _told(settled(drafted, built, reading.probability), reading.probability)
+        return _told(with_remarks(drafted, built, reading.probability), reading.probability)
 
 
 def _told(draft: Draft, certainty: float) -> Draft:
