@@ -240,19 +240,23 @@ class _Planning:
         """What to say of the files that were sent for nothing."""
         words = " ".join(note.text for note in told)
         unused = [resource for resource in self._weaver.media.unused() if resource.names[0] not in words]
-        meant = [resource for resource in unused if self._meant(resource)]
-        if meant:
+        if meant := self._meant(unused):
             yield remarks.overlooked(meant)
         if left := [resource for resource in unused if resource not in meant]:
             yield remarks.left_out(left)
 
-    def _meant(self, resource: Resource) -> bool:
-        """Whether the request speaks of a file: by its name, its kind, or together with all others."""
-        media, kinds = self._weaver.media, set(resource.modalities[:1]) - {Modality.TEXT}
-        by_name = any(mention.resource == resource for mention in self._wording.mentions)
-        by_kind = kinds & self._lexicon.named(self._wording.masked) - media.used_kinds()
-        by_kind |= {Modality.IMAGE} if resource.pdf and _PDF.search(self._wording.masked) else set()
-        return by_name or bool(by_kind) or any(resource in media.every(clause) for clause in self._clauses)
+    def _meant(self, unused: Sequence[Resource]) -> list[Resource]:
+        """The files of which the request speaks: by name, by kind, or by speaking of all."""
+        media, masked = self._weaver.media, self._wording.masked
+        by_name = [mention.resource for mention in self._wording.mentions]
+        together = [resource for clause in self._clauses for resource in media.every(clause)] if unused else []
+        kinds = self._lexicon.named(masked) - media.used_kinds() - {Modality.TEXT}
+        pdfs = bool(_PDF.search(masked))
+        return [
+            one
+            for one in unused
+            if one in by_name or one in together or kinds.intersection(one.modalities[:1]) or (pdfs and one.pdf)
+        ]
 
     # ------------------------------------------------------------ how sure
 
