@@ -75,7 +75,7 @@ def _used(tried: Candidates, taken: Sequence[Move]) -> Flags:
 
 
 def ending(tried: Candidates, taken: Sequence[Move]) -> Array:
-    """21 features of ending here."""
+    """26 features of ending here."""
     left = _left(tried, taken)
     likely, suggested, count = tried.probability * left, tried.suggested * left, len(taken)
     hinted = bool(suggested.any())
@@ -103,6 +103,11 @@ def ending(tried: Candidates, taken: Sequence[Move]) -> Array:
             hinted * tried.own_files,
             hinted * tried.own_files * tried.certainty,
             (not hinted) * tried.own_files * tried.certainty,
+            tried.own_files,
+            tried.own_files * likely.sum(),
+            tried.own_files * ordered[-1],
+            tried.own_files * (count == 1),
+            tried.own_files * count / 4,
         ],
         dtype=np.float32,
     )

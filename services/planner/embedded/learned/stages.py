@@ -107,6 +107,7 @@ def candidates(found: Evidence, hints: Hints, learned: Weights) -> Candidates:
                 _of_words(found, senses, learned),
                 _of_rules(hints, found, senses),
                 _of_files(needs, hints),
+                _of_own_files(found, senses, learned) * hints.own_files,
             ],
             axis=-1,
         ),
@@ -192,6 +193,18 @@ def _of_files(needs: npt.NDArray[np.bool_], hints: Hints) -> Array:
     text_is_elsewhere = there.any() and Modality.TEXT not in hints.kinds
     return np.stack(
         [met * sent, (media & ~met) * sent, ~media * text_is_elsewhere * sent, met * made],
+        axis=-1,
+    ).astype(np.float32)
+
+
+def _of_own_files(found: Evidence, senses: npt.NDArray[np.int64], learned: Weights) -> Array:
+    """What weighs differently where people send files of their own."""
+    every, sent, made = _rows(len(senses))
+    odds = np.clip(found.called[senses], -6, 4)
+    usual = learned.links[np.append(senses, len(learned.senses))][:, senses]
+    first = np.clip(found.first[senses] - found.called[senses], -4, 4)
+    return np.stack(
+        [odds * every, probability(found.called[senses]) * every, sent, usual * made, usual * sent, first * sent],
         axis=-1,
     ).astype(np.float32)
 
