@@ -22,15 +22,15 @@ from tests.eval.training.examples import Example, examples
 from tests.eval.training.learning import learned
 
 FOLDS = 5
-OWN = Path(__file__).with_name("data") / "training.jsonl"
+BESIDES = Path(__file__).with_name("data") / "training.jsonl"
 """What is learned from besides: none of it is scored here."""
 
 
 async def figures(lines: Sequence[Line], *, quiet: bool = True) -> dict[str, Any]:
     """The figures of scoring.scores over all lines, each planned without having been learned from."""
-    written, own = spelling(lines), read_lines(OWN)
-    names = senses([*lines, *own])
-    given, besides = examples(lines, names), examples(own, names)
+    written, training = spelling(lines), read_lines(BESIDES)
+    names = senses([*lines, *training])
+    given, besides = examples(lines, names), examples(training, names)
     found: list[Outcome | None] = [None] * len(lines)
     console = Console(stderr=True, quiet=quiet)
     for fold, (seen, unseen) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(lines), start=1):

@@ -15,7 +15,7 @@ from services.planner.embedded.learned.weights import weights
 from services.planner.embedded.learned.words import tokens
 from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
-from services.planner.plan import Catalogue, Draft, NoteKind, Port, Spec
+from services.planner.plan import Catalogue, Draft, Modality, NoteKind, Port, Spec
 from services.planner.request import Request
 from tests.planning import LITE, STANDARD, asked, planned, written
 
@@ -91,7 +91,7 @@ def test_whatever_is_typed_the_plan_is_valid_or_says_why_there_is_none(words: st
 
 
 def test_plans_made_at_the_same_time_are_those_made_one_by_one() -> None:
-    custom = Spec("frobnicate", "Frobnicates a widget", (), (Port("text", LITE["summarization"].outputs[0].modality),))
+    custom = Spec("frobnicate", "Frobnicates a widget", (), (Port("text", Modality.TEXT),))
     catalogues = LITE, {**LITE, "frobnicate": custom}
     words = "Frobnicate the widget", "Describe cat.png and read it aloud", "Transcribe talk.wav, then summarize it"
     jobs = [(asked(one, ["cat.png", "talk.wav"]), offered) for one in words for offered in catalogues] * 5
