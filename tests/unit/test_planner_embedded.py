@@ -382,7 +382,7 @@ WITH_EVERYTHING: list[Row] = [
         ],
     ),
     ("Make a video of a panda surfing", (), ["text-to-video(text='a panda surfing')"]),
-    ("Animate this picture", ("x.png",), ["image-to-video(image=file1, text='Animate this picture')"]),
+    ("Animate this picture", ("x.png",), ["image-to-video(image=file1)"]),
     (
         "Describe what happens in this video and translate it to Italian",
         ("v.mp4",),
@@ -486,7 +486,7 @@ WITH_EVERYTHING: list[Row] = [
             "summarization(text=2.text; max_length=100)",
         ],
     ),
-    ("Set this picture in motion", ("x.png",), ["image-to-video(image=file1, text='Set this picture in motion')"]),
+    ("Set this picture in motion", ("x.png",), ["image-to-video(image=file1)"]),
     ("Classify this image, top 3", ("x.png",), ["image-classification(image=file1; top_k=3)"]),
     ("Detect objects with confidence above 0.7", ("x.png",), ["object-detection(image=file1; threshold=0.7)"]),
     ("Chat with me about the weather", (), ["conversational(text='Chat with me about the weather')"]),

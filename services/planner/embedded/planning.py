@@ -7,9 +7,9 @@ from services.planner.embedded.foreign.planned import planned as in_any_language
 from services.planner.embedded.learned.reading import Reading, read
 from services.planner.embedded.learned.weights import Weights, weights
 from services.planner.embedded.learned.words import Token, tokens
-from services.planner.embedded.reading import hints, standing
 from services.planner.embedded.rules import CONTROLLER, Drafted, Rules
 from services.planner.embedded.senses import senses_of
+from services.planner.embedded.weighing import hints, standing
 from services.planner.plan import Catalogue, Decision, Draft
 from services.planner.request import Request
 

@@ -57,6 +57,7 @@ class Ports:
             for port in step.spec.inputs
             if (port.required or port.modality is Modality.TEXT) and port.name != "mask"
         }
+        filled = {name: stream for name, stream in filled.items() if stream.arguments != (Text(""),)}
         return in_order(step.spec, filled) if compares(step.spec) else filled
 
     def _found(self, step: Step, port: Port) -> Stream:
@@ -101,12 +102,11 @@ class Ports:
         raise Wanting(None)  # it speaks of a question that is answered where it is asked
 
     def _instruction(self, step: Step) -> str:
-        """What is to be done with a picture, or to happen in it."""
+        """What is to be done with a picture, or to happen in it; empty if it is only to move."""
         clause, wording = step.clause, self._texts.wording
-        if step.spec.outputs[0].modality is Modality.VIDEO:
+        if any(port.modality is Modality.VIDEO for port in step.spec.outputs[:1]):
             stretch = slice(clause.start, clause.end)
-            if happens := motion(wording.text[stretch], wording.masked[stretch], self._lexicon):
-                return happens
+            return motion(wording.text[stretch], wording.masked[stretch], self._lexicon)
         return arguments.instruction(self._narrowed(step))
 
     def _described(self, step: Step) -> Stream:
@@ -203,4 +203,4 @@ def _described_by(spec: Spec) -> Callable[[str, str, Lexicon], list[str]]:
         return inserted
     if any(port.required and port.modality is Modality.IMAGE for port in spec.inputs):
         return from_map
-    return partial(plain, kind=spec.outputs[0].modality)
+    return partial(plain, kind=next((port.modality for port in spec.outputs), Modality.UNSPECIFIED))

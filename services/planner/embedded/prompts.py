@@ -134,7 +134,7 @@ _KINDS = {
     Modality.AUDIO: r"(?:sfx|sound\s+effects?|audio|recordings?|sounds?)",
 }
 _OTHER = re.compile(
-    rf"\s*(?:,\s*|\s)(?:and|plus)?\s*(?:(?:an?|the|some|one|matching)\s+)+(?:(?:short|matching|background)\s+)*(?:{'|'.join(_KINDS.values())}|depth\s+map|music|noise)\s+(?:of|with)\s"
+    rf"\s*(?:,\s*|\s)(?:and|plus)?\s*(?:(?:an?|the|some|one|matching)\s+){{1,4}}(?:(?:short|matching|background)\s+){{0,3}}(?:{'|'.join(_KINDS.values())}|depth\s+map|music|noise)\s+(?:of|with)\s"
 )
 _BESIDES = re.compile(
     r",?\s+(?:please\b|pls\b|for\s+(?:me|us|my|our)\b|as\s+an?\s+(?:[\w-]+\s+)?(?:image|picture|photo|video|clip|animation|sound|audio|film)\b"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from services.planner.catalog import standard_specs
 from services.planner.embedded.learned.stages import SENT, Hints
 from services.planner.embedded.learned.words import Token, tokens
-from services.planner.embedded.reading import hints
 from services.planner.embedded.rules import Rules
 from services.planner.embedded.senses import EDITING, sense
+from services.planner.embedded.weighing import hints
 from services.planner.plan import Catalogue
 from tests.eval.attached import request
 from tests.eval.lines import Answer, Line

@@ -45,7 +45,7 @@ class Weights:
     step: Array
     """Of the features of adding one task: those of stages that do not change, then the 15 of moves.moving."""
     end: Array
-    """21: of the features of moves.ending."""
+    """26: of the features of moves.ending."""
     pairs: Array
     """(S + 1) x S: by producer and consumer."""
     beside: Array

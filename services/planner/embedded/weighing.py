@@ -1,4 +1,4 @@
-"""Between rules and what was learned: a draft as a suggestion, a graph as steps."""
+"""Rules beside what was learned: what they tell it, and which of the two stands."""
 
 from collections.abc import Mapping
 
