@@ -110,7 +110,7 @@ def _numbering(task: Task, before: Collection[int]) -> Iterator[Complaint]:
 def _task(task: Task, around: _Surroundings) -> Iterator[Complaint]:
     spec = around.catalogue.get(task.task)
     if spec is None:
-        remedy = f"use one that is: {_listed(around.catalogue)}" if around.catalogue else "add an expert that offers it"
+        remedy = f"use one that is: {listed(around.catalogue)}" if around.catalogue else "add an expert that offers it"
         yield Complaint(task.id, f"nobody offers the task {task.task or '(unnamed)'}", remedy)
         return
     ports = {port.name: port for port in spec.inputs}
@@ -118,7 +118,7 @@ def _task(task: Task, around: _Surroundings) -> Iterator[Complaint]:
         if name in ports:
             yield from _argument(task, ports[name], argument, around)
         else:
-            yield Complaint(task.id, f"{spec.name} has no input port {name}", f"it has {_listed(ports)}")
+            yield Complaint(task.id, f"{spec.name} has no input port {name}", f"it has {listed(ports)}")
     for port in spec.inputs:
         if port.required and port.name not in task.arguments:
             remedy = f"give it a {port.modality}: a value, an input or an earlier task's output"
@@ -143,7 +143,7 @@ def _single(task: Task, port: Port, argument: Single, around: _Surroundings) -> 
         yield from _reference(task, port, argument, around)
     elif isinstance(argument, Input):
         if argument.name not in around.inputs:
-            remedy = f"the run has {_listed(around.inputs)}" if around.inputs else "send it with the request"
+            remedy = f"the run has {listed(around.inputs)}" if around.inputs else "send it with the request"
             yield Complaint(task.id, f"there is no input {argument.name or '(unnamed)'}", remedy)
         else:
             yield from _value(task, port, around.inputs[argument.name], f"input {argument.name}")
@@ -171,7 +171,7 @@ def _reference(task: Task, port: Port, reference: Reference, around: _Surroundin
         return
     output = source.output(reference.output)
     if output is None:
-        names = _listed([port.name for port in source.outputs])
+        names = listed([port.name for port in source.outputs])
         message = f"task {wanted} ({source.name}) has no output {reference.output or '(unnamed)'}"
         yield Complaint(task.id, message, f"it has {names}")
     elif output.modality is not port.modality:
@@ -211,7 +211,7 @@ def _parameters(task: Task, spec: Spec) -> Iterator[Complaint]:
     known = {parameter.name: parameter for parameter in spec.parameters}
     for name, value in given.items():
         if name not in known:
-            remedy = f"it has {_listed(known)}" if known else "it has none"
+            remedy = f"it has {listed(known)}" if known else "it has none"
             yield Complaint(task.id, f"{spec.name} has no parameter {name}", remedy)
         elif wrong := objection(known[name], value):
             yield Complaint(task.id, f"parameter {name}: {wrong}", f"it must match {known[name].json_schema}")
@@ -240,7 +240,8 @@ def _validator(json_schema: str) -> Draft202012Validator | None:
     return Draft202012Validator(schema, registry=Registry())
 
 
-def _listed(names: Collection[str]) -> str:
+def listed(names: Collection[str]) -> str:
+    """Names for a remedy, not too many."""
     shown = sorted(names)
     more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
     return ", ".join(shown[:MOST_NAMED]) + more

@@ -63,15 +63,15 @@ class Builder:
             self._weaver.notes.append(self._lost(at, feeding))
             self._made[one] = ()
             return
-        fed = tuple(stream for producer in sorted(feeding) for stream in self._made.get(producer, ()))
+        fed = tuple(stream for producer in sorted(feeding) for stream in self._made[producer])
         before = {task.id for task in self._weaver.tasks}
         made: list[Stream] = []
         for step in self._steps(name, at):
             made += self._weaver.weave(replace(step, fed=fed))
         self._made[one] = tuple(made)
         fresh = [task for task in self._weaver.tasks if task.id not in before]
-        self._senses |= {task.id: name for task in fresh if task.task in {task_of(name), task_of(name, picture=True)}}
-        self._senses |= {task.id: name for task in fresh if sense(task.task) == name}
+        does = {task_of(name), task_of(name, picture=True)}
+        self._senses |= {task.id: name for task in fresh if task.task in does or sense(task.task) == name}
 
     def _lost(self, at: int, feeding: set[int]) -> Note:
         missing = next(self._names[producer] for producer in sorted(feeding) if not self._made[producer])

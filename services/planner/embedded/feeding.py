@@ -103,8 +103,3 @@ def meant(stream: Stream, masked: str) -> Stream:
 def _only(stream: Stream, kept: Sequence[int]) -> Stream:
     languages = tuple(stream.languages[index] for index in kept) if stream.languages else ()
     return replace(stream, arguments=tuple(stream.arguments[index] for index in kept), languages=languages)
-
-
-def is_aside(port: Port) -> bool:
-    """Whether a text port says what to do or to find out, rather than taking what to do it with."""
-    return port.modality is Modality.TEXT and port.name in _ASIDE

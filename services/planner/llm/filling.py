@@ -4,9 +4,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from services.planner.check import listed
 from services.planner.llm.naming import plain
 from services.planner.llm.values import Absent, Data, Foreign, Given, Meaning, Mixed, Names, Pointer, Words
-from services.planner.llm.wire import Wrong, listed
+from services.planner.llm.wire import Wrong
 from services.planner.plan import (
     Catalogue,
     Input,

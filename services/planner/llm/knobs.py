@@ -4,9 +4,9 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 
-from services.planner.check import objection
+from services.planner.check import listed, objection
 from services.planner.llm.values import Names, Pointer, foreign, meanings
-from services.planner.llm.wire import Wrong, listed
+from services.planner.llm.wire import Wrong
 from services.planner.plan import Parameter, Spec
 
 LARGEST = 2**53

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from services.planner.check import listed
 from services.planner.llm.binding import Binding, bound
 from services.planner.llm.filling import Scene, filled, missing, settled
 from services.planner.llm.knobs import turned, unknown
 from services.planner.llm.naming import nearest, shares_a_word
 from services.planner.llm.splitting import split
 from services.planner.llm.values import Foreign, Mixed, Pointer, meanings
-from services.planner.llm.wire import Sketch, Wrong, listed
+from services.planner.llm.wire import Sketch, Wrong
 from services.planner.plan import Argument, Single, Spec
 
 Given = Mapping[str, Argument]

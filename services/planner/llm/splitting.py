@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.planner.llm.wire import Wrong, listed
+from services.planner.check import listed
+from services.planner.llm.wire import Wrong
 from services.planner.plan import SPLIT_LIMIT, Argument, Many, Single, Spec
 
 

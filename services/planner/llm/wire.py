@@ -19,11 +19,10 @@ Also understood: `<GENERATED>-0`, `<GENERATED-0>`, `{{task_0.text}}` and their l
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from services.planner.check import MOST_NAMED
 from services.planner.llm.reading import ARGUMENTS, RawTask, named
 
 SOURCE_LENGTH = 300
@@ -72,13 +71,6 @@ class Sketch:
     given: tuple[tuple[str, object], ...]
     """Names and values as written; the name is empty where there was none."""
     source: str
-
-
-def listed(names: Collection[str]) -> str:
-    """Names for a remedy, not too many."""
-    shown = sorted(names)
-    more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
-    return ", ".join(shown[:MOST_NAMED]) + more
 
 
 def sketch(raw: RawTask) -> Sketch:
