@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$protos/hugginggpt/v1/responder.proto\x12\rhugginggpt.v1\x1a protos/hugginggpt/v1/types.proto\"\xeb\x01\n\x0eRespondRequest\x12)\n\x0c\x63onversation\x18\x01 \x03(\x0b\x32\x13.hugginggpt.v1.Turn\x12(\n\x05tasks\x18\x02 \x03(\x0b\x32\x19.hugginggpt.v1.TaskStatus\x12\"\n\x05notes\x18\x03 \x03(\x0b\x32\x13.hugginggpt.v1.Note\x12)\n\x06inputs\x18\x04 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12\x0c\n\x04sent\x18\x05 \x01(\t\x12\'\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\"T\n\x0cRespondEvent\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12+\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.DecisionH\x00\x42\x07\n\x05\x65vent2[\n\x10ResponderService\x12G\n\x07Respond\x12\x1d.hugginggpt.v1.RespondRequest\x1a\x1b.hugginggpt.v1.RespondEvent0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$protos/hugginggpt/v1/responder.proto\x12\rhugginggpt.v1\x1a protos/hugginggpt/v1/types.proto\"\x80\x02\n\x0eRespondRequest\x12)\n\x0c\x63onversation\x18\x01 \x03(\x0b\x32\x13.hugginggpt.v1.Turn\x12(\n\x05tasks\x18\x02 \x03(\x0b\x32\x19.hugginggpt.v1.TaskStatus\x12\"\n\x05notes\x18\x03 \x03(\x0b\x32\x13.hugginggpt.v1.Note\x12)\n\x06inputs\x18\x04 \x03(\x0b\x32\x19.hugginggpt.v1.NamedValue\x12\x0c\n\x04sent\x18\x05 \x01(\t\x12\'\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12\x13\n\x0bwithout_llm\x18\x07 \x01(\x08\"T\n\x0cRespondEvent\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12+\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.DecisionH\x00\x42\x07\n\x05\x65vent2[\n\x10ResponderService\x12G\n\x07Respond\x12\x1d.hugginggpt.v1.RespondRequest\x1a\x1b.hugginggpt.v1.RespondEvent0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.hugginggpt.v1.respon
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RESPONDREQUEST']._serialized_start=90
-  _globals['_RESPONDREQUEST']._serialized_end=325
-  _globals['_RESPONDEVENT']._serialized_start=327
-  _globals['_RESPONDEVENT']._serialized_end=411
-  _globals['_RESPONDERSERVICE']._serialized_start=413
-  _globals['_RESPONDERSERVICE']._serialized_end=504
+  _globals['_RESPONDREQUEST']._serialized_end=346
+  _globals['_RESPONDEVENT']._serialized_start=348
+  _globals['_RESPONDEVENT']._serialized_end=432
+  _globals['_RESPONDERSERVICE']._serialized_start=434
+  _globals['_RESPONDERSERVICE']._serialized_end=525
 # @@protoc_insertion_point(module_scope)

@@ -31,8 +31,11 @@ class RespondRequest(_message.Message):
     INPUTS_FIELD_NUMBER: _builtins.int
     SENT_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    WITHOUT_LLM_FIELD_NUMBER: _builtins.int
     sent: _builtins.str
     """What has already been sent of this answer; it is continued, not repeated."""
+    without_llm: _builtins.bool
+    """Ask no LLM: the run has spent its tokens."""
     @_builtins.property
     def conversation(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Turn]:
         """Oldest first; the last turn is the request to answer."""
@@ -62,10 +65,11 @@ class RespondRequest(_message.Message):
         inputs: _abc.Iterable[_types_pb2.NamedValue] | None = ...,
         sent: _builtins.str = ...,
         failure: _types_pb2.Failure | None = ...,
+        without_llm: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "failure", b"failure", "inputs", b"inputs", "notes", b"notes", "sent", b"sent", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "failure", b"failure", "inputs", b"inputs", "notes", b"notes", "sent", b"sent", "tasks", b"tasks", "without_llm", b"without_llm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1634,6 +1634,8 @@ class RunEvent(_message.Message):
     ANSWER_CHUNK_FIELD_NUMBER: _builtins.int
     TAKEN_OVER_FIELD_NUMBER: _builtins.int
     RUN_ENDED_FIELD_NUMBER: _builtins.int
+    PLAN_APPROVED_FIELD_NUMBER: _builtins.int
+    REPLANNING_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     sequence: _builtins.int
     task_id: _builtins.int
@@ -1670,6 +1672,10 @@ class RunEvent(_message.Message):
     def taken_over(self) -> Global___TakenOver: ...
     @_builtins.property
     def run_ended(self) -> Global___RunEnded: ...
+    @_builtins.property
+    def plan_approved(self) -> Global___PlanApproved: ...
+    @_builtins.property
+    def replanning(self) -> Global___Replanning: ...
     def __init__(
         self,
         *,
@@ -1692,12 +1698,14 @@ class RunEvent(_message.Message):
         answer_chunk: Global___AnswerChunk | None = ...,
         taken_over: Global___TakenOver | None = ...,
         run_ended: Global___RunEnded | None = ...,
+        plan_approved: Global___PlanApproved | None = ...,
+        replanning: Global___Replanning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_chunk", b"answer_chunk", "approval_requested", b"approval_requested", "attempt_failed", b"attempt_failed", "event", b"event", "plan_completed", b"plan_completed", "plan_note", b"plan_note", "run_accepted", b"run_accepted", "run_ended", b"run_ended", "taken_over", b"taken_over", "task_ended", b"task_ended", "task_planned", b"task_planned", "task_progress", b"task_progress", "task_selected", b"task_selected", "task_started", b"task_started", "task_waiting", b"task_waiting", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_chunk", b"answer_chunk", "approval_requested", b"approval_requested", "attempt_failed", b"attempt_failed", "event", b"event", "plan_approved", b"plan_approved", "plan_completed", b"plan_completed", "plan_note", b"plan_note", "replanning", b"replanning", "run_accepted", b"run_accepted", "run_ended", b"run_ended", "taken_over", b"taken_over", "task_ended", b"task_ended", "task_planned", b"task_planned", "task_progress", b"task_progress", "task_selected", b"task_selected", "task_started", b"task_started", "task_waiting", b"task_waiting", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_chunk", b"answer_chunk", "approval_requested", b"approval_requested", "attempt", b"attempt", "attempt_failed", b"attempt_failed", "event", b"event", "plan_completed", b"plan_completed", "plan_note", b"plan_note", "run_accepted", b"run_accepted", "run_ended", b"run_ended", "run_id", b"run_id", "sequence", b"sequence", "taken_over", b"taken_over", "task_ended", b"task_ended", "task_id", b"task_id", "task_planned", b"task_planned", "task_progress", b"task_progress", "task_selected", b"task_selected", "task_started", b"task_started", "task_waiting", b"task_waiting", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_chunk", b"answer_chunk", "approval_requested", b"approval_requested", "attempt", b"attempt", "attempt_failed", b"attempt_failed", "event", b"event", "plan_approved", b"plan_approved", "plan_completed", b"plan_completed", "plan_note", b"plan_note", "replanning", b"replanning", "run_accepted", b"run_accepted", "run_ended", b"run_ended", "run_id", b"run_id", "sequence", b"sequence", "taken_over", b"taken_over", "task_ended", b"task_ended", "task_id", b"task_id", "task_planned", b"task_planned", "task_progress", b"task_progress", "task_selected", b"task_selected", "task_started", b"task_started", "task_waiting", b"task_waiting", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["run_accepted", "plan_note", "task_planned", "plan_completed", "approval_requested", "task_selected", "task_waiting", "task_started", "task_progress", "attempt_failed", "task_ended", "answer_chunk", "taken_over", "run_ended"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["run_accepted", "plan_note", "task_planned", "plan_completed", "approval_requested", "task_selected", "task_waiting", "task_started", "task_progress", "attempt_failed", "task_ended", "answer_chunk", "taken_over", "run_ended", "plan_approved", "replanning"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1803,6 +1811,58 @@ class ApprovalRequested(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ApprovalRequested: _TypeAlias = ApprovalRequested  # noqa: Y015
+
+@_typing.final
+class PlanApproved(_message.Message):
+    """The waiting plan may run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAN_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """What runs instead of the plan that waited; absent: that one."""
+
+    @_builtins.property
+    def deadline(self) -> _timestamp_pb2.Timestamp:
+        """When the run must have ended: the time for which its plan waited does not count."""
+
+    def __init__(
+        self,
+        *,
+        plan: Global___Plan | None = ...,
+        deadline: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "plan", b"plan"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanApproved: _TypeAlias = PlanApproved  # noqa: Y015
+
+@_typing.final
+class Replanning(_message.Message):
+    """The planner is asked for another way to what tasks have failed to give. At most once in a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def failed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        failed: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Replanning: _TypeAlias = Replanning  # noqa: Y015
 
 @_typing.final
 class TaskSelected(_message.Message):
