@@ -177,6 +177,41 @@ async def test_whoever_watches_the_health_is_told_and_does_not_hold_the_stop() -
     assert set(rest) == {health_pb2.HealthCheckResponse.NOT_SERVING}
 
 
+async def test_a_stop_while_watches_are_being_told_tells_each_once(caplog: pytest.LogCaptureFixture) -> None:
+    told: dict[int, list[int]] = {each: [] for each in range(90)}
+    one_is_told = asyncio.Event()
+
+    async def watch(each: int) -> None:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        async for reply in stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), wait_for_ready=True):
+            told[each].append(reply.status)
+            one_is_told.set()
+
+    async with asyncio.timeout(10):
+        async with serving(registered(TellingCaller()), RESPONDER, drain_seconds=60) as running:
+            channel = dial(f"127.0.0.1:{running.port}")
+            watches = [asyncio.create_task(watch(each)) for each in told]
+            await one_is_told.wait()
+        await asyncio.wait(watches)
+        await channel.close()
+    for each in watches:
+        each.exception()  # a call that came too late was refused
+    state = health_pb2.HealthCheckResponse
+    assert {tuple(each) for each in told.values()} <= {(), (state.NOT_SERVING,), (state.SERVING, state.NOT_SERVING)}
+    assert not [entry for entry in caplog.records if entry.name.startswith("grpc")]
+
+
+async def test_a_name_nobody_serves_is_unknown(serve: Serve) -> None:
+    channel = await serve(registered(TellingCaller()), RESPONDER)
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    request = health_pb2.HealthCheckRequest(service="nothing")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Check(request, timeout=5)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    reply = await anext(aiter(stub.Watch(request, timeout=5)))
+    assert reply.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
 async def test_reflection_lists_the_service(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # typed for blocking channels
