@@ -29,7 +29,13 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         connect(settings.selector) as selector,
         connect(settings.responder) as responder,
         database.opened(settings.journal, SCHEMA, MIGRATIONS) as kept,
-        Attempts(settings.attempt_seconds) as attempts,
+        Attempts(
+            SelectorServiceStub(selector),
+            attempt_seconds=settings.attempt_seconds,
+            calls_at_once=256,
+            calls_per_expert=32,
+            calls_per_run=settings.tasks_at_once,
+        ) as attempts,
     ):
         journal = Journal(kept, owner_name(), settings.lease_seconds)
         pipeline = Pipeline(

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import cycle
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import grpc
@@ -15,6 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse, ProgressRequest
+from protos.hugginggpt.v1.selector_pb2 import Avoid
 from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_JSON,
     MODALITY_TEXT,
@@ -30,11 +32,16 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskStarted,
     Value,
 )
+from services.orchestrator.retries import RetryBudget
 from services.runtime import caller
 from services.runtime.channel import dial
 from services.runtime.errors import CorruptData, Overloaded, ServiceError, Unavailable, Verdict, from_rpc, verdict
 
+if TYPE_CHECKING:  # these names exist for type checkers only
+    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+
 Emit = Callable[[RunEvent], None]
+Again = Callable[[], Awaitable[Sequence[Candidate]]]
 
 TRIES = 8
 """Attempts with one candidate: with full jitter they outlast the restart of an expert, a few seconds."""
@@ -44,14 +51,47 @@ PROGRESS_AFTER_SECONDS = 2.0
 _BACKOFF = wait_random_exponential(multiplier=0.1, max=2.0)
 
 
+@dataclass(frozen=True)
+class Job:
+    """A task whose inputs are there."""
+
+    task_id: int
+    request: InferRequest
+    """Without model, revision and call id."""
+    spec: TaskSpec
+    """What the reply must look like."""
+    candidates: Sequence[Candidate]
+    """Best first."""
+    emit: Emit
+    """Told of every attempt's start, of what is waited for, and of every failure but the last."""
+    retries: RetryBudget
+    """The run's, shared by its tasks."""
+    again: Again
+    """Asks the selector anew, by ranking only; raises ServiceError."""
+    last_attempt: int = 0
+    """Number of the last attempt made before."""
+
+
 class Attempts:
     """Channels to experts, by address, and the policy of asking them.
 
     Args:
+        selector: tells of changes in the catalogue.
         attempt_seconds: time one call has, if the run has that much left.
+        calls_at_once: most calls under way, of all.
+        calls_per_expert: most calls under way of one expert.
+        calls_per_run: most calls under way of one run.
     """
 
-    def __init__(self, attempt_seconds: float) -> None:
+    def __init__(
+        self,
+        selector: "SelectorServiceAsyncStub",
+        *,
+        attempt_seconds: float,
+        calls_at_once: int,
+        calls_per_expert: int,
+        calls_per_run: int,
+    ) -> None:
         self._attempt_seconds = attempt_seconds
         self._lines: dict[str, _Line] = {}
 
@@ -62,30 +102,14 @@ class Attempts:
         for line in self._lines.values():
             await line.channel.close()
 
-    async def infer(
-        self,
-        task_id: int,
-        request: InferRequest,
-        candidates: Sequence[Candidate],
-        spec: TaskSpec,
-        emit: Emit,
-        *,
-        last_attempt: int = 0,
-    ) -> TaskResult:
-        """Asks the candidates in order until one answers.
+    def avoid(self) -> list[Avoid]:
+        """What has been failing, for the selector to rank last."""
+        return []
 
-        Args:
-            task_id: the task it is for.
-            request: the call, without model.
-            candidates: best first.
-            spec: what the reply must look like.
-            emit: told of every attempt's start, and of every failure but the last.
-            last_attempt: number of the last attempt made before.
-
-        Returns:
-            The outputs, or the failure of the last attempt.
-        """
-        asking = _Asking(task_id, request, spec, emit, last_attempt)
+    async def infer(self, job: Job) -> TaskResult:
+        """Asks the candidates in order until one answers; gives the outputs, or the failure of the last attempt."""
+        task_id, candidates = job.task_id, job.candidates
+        asking = _Asking(task_id, job.request, job.spec, job.emit, job.last_attempt)
         result = TaskResult(task_id=task_id)
         for position, candidate in enumerate(candidates):
             last = position == len(candidates) - 1

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -12,14 +13,17 @@ from protos.hugginggpt.v1.responder_pb2 import RespondRequest
 from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
 from protos.hugginggpt.v1.types_pb2 import (
     RUN_MODE_PLAN,
+    SELECTION_POLICY_RANK,
     TASK_STATE_FAILED,
     TASK_STATE_SKIPPED,
     TASK_STATE_SUCCEEDED,
     AnswerChunk,
+    Candidate,
     Decision,
     Failure,
     Plan,
     RunEvent,
+    SelectionPolicy,
     Task,
     TaskEnded,
     TaskResult,
@@ -29,10 +33,11 @@ from protos.hugginggpt.v1.types_pb2 import (
     Value,
 )
 from services.orchestrator.arguments import digest, needs, resolved
-from services.orchestrator.attempts import Attempts, to_failure
+from services.orchestrator.attempts import Attempts, Job, to_failure
 from services.orchestrator.dag import Dag
 from services.orchestrator.live import LiveRun
 from services.orchestrator.plans import Plans
+from services.orchestrator.retries import RetryBudget
 from services.orchestrator.words import Words
 from services.runtime import caller
 from services.runtime.errors import NotFound, ServiceError, from_rpc
@@ -90,9 +95,10 @@ class Pipeline:
         ended = dict(run.view.results())
         tasks: dict[int, Task] = {}
         choices: dict[int, asyncio.Task[SelectResponse | ServiceError]] = {}
+        retries = RetryBudget()
 
         async def step(task_id: int, results: Mapping[int, TaskResult]) -> TaskResult:
-            return await self._task(run, tasks[task_id], inputs, results, choices[task_id])
+            return await self._task(run, tasks[task_id], inputs, results, choices[task_id], retries)
 
         async with asyncio.TaskGroup() as choosing, Dag(step, limit=self._tasks_at_once) as dag:
 
@@ -132,14 +138,17 @@ class Pipeline:
         run.emit(RunEvent(answer_chunk=AnswerChunk(decision=decision)))
         return None
 
-    async def _select(self, run: LiveRun, task: Task) -> SelectResponse | ServiceError:
+    async def _chosen(
+        self, run: LiveRun, task: Task, policy: "SelectionPolicy.ValueType"
+    ) -> SelectResponse | ServiceError:
         spec = run.view.run.spec
         request = SelectRequest(
             task=task,
             request=spec.request,
             inference_mode=spec.inference_mode,
-            selection_policy=spec.selection_policy,
+            selection_policy=policy,
             constraints=spec.constraints,
+            avoid=self._attempts.avoid(),
         )
         try:
             async with self._selections:
@@ -149,6 +158,18 @@ class Pipeline:
                 )
         except grpc.aio.AioRpcError as error:
             return from_rpc(error)
+        return chosen
+
+    async def _again(self, run: LiveRun, task: Task) -> Sequence[Candidate]:
+        chosen = await self._chosen(run, task, SELECTION_POLICY_RANK)
+        if isinstance(chosen, ServiceError):
+            raise chosen
+        return chosen.candidates
+
+    async def _select(self, run: LiveRun, task: Task) -> SelectResponse | ServiceError:
+        chosen = await self._chosen(run, task, run.view.run.spec.selection_policy)
+        if isinstance(chosen, ServiceError):
+            return chosen
         if not chosen.candidates:
             return NotFound(f"nobody was chosen for {task.task}", reason="MODEL", remedy="see `hugginggpt models`")
         selected = TaskSelected(candidates=chosen.candidates, decision=chosen.decision)
@@ -162,6 +183,7 @@ class Pipeline:
         inputs: Mapping[str, Value],
         results: Mapping[int, TaskResult],
         choice: "asyncio.Task[SelectResponse | ServiceError]",
+        retries: RetryBudget,
     ) -> TaskResult:
         """One task to its end, which is the last that is heard of it; a failure is a result."""
         if broken := [need for need, result in results.items() if result.HasField("failure")]:
@@ -173,7 +195,16 @@ class Pipeline:
             if isinstance(chosen, ServiceError):
                 raise chosen
             result = await self._attempts.infer(
-                task.id, request, chosen.candidates, chosen.spec, run.emit, last_attempt=run.view.attempt(task.id)
+                Job(
+                    task_id=task.id,
+                    request=request,
+                    spec=chosen.spec,
+                    candidates=chosen.candidates,
+                    emit=run.emit,
+                    retries=retries,
+                    again=partial(self._again, run, task),
+                    last_attempt=run.view.attempt(task.id),
+                )
             )
             result.input_digest = digest(request)
         except ServiceError as error:
