@@ -56,17 +56,17 @@ class Troubled(Journal):
         self._troubles("events")
         return await super().events(run_id, after, limit)
 
-    def append(self, *args: Any) -> "asyncio.Future[None]":
+    def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
         self._troubles("append")
-        return super().append(*args)
+        return super().append(*args, **changes)
 
     def claim(self, limit: int, held: Collection[str] = ()) -> "asyncio.Future[list[Any]]":
         self._troubles("claim")
         return super().claim(limit, held)
 
-    def release(self) -> "asyncio.Future[None]":
+    def release(self, run_ids: Collection[str] | None = None) -> "asyncio.Future[None]":
         self._troubles("release")
-        return super().release()
+        return super().release(run_ids)
 
     def _troubles(self, what: str) -> None:
         if self.trouble.get(what):

@@ -1,25 +1,27 @@
-"""What is kept of runs: their rows, their numbered events, commands for them, and idempotency keys.
+"""What is kept of runs: their rows, their numbered events, commands for them, idempotency keys, and results to reuse.
 
 Whoever owns a run writes under its fence: a number that grows with every change of owner, so that an owner that was
 taken for dead cannot write any more. Others only leave commands. Times of leases are the database's.
 """
 
 import asyncio
-import json
-import sqlite3
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, Caller, RunEvent, RunState
-from services.orchestrator.tables import ENDED, NewRun, Row
-from services.runtime.database import Database
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, RunState, TaskResult
+from services.orchestrator import metrics, statements
+from services.orchestrator.references import digests
+from services.orchestrator.statements import EVENTS, FIELDS, IDEMPOTENCY, MEMO_REFERENCES, MEMOS, REFERENCES
+from services.orchestrator.tables import ENDED, Command, Memo, NewRun, Row
+from services.runtime.database import Database, Into, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 
-IDEMPOTENCY_SECONDS = 24 * 3600
+T = TypeVar("T")
 
-_ALIVE = f"state < {RUN_STATE_COMPLETED}"
-_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
-"""Seconds since the epoch by the database's clock, to the millisecond."""
+IDEMPOTENCY_SECONDS = 24 * 3600
+PAGE_BYTES = 8 * 1024 * 1024
 
 
 class LeaseLost(Unavailable):
@@ -28,22 +30,22 @@ class LeaseLost(Unavailable):
     reason = "LEASE_LOST"
 
 
-_COLUMNS = "id, tenant, conversation_id, parent_id, state, request, created, deadline, caller, seq, owner, fence"
-
-
 class Journal:
-    """The journal in SQLite, for one owner.
+    """The journal, for one owner.
 
     Args:
         database: opened with SCHEMA and MIGRATIONS.
         owner: who writes; unique among all orchestrators.
         lease_seconds: how long a run stays the owner's without renewal.
+        address: where the owner answers others.
     """
 
-    def __init__(self, database: Database, owner: str, lease_seconds: float) -> None:
+    def __init__(self, database: Database, owner: str, lease_seconds: float, address: str = "") -> None:
         self._database = database
         self._owner = owner
         self._lease = lease_seconds
+        self._address = address
+        self._sql = statements.Statements(database.dialect)
 
     def accept(self, run: NewRun) -> "asyncio.Future[str]":
         """Keeps a new run and its first event; gives the run's id, an earlier one if the idempotency key is known.
@@ -51,69 +53,72 @@ class Journal:
         Raises:
             AlreadyExists: IDEMPOTENCY, the key stands for another request.
         """
+        tenant, key, now = run.caller.tenant, run.idempotency_key, time.time()
+        values = (
+            *(run.id, tenant, run.conversation_id, run.parent_id, RUN_STATE_QUEUED, run.request, now, run.deadline),
+            *(run.caller.SerializeToString(), self._owner, self._address, self._lease),
+        )
+        puts = [*_kept(run.id, [run.first])]
+        if key:
+            puts.append((IDEMPOTENCY, [(tenant, key, run.id, run.digest, now)]))
 
-        def operation(connection: sqlite3.Connection) -> str:
-            tenant = run.caller.tenant
-            if run.idempotency_key:
-                earlier = _remembered(connection, tenant, run.idempotency_key, run.digest)
-                if earlier:
-                    return earlier
-            connection.execute(
-                f"INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, 1, {_NOW} + ?)",  # noqa: S608  # constants
-                (
-                    run.id,
-                    tenant,
-                    run.conversation_id,
-                    run.parent_id,
-                    RUN_STATE_QUEUED,
-                    run.request,
-                    time.time(),
-                    run.deadline,
-                    run.caller.SerializeToString(),
-                    self._owner,
-                    self._lease,
-                ),
-            )
-            connection.execute("INSERT INTO events VALUES (?, 1, ?)", (run.id, run.first.SerializeToString()))
-            if run.idempotency_key:
-                connection.execute(
-                    "INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)",
-                    (tenant, run.idempotency_key, run.id, run.digest, time.time()),
-                )
+        def operation() -> Steps[str]:
+            if key:
+                yield Query(self._sql.lock, (f"{tenant}/{key}",))
+                known = yield Query(statements.KNOWN_KEY, (tenant, key, now - IDEMPOTENCY_SECONDS))
+                for run_id, digest in known:
+                    return _same_request(run_id, digest == run.digest)
+            yield Query(self._sql.accept, values, puts, alone=not key)
             return run.id
 
-        return self._database.write(operation)
+        return self._write("accept", operation, run.id)
 
     def append(
-        self, run_id: str, fence: int, events: Sequence[RunEvent], state: "RunState.ValueType"
+        self,
+        run_id: str,
+        fence: int,
+        events: Sequence[RunEvent],
+        state: "RunState.ValueType",
+        *,
+        memos: Sequence[Memo] = (),
+        parked_until: float | None = None,
+        deadline: float | None = None,
+        caller: Caller | None = None,
     ) -> "asyncio.Future[None]":
-        """Keeps events that carry the next numbers, and the state they lead to.
+        """Keeps events that carry the next numbers, and the state they lead to. Doing it again is harmless.
+
+        Args:
+            run_id: the run.
+            fence: under which it is owned.
+            events: at least one.
+            state: the run's.
+            memos: results to be found by memo().
+            parked_until: lets go of the run, for nobody to claim before a command for it or this time since the epoch.
+            deadline: the row's from now on, in seconds since the epoch.
+            caller: the row's from now on.
 
         Raises:
             LeaseLost: another owner writes by now.
         """
-        rows = [(run_id, event.sequence, event.SerializeToString()) for event in events]
+        first, last = events[0].sequence, events[-1].sequence
+        sql, changed = self._sql.append, [self._lease]
+        if parked_until is not None or deadline is not None or caller is not None:
+            sql, changed = self._changes(parked_until, deadline, caller)
+        values = (len(events), state, *changed, run_id, fence, first - 1)
+        puts = [*_kept(run_id, events), *_remembered(memos)]
 
-        def operation(connection: sqlite3.Connection) -> None:
-            cursor = connection.execute(
-                f"UPDATE runs SET seq = seq + ?, state = ?, lease_until = {_NOW} + ?"  # noqa: S608  # constants
-                " WHERE id = ? AND fence = ? RETURNING seq",
-                (len(rows), state, self._lease, run_id, fence),
-            )
-            row = cursor.fetchone()
-            if row is None or row[0] != rows[-1][1]:
+        def operation() -> Steps[None]:
+            if (yield Query(sql, values, puts, alone=True)):
+                return
+            kept = yield Query(statements.EVENT, (run_id, last))
+            if not kept or RunEvent.FromString(kept[0][0]) != events[-1]:
                 raise LeaseLost(f"run {run_id} is another orchestrator's by now")
-            connection.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
 
-        return self._database.write(operation)
+        return self._write("append", operation, run_id)
 
     async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
-        """Events numbered above after, in order."""
-        found = await self._database.read(
-            lambda connection: connection.execute(
-                "SELECT event FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?", (run_id, after, limit)
-            ).fetchall()
-        )
+        """Events numbered above after, in order; of large ones fewer at a time."""
+        found = await self._database.read(statements.PAGE, run_id, after, run_id, after, limit, PAGE_BYTES, after + 1)
         return [RunEvent.FromString(event) for (event,) in found]
 
     async def row(self, run_id: str, tenant: str) -> Row:
@@ -122,15 +127,9 @@ class Journal:
         Raises:
             NotFound: RUN.
         """
-        found = await self._database.read(
-            lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM runs WHERE id = ? AND tenant = ?",  # noqa: S608  # constants
-                (run_id, tenant),
-            ).fetchone()
-        )
-        if found is None:
-            raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id; `GET /v1/runs` lists them")
-        return _row(found)
+        for values in await self._database.read(statements.ROW, run_id, tenant):
+            return _row(values)
+        raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id; `GET /v1/runs` lists them")
 
     async def rows(
         self,
@@ -143,85 +142,58 @@ class Journal:
         created_after: float = 0.0,
     ) -> list[Row]:
         """Runs of the tenant, newest first, older than a (created, id)."""
-        where, values = ["tenant = ?", "created > ?"], [tenant, created_after]
-        if before:
-            where.append("(created, id) < (?, ?)")
-            values += before
-        if states:
-            where.append(f"state IN ({', '.join('?' * len(states))})")
-            values += states
-        if conversation_id:
-            where.append("conversation_id = ?")
-            values.append(conversation_id)
-        query = f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"  # noqa: S608  # constants
-        found = await self._database.read(lambda connection: connection.execute(query, (*values, limit)).fetchall())
-        return [_row(row) for row in found]
+        sql = statements.rows(before is not None, states, bool(conversation_id))
+        conversation = [conversation_id] if conversation_id else []
+        values = (tenant, created_after, *(before or ()), *states, *conversation, limit)
+        return [_row(found) for found in await self._database.read(sql, *values)]
 
-    def command(self, run_id: str, kind: str) -> "asyncio.Future[None]":
+    def command(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[None]":
         """Leaves a wish for the owner of a run."""
+        values = (run_id, kind, payload, time.time())
+        return self._write("command", _only(Query(statements.COMMAND, values, alone=True), _nothing), run_id)
 
-        def operation(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT INTO commands (run_id, kind, created) VALUES (?, ?, ?)", (run_id, kind, time.time())
-            )
+    async def commands(self) -> list[Command]:
+        """The wishes for this owner's runs that have not ended, oldest first, those already fulfilled among them."""
+        found = await self._database.read(statements.COMMANDS, self._owner)
+        return [Command(number, run_id, kind, payload or b"") for number, run_id, kind, payload in found]
 
-        return self._database.write(operation)
+    async def memo(self, tenant: str, digest: str) -> TaskResult | None:
+        """The result kept for a digest."""
+        for (result,) in await self._database.read(statements.MEMO, tenant, digest):
+            return TaskResult.FromString(result)
+        return None
 
-    async def commands(self) -> list[tuple[str, str]]:
-        """(run id, kind) of the wishes for this owner's runs, oldest first."""
-        return await self._database.read(
-            lambda connection: connection.execute(
-                f"SELECT run_id, kind FROM runs CROSS JOIN commands ON run_id = runs.id"  # noqa: S608  # constants
-                f" WHERE owner = ? AND {_ALIVE} ORDER BY commands.id",
-                (self._owner,),
-            ).fetchall()
-        )
+    def changes(self) -> AsyncIterator[frozenset[str] | None]:
+        """Ids of runs of which anybody has kept events or commands; None: it may be any."""
+        return self._database.changes()
 
-    async def version(self) -> int:
-        """Changes whenever anything has been committed since the last call."""
-        row = await self._database.read(lambda connection: connection.execute("PRAGMA data_version").fetchone())
-        return int(row[0])
+    async def overdue(self) -> bool:
+        """Whether there is anything to claim."""
+        return bool(await self._database.read(self._sql.overdue))
 
     def claim(self, limit: int, held: Collection[str] = ()) -> "asyncio.Future[list[Row]]":
-        """Takes runs whose owner has not renewed its lease; not those held here, where only the renewal is late."""
-        ids = json.dumps(list(held))
+        """Takes runs whose owner has not renewed its lease, or that have been let go of and are wanted.
 
-        def operation(connection: sqlite3.Connection) -> list[Row]:
-            found = connection.execute(
-                f"UPDATE runs SET owner = ?, fence = fence + 1, lease_until = {_NOW} + ? WHERE id IN"  # noqa: S608  # constants
-                f" (SELECT id FROM runs WHERE {_ALIVE} AND lease_until < {_NOW}"
-                "   AND id NOT IN (SELECT value FROM json_each(?)) ORDER BY created LIMIT ?)"
-                f" RETURNING {_COLUMNS}",
-                (self._owner, self._lease, ids, limit),
-            ).fetchall()
-            return [_row(row) for row in found]
-
-        return self._database.write(operation)
+        Not those held here, where only the renewal is late.
+        """
+        values = (self._sql.texts(held), limit, self._owner, self._address, self._lease)
+        query = Query(self._sql.claim, values, alone=True)
+        return self._write("claim", _only(query, lambda found: [_row(values) for values in found]))
 
     def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
         """Keeps runs for another lease; gives the fences of those that are still this owner's.
 
         Only what is really driven may be renewed: what was accepted or claimed and then lost sight of is to be claimed.
         """
-        ids = json.dumps(list(run_ids))
+        query = Query(self._sql.renew, (self._lease, self._sql.texts(run_ids), self._owner), alone=True)
+        return self._write("renew", _only(query, dict))
 
-        def operation(connection: sqlite3.Connection) -> dict[str, int]:
-            found = connection.execute(
-                f"UPDATE runs SET lease_until = {_NOW} + ?"  # noqa: S608  # constants
-                " WHERE id IN (SELECT value FROM json_each(?)) AND owner = ? RETURNING id, fence",
-                (self._lease, ids, self._owner),
-            )
-            return dict(found.fetchall())
-
-        return self._database.write(operation)
-
-    def release(self) -> "asyncio.Future[None]":
-        """Lets go of all runs of this owner, for others to claim at once."""
-
-        def operation(connection: sqlite3.Connection) -> None:
-            connection.execute(f"UPDATE runs SET lease_until = 0 WHERE owner = ? AND {_ALIVE}", (self._owner,))  # noqa: S608  # constants
-
-        return self._database.write(operation)
+    def release(self, run_ids: Collection[str] | None = None) -> "asyncio.Future[None]":
+        """Lets go of runs of this owner, or of all of them, for others to claim at once."""
+        query = Query(self._sql.release_all, (self._owner,), alone=True)
+        if run_ids is not None:
+            query = Query(self._sql.release, (self._sql.texts(run_ids), self._owner), alone=True)
+        return self._write("release", _only(query, _nothing))
 
     def delete(self, run_id: str, tenant: str) -> "asyncio.Future[None]":
         """Removes an ended run with its events.
@@ -231,33 +203,81 @@ class Journal:
             NotFound: RUN.
         """
 
-        def operation(connection: sqlite3.Connection) -> None:
-            found = connection.execute(
-                "SELECT state FROM runs WHERE id = ? AND tenant = ?", (run_id, tenant)
-            ).fetchone()
-            if found is None:
+        def operation() -> Steps[None]:
+            found = yield Query(statements.STATE, (run_id, tenant))
+            if not found:
                 raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id")
-            if found[0] not in ENDED:
+            if found[0][0] not in ENDED:
                 raise FailedPrecondition(f"run {run_id} is under way", reason="RUNNING", remedy="cancel it first")
-            connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+            yield Query(statements.DELETE, (run_id,))
 
-        return self._database.write(operation)
+        return self._write("delete", operation, run_id)
+
+    def _changes(
+        self, parked_until: float | None, deadline: float | None, caller: Caller | None
+    ) -> tuple[str, list[Any]]:
+        """What else than numbers and state an append changes in the row."""
+        changes: dict[str, Any] = {f"lease_until = {self._database.dialect.now} + ?": self._lease}
+        if parked_until is not None:
+            changes = {"owner = '', owner_address = '', fence = fence + 1, lease_until = ?": parked_until}
+        if deadline is not None:
+            changes["deadline = ?"] = deadline
+        if caller is not None:
+            changes["caller = ?"] = caller.SerializeToString()
+        return statements.append(*changes), list(changes.values())
+
+    def _write(self, kind: str, operation: Operation[T], run_id: str = "") -> "asyncio.Future[T]":
+        future = self._database.write(operation, run_id)
+        future.add_done_callback(partial(_measured, {"kind": kind}, time.perf_counter()))
+        return future
 
 
-def _remembered(connection: sqlite3.Connection, tenant: str, key: str, digest: str) -> str | None:
-    connection.execute("DELETE FROM idempotency WHERE created < ?", (time.time() - IDEMPOTENCY_SECONDS,))
-    found = connection.execute(
-        "SELECT run_id, digest FROM idempotency WHERE tenant = ? AND key = ?", (tenant, key)
-    ).fetchone()
-    if found is None:
-        return None
-    if found[1] != digest:
+def _measured(labels: dict[str, str], started: float, _: "asyncio.Future[Any]") -> None:
+    metrics.journal_seconds.record(time.perf_counter() - started, labels)
+
+
+def _only(query: Query, result: Callable[[Any], T]) -> Operation[T]:
+    """The operation of one query."""
+
+    def operation() -> Steps[T]:
+        return result((yield query))
+
+    return operation
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _kept(run_id: str, events: Sequence[RunEvent]) -> list[tuple[Into, Sequence[Sequence[Any]]]]:
+    """Events, and what they refer to."""
+    puts: list[tuple[Into, Sequence[Sequence[Any]]]] = [
+        (EVENTS, [(run_id, event.sequence, event.SerializeToString(), 1) for event in events])
+    ]
+    if referred := {digest for event in events for digest in digests(event)}:
+        puts.append((REFERENCES, [(run_id, digest) for digest in sorted(referred)]))
+    return puts
+
+
+def _remembered(memos: Sequence[Memo]) -> list[tuple[Into, Sequence[Sequence[Any]]]]:
+    """Memos, and what they refer to; in an order, so that two transactions never wait for each other."""
+    if not memos:
+        return []
+    now, by_key = time.time(), {(memo.tenant, memo.digest): memo.result for memo in memos}
+    ordered = sorted(by_key)
+    rows = [(*key, by_key[key].SerializeToString(), now) for key in ordered]
+    referred = [(*key, digest) for key in ordered for digest in sorted(set(digests(by_key[key])))]
+    return [(MEMOS, rows), (MEMO_REFERENCES, referred)] if referred else [(MEMOS, rows)]
+
+
+def _same_request(run_id: str, same: bool) -> str:
+    if not same:
         raise AlreadyExists(
             "this idempotency key was used for another request", reason="IDEMPOTENCY", remedy="use a new key"
         )
-    return str(found[0])
+    return run_id
 
 
-def _row(values: tuple[object, ...]) -> Row:
-    fields = dict(zip(_COLUMNS.split(", "), values, strict=True))
-    return Row(**{**fields, "caller": Caller.FromString(fields["caller"])})  # type: ignore[arg-type]  # as selected
+def _row(values: Sequence[Any]) -> Row:
+    fields = dict(zip(FIELDS, values, strict=True))
+    return Row(**{**fields, "caller": Caller.FromString(fields["caller"])})

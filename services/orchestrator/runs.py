@@ -26,9 +26,6 @@ from services.runtime.errors import Overloaded, Unavailable
 
 log = structlog.get_logger(__name__)
 
-CHANGES_SECONDS = 0.05
-"""How soon this process sees what another one has written."""
-
 CANCEL = "cancel"
 """The kind of command that asks a run to stop."""
 
@@ -62,12 +59,11 @@ class Runs:
         self._driving: dict[LiveRun, asyncio.Task[None]] = {}
         self._accepting = 0
         self._closed = False
-        self._seen = -1
         self._changed = asyncio.Event()
         self._watching: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        for step, seconds in ((self._beat, self._heartbeat_seconds), (self._look, CHANGES_SECONDS)):
+        for step, seconds in ((self._beat, self._heartbeat_seconds), (self._look, 0.0)):
             self._watching.append(asyncio.create_task(_forever(step, seconds), name=step.__name__))
         return self
 
@@ -235,19 +231,16 @@ class Runs:
 
     async def _look(self) -> None:
         """Tells watchers of other processes' runs of what has been written, and does what others have asked of ours."""
-        version = await self._journal.version()
-        if version == self._seen:
-            return
-        woken, self._changed = self._changed, asyncio.Event()
-        woken.set()
-        for run_id in await self._cancelled():
-            run = self._live.get(run_id)
-            if run and not run.cancel_asked:
-                run.cancel()
-        self._seen = version
+        async for _ in self._journal.changes():
+            woken, self._changed = self._changed, asyncio.Event()
+            woken.set()
+            for run_id in await self._cancelled():
+                run = self._live.get(run_id)
+                if run and not run.cancel_asked:
+                    run.cancel()
 
     async def _cancelled(self) -> set[str]:
-        return {run_id for run_id, kind in await self._journal.commands() if kind == CANCEL}
+        return {command.run_id for command in await self._journal.commands() if command.kind == CANCEL}
 
 
 async def _forever(step: Callable[[], Awaitable[None]], seconds: float) -> None:

@@ -10,6 +10,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Caller,
     RunEvent,
     RunState,
+    TaskResult,
 )
 
 SCHEMA = "runs"
@@ -58,7 +59,42 @@ MIGRATIONS = (
     CREATE INDEX idempotency_by_run ON idempotency (run_id);
     CREATE INDEX idempotency_by_age ON idempotency (created)
     """,
+    # The index on lease_until goes: every event changes it. Events have referenced = 1 once what they refer to is kept
+    # in artifact_references, which earlier programs did not do.
+    """
+    ALTER TABLE runs ADD COLUMN owner_address TEXT NOT NULL DEFAULT '';
+    DROP INDEX runs_alive;
+    CREATE INDEX runs_alive_by_age ON runs (created) WHERE state < 4;
+    CREATE INDEX runs_by_age ON runs (created);
+    ALTER TABLE commands ADD COLUMN payload BLOB;
+    ALTER TABLE events ADD COLUMN referenced INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX events_unreferenced ON events (run_id, seq) WHERE referenced = 0;
+    CREATE TABLE artifact_references (
+        run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE,
+        sha256 TEXT NOT NULL,
+        PRIMARY KEY (run_id, sha256)
+    ) WITHOUT ROWID;
+    CREATE INDEX artifact_references_by_digest ON artifact_references (sha256);
+    CREATE TABLE memos (
+        tenant TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        result BLOB NOT NULL,
+        created REAL NOT NULL,
+        PRIMARY KEY (tenant, digest)
+    );
+    CREATE INDEX memos_by_age ON memos (created);
+    CREATE TABLE memo_references (
+        tenant TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        sha256 TEXT NOT NULL,
+        PRIMARY KEY (tenant, digest, sha256),
+        FOREIGN KEY (tenant, digest) REFERENCES memos ON DELETE CASCADE
+    ) WITHOUT ROWID;
+    CREATE INDEX memo_references_by_digest ON memo_references (sha256);
+    CREATE TABLE duties (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL)
+    """,
 )
+"""In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
 ENDED = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED})
 
@@ -93,8 +129,29 @@ class Row:
     caller: Caller
     seq: int
     owner: str
+    """Empty while nobody needs to drive it."""
     fence: int
+    owner_address: str
 
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Command:
+    """A wish for the owner of a run."""
+
+    id: int
+    run_id: str
+    kind: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Memo:
+    """A result to be taken again where the same is asked for, within the tenant."""
+
+    tenant: str
+    digest: str
+    result: TaskResult

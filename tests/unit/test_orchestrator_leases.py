@@ -10,20 +10,18 @@ from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
 from services.orchestrator.journal import Journal
 from services.orchestrator.live import LiveRun
 from services.orchestrator.servicer import OrchestratorServicer
-from services.runtime.database import Database
+from services.runtime.database import Database, Query, Steps
 from services.runtime.errors import Unavailable
 from tests.stages import SPEC, Stages, Troubled, forever, running, to_the_end, watched
 
 
 async def stolen(database: Database, run_id: str) -> None:
     """Another orchestrator takes the run."""
-    await database.write(
-        lambda connection: (
-            connection.execute(
-                "UPDATE runs SET owner = 'thief', fence = fence + 1, lease_until = 9e9 WHERE id = ?", (run_id,)
-            ).rowcount
-        )
-    )
+
+    def operation() -> Steps[None]:
+        yield Query("UPDATE runs SET owner = 'thief', fence = fence + 1, lease_until = 9e9 WHERE id = ?", (run_id,))
+
+    await database.write(operation)
 
 
 async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, stages: Stages) -> None:

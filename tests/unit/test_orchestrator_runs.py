@@ -137,7 +137,7 @@ async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
 async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
     stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.runtime.database._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("services.runtime.database.sqlite._BUSY_SECONDS", 0.05)
     async with opened(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as other, running(Troubled(other), stages) as runs:
         blocker = sqlite3.connect(tmp_path / "other.sqlite", isolation_level=None)
         with contextlib.closing(blocker):

@@ -1,19 +1,32 @@
-"""SQLite for those who own state: a writer thread with group commit, a reader beside it, versioned schemas."""
+"""SQLite: a writer thread with group commit, a reader beside it."""
 
 import asyncio
 import contextlib
+import json
 import queue
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from services.runtime.errors import FailedPrecondition, Unavailable
+from services.runtime.database.migrations import MIGRATED, VERSION, VERSIONS, to_run
+from services.runtime.database.queries import Contradiction, Dialect, Operation, Rows
+from services.runtime.errors import Unavailable
 
 T = TypeVar("T")
+
+DIALECT = Dialect(
+    now="((julianday('now') - 2440587.5) * 86400.0)",  # to the millisecond
+    among="IN (SELECT value FROM json_each(?))",
+    texts=lambda texts: json.dumps(list(texts)),
+    skip_locked="",
+    lock="SELECT ?",  # there is one writer at a time
+)
+
+CHANGES_SECONDS = 0.05
+"""How soon what another process has written is seen."""
 
 _BUSY_SECONDS = 10.0
 _GROUP = 256
@@ -22,8 +35,10 @@ _OF_THE_FILE = frozenset({sqlite3.OperationalError, sqlite3.DatabaseError})
 """Errors that are no single operation's; those derived from them are."""
 
 
-class Database:
-    """A SQLite file in WAL mode with synchronous=FULL: what has been committed survives a power cut."""
+class SQLite:
+    """A file in WAL mode with synchronous=FULL: what has been committed survives a power cut."""
+
+    dialect = DIALECT
 
     def __init__(self, writing: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         self._writing = writing
@@ -35,12 +50,7 @@ class Database:
         self._writer.start()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="database-reader")
 
-    def write(self, operation: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
-        """Runs an operation in a transaction; the future is done once it is committed.
-
-        Operations run in the order of the calls. One that raises is rolled back alone. The future raises what its
-        operation raised, or Unavailable if the file does not take it; cancelling it does not undo the operation.
-        """
+    def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":  # noqa: ARG002  # all are in order
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             future.set_exception(_closed())
@@ -48,21 +58,25 @@ class Database:
             self._queue.put(_Write(operation, future))
         return future
 
-    async def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs an operation on a connection that sees what has been committed.
-
-        Raises:
-            Unavailable: the file cannot be read.
-        """
+    async def read(self, sql: str, *values: Any) -> Rows:
         if self._closed:
             raise _closed()
         try:
-            return await self._loop.run_in_executor(self._reader, operation, self._reading)
+            return await self._loop.run_in_executor(self._reader, _rows, self._reading, sql, values)
         except sqlite3.Error as error:
             raise _unavailable(error) from error
 
+    async def changes(self) -> AsyncIterator[frozenset[str] | None]:
+        seen = None
+        while not self._closed:
+            with contextlib.suppress(Unavailable):
+                ((version,),) = await self.read("PRAGMA data_version")
+                if version != seen:
+                    seen = version
+                    yield None
+            await asyncio.sleep(CHANGES_SECONDS)
+
     async def close(self) -> None:
-        """Does what it has been asked, then closes the file."""
         self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._writer.join)
@@ -85,30 +99,20 @@ class Database:
                 self._loop.call_soon_threadsafe(_deliver, group, outcomes)
 
 
-@asynccontextmanager
-async def opened(path: Path, schema: str, migrations: Sequence[str]) -> AsyncIterator[Database]:
-    """A database whose schema is up to date; closed when the block exits, after what was asked of it.
-
-    Args:
-        path: the file; it and its folder are made if absent.
-        schema: name under which the version of these tables is kept.
-        migrations: SQL scripts; the n-th leads from version n to n + 1. Scripts once released never change.
+async def connected(path: Path, schema: str, migrations: Sequence[str]) -> SQLite:
+    """The database in a file.
 
     Raises:
         Unavailable: the file cannot be opened or written.
-        FailedPrecondition: NEWER_SCHEMA, a later version of this program has written it.
+        FailedPrecondition: NEWER_SCHEMA.
     """
-    database = Database(*await asyncio.to_thread(_prepared, path, schema, migrations))
-    try:
-        yield database
-    finally:
-        await database.close()
+    return SQLite(*await asyncio.to_thread(_prepared, path, schema, migrations))
 
 
 class _Write:
     __slots__ = ("future", "operation")
 
-    def __init__(self, operation: Callable[[sqlite3.Connection], Any], future: "asyncio.Future[Any]") -> None:
+    def __init__(self, operation: Operation[Any], future: "asyncio.Future[Any]") -> None:
         self.operation = operation
         self.future = future
 
@@ -121,12 +125,12 @@ def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[
         for write in group:
             connection.execute("SAVEPOINT one")
             try:
-                outcomes.append(write.operation(connection))
+                outcomes.append(_done(connection, write.operation))
             except Exception as error:
                 if type(error) in _OF_THE_FILE:
                     raise
                 connection.execute("ROLLBACK TO one")
-                outcomes.append(error)
+                outcomes.append(_of_the_operation(error))
             connection.execute("RELEASE one")
         connection.execute("COMMIT")
     except sqlite3.Error as error:
@@ -134,6 +138,25 @@ def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[
             connection.execute("ROLLBACK")
         return [_unavailable(error)] * len(group)
     return outcomes
+
+
+def _done(connection: sqlite3.Connection, operation: Operation[T]) -> T:
+    """Runs one operation; gives its result."""
+    steps = operation()
+    rows: Rows | None = None
+    while True:
+        try:
+            sql, values, puts, _ = steps.send(rows)  # type: ignore[arg-type]  # None starts it
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the operation returns
+        rows = connection.execute(sql, values).fetchall()
+        if rows:
+            for into, several in puts:
+                connection.executemany(into.one, several)
+
+
+def _of_the_operation(error: Exception) -> Exception:
+    return Contradiction(str(error)) if isinstance(error, sqlite3.IntegrityError) else error
 
 
 def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
@@ -144,6 +167,10 @@ def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
             write.future.set_exception(outcome)
         else:
             write.future.set_result(outcome)
+
+
+def _rows(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> Rows:
+    return connection.execute(sql, values).fetchall()
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -170,19 +197,13 @@ def _prepared(path: Path, schema: str, migrations: Sequence[str]) -> tuple[sqlit
 
 def _migrate(connection: sqlite3.Connection, path: Path, schema: str, migrations: Sequence[str]) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("CREATE TABLE IF NOT EXISTS schemas (name TEXT PRIMARY KEY, version INTEGER NOT NULL)")
-    row = connection.execute("SELECT version FROM schemas WHERE name = ?", (schema,)).fetchone()
+    connection.execute(VERSIONS)
+    row = connection.execute(VERSION, (schema,)).fetchone()
     version = row[0] if row else 0
-    if version > len(migrations):
-        raise FailedPrecondition(
-            f"{path} has version {version} of schema {schema}; this program knows {len(migrations)}",
-            reason="NEWER_SCHEMA",
-            remedy="run the newer program, or restore a copy made before it",
-        )
-    for script in migrations[version:]:
-        for statement in script.split(";"):
-            connection.execute(statement)
-    connection.execute("INSERT OR REPLACE INTO schemas VALUES (?, ?)", (schema, len(migrations)))
+    for statement in to_run(version, str(path), schema, migrations):
+        connection.execute(statement)
+    if version < len(migrations):
+        connection.execute(MIGRATED, (schema, len(migrations)))
     connection.execute("COMMIT")
 
 

@@ -1,0 +1,115 @@
+"""The journal's SQL, in the words of one kind of database."""
+
+# ruff: noqa: S608  # it is put together from constants; values are always parameters
+
+from collections.abc import Collection
+
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED
+from services.runtime.database import Dialect, Into
+
+FIELDS = (
+    "id",
+    "tenant",
+    "conversation_id",
+    "parent_id",
+    "state",
+    "request",
+    "created",
+    "deadline",
+    "caller",
+    "seq",
+    "owner",
+    "fence",
+    "owner_address",
+)
+COLUMNS = ", ".join(FIELDS)
+ALIVE = f"state < {RUN_STATE_COMPLETED}"
+
+EVENTS = Into("events", {"run_id": "text", "seq": "bigint", "event": "bytea", "referenced": "bigint"})
+REFERENCES = Into("artifact_references", {"run_id": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
+IDEMPOTENCY = Into(
+    "idempotency",
+    {"tenant": "text", "key": "text", "run_id": "text", "digest": "text", "created": "float8"},
+    "ON CONFLICT (tenant, key) DO UPDATE SET"
+    " run_id = excluded.run_id, digest = excluded.digest, created = excluded.created",
+)
+MEMOS = Into(
+    "memos",
+    {"tenant": "text", "digest": "text", "result": "bytea", "created": "float8"},
+    "ON CONFLICT (tenant, digest) DO UPDATE SET result = excluded.result, created = excluded.created",
+)
+MEMO_REFERENCES = Into(
+    "memo_references", {"tenant": "text", "digest": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING"
+)
+
+KNOWN_KEY = "SELECT run_id, digest FROM idempotency WHERE tenant = ? AND key = ? AND created >= ?"
+EVENT = "SELECT event FROM events WHERE run_id = ? AND seq = ?"
+PAGE = (
+    "SELECT event FROM events WHERE run_id = ? AND seq > ? AND seq <="
+    " (SELECT MAX(seq) FROM"
+    "  (SELECT seq, SUM(size) OVER (ORDER BY seq) AS total FROM"
+    "   (SELECT seq, LENGTH(event) AS size FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?) AS next)"
+    "  AS summed WHERE total <= ? OR seq = ?)"
+    " ORDER BY seq"
+)
+ROW = f"SELECT {COLUMNS} FROM runs WHERE id = ? AND tenant = ?"
+COMMAND = "INSERT INTO commands (run_id, kind, payload, created) VALUES (?, ?, ?, ?)"
+COMMANDS = (
+    "SELECT id, run_id, kind, payload FROM commands WHERE run_id IN"
+    f" (SELECT id FROM runs WHERE {ALIVE} AND owner = ?) ORDER BY id"
+)
+MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
+STATE = "SELECT state FROM runs WHERE id = ? AND tenant = ?"
+DELETE = "DELETE FROM runs WHERE id = ?"
+
+
+class Statements:
+    """What differs between the kinds of databases.
+
+    Those that end in a lease take its seconds where they say NOW + ?.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        now = dialect.now
+        self.lock = dialect.lock
+        self.texts = dialect.texts
+        self.accept = (
+            "INSERT INTO runs (id, tenant, conversation_id, parent_id, state, request, created, deadline, caller,"
+            " owner, owner_address, seq, fence, lease_until)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, {now} + ?) RETURNING id"
+        )
+        self.append = append(f"lease_until = {now} + ?")
+        due = (
+            f"{ALIVE} AND (lease_until < {now}"
+            " OR (owner = '' AND EXISTS (SELECT 1 FROM commands WHERE run_id = runs.id)))"
+        )
+        self.overdue = f"SELECT 1 FROM runs WHERE {due} LIMIT 1"
+        self.claim = (
+            f"WITH due AS MATERIALIZED (SELECT id FROM runs WHERE {due} AND NOT (id {dialect.among})"
+            f" ORDER BY created LIMIT ?{dialect.skip_locked})"
+            f" UPDATE runs SET owner = ?, owner_address = ?, fence = fence + 1, lease_until = {now} + ?"
+            f" WHERE id IN (SELECT id FROM due) RETURNING {COLUMNS}"
+        )
+        self.renew = (
+            f"UPDATE runs SET lease_until = {now} + ? WHERE id {dialect.among} AND owner = ? RETURNING id, fence"
+        )
+        self.release = f"UPDATE runs SET lease_until = 0 WHERE id {dialect.among} AND owner = ? AND {ALIVE}"
+        self.release_all = f"UPDATE runs SET lease_until = 0 WHERE owner = ? AND {ALIVE}"
+
+
+def append(*changes: str) -> str:
+    """Takes numbers for events, if the run is still the writer's and has no others; with what else changes."""
+    others = "".join(f", {change}" for change in changes)
+    return f"UPDATE runs SET seq = seq + ?, state = ?{others} WHERE id = ? AND fence = ? AND seq = ? RETURNING seq"
+
+
+def rows(before: bool, states: Collection[int], conversation: bool) -> str:
+    """A page of a tenant's runs, newest first."""
+    where = ["tenant = ?", "created > ?"]
+    if before:
+        where.append("(created, id) < (?, ?)")
+    if states:
+        where.append(f"state IN ({', '.join('?' * len(states))})")
+    if conversation:
+        where.append("conversation_id = ?")
+    return f"SELECT {COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
