@@ -1,11 +1,18 @@
-"""`make bench`: measures, prints a table, writes out/bench.json."""
+"""`make bench`: measures, prints a table, writes out/bench.json.
+
+Named sections, as in `python -m tests.bench makespan`, are measured alone and only shown.
+"""
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from services.runtime import telemetry
-from tests.bench import runs
-from tests.bench.house import alone, resident_mb, standing
+from tests.bench import growth, journal, makespan, runs, takeover, throughput
+from tests.bench.house import standing
+from tests.bench.processes import service
 from tests.bench.rows import Row, show, write
 
 OUT = Path("out/bench.json")
@@ -19,28 +26,53 @@ MEMORY = {
 }
 
 
+async def cluster() -> list[Row]:
+    """How soon the house stands."""
+    async with standing(experts="lite") as house:
+        return [
+            Row("cluster.house_ready_s", round(house.ready_seconds, 2), "s", 5, note="python -m services, lite warm")
+        ]
+
+
+async def whole() -> list[Row]:
+    """Runs through all of the house."""
+    async with standing(experts="") as house:
+        return await runs.rows(house)
+
+
 async def memory() -> list[Row]:
     """Resident memory of each light service started alone."""
     measured = []
     for name, (module, prefix) in MEMORY.items():
-        async with alone(module, prefix) as pid:
-            measured.append(
-                Row(name, round(await resident_mb(pid)), "MB", 150, note=f"python -m {module}, just started")
-            )
+        with TemporaryDirectory() as home:
+            async with service(module, prefix, Path(home)) as running:
+                resident = round(await running.resident_mb())
+        measured.append(Row(name, resident, "MB", 150, note=f"python -m {module}, just started"))
     return measured
 
 
-async def main() -> None:
+SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
+    "cluster": cluster,
+    "runs": whole,
+    "makespan": makespan.rows,
+    "throughput": throughput.rows,
+    "growth": growth.rows,
+    "journal": journal.rows,
+    "takeover": takeover.rows,
+    "memory": memory,
+}
+
+
+async def main(sections: list[str]) -> None:
     telemetry.setup("bench", level="WARNING")
-    async with standing(experts="lite") as house:
-        rows = [
-            Row("cluster.house_ready_s", round(house.ready_seconds, 2), "s", 5, note="python -m services, lite warm")
-        ]
-    async with standing(experts="") as house:
-        rows += await runs.rows(house)
-    rows += await memory()
+    rows = []
+    for name in sections or SECTIONS:
+        print(f"measuring {name} …", file=sys.stderr)
+        rows += await SECTIONS[name]()
     show(rows)
-    write(rows, OUT)
+    if not sections:
+        write(rows, OUT)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

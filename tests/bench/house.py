@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
 from services.runtime.channel import connect
+from tests.bench.processes import PATIENCE_SECONDS, line, stopped
 from tests.fakes import FakeExpert, card
 
 TASK = "summarization"
-PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -41,64 +41,29 @@ async def standing(*, experts: str) -> AsyncIterator[House]:
             folder.mkdir()
             (folder / "noop.address").write_text(address + "\n", encoding="utf-8")
             begun = time.perf_counter()
-            process = await _started(
-                "services", "--experts", experts, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", home=home
-            )
+            process = await _started(experts, home)
             try:
-                line = json.loads(await _line(process))
+                told = json.loads(await line(process))
                 ready = time.perf_counter() - begun
-                await _offered(line["grpc"])
-                yield House(line["url"], line["grpc"], address, ready, line["children"])
+                await _offered(told["grpc"])
+                yield House(told["url"], told["grpc"], address, ready, told["children"])
             finally:
-                await _stopped(process)
+                await stopped(process)
 
 
-@asynccontextmanager
-async def alone(module: str, prefix: str) -> AsyncIterator[int]:
-    """One service by itself; gives its process id once it serves."""
-    listening = {f"{prefix}_LISTEN": "127.0.0.1:0", "GATEWAY_HTTP_LISTEN": "127.0.0.1:0"}
-    with TemporaryDirectory() as home:
-        process = await _started(module, home=home, listening=listening)
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                assert process.stderr
-                while b'"serving"' not in await process.stderr.readline():
-                    pass
-            yield process.pid
-        finally:
-            await _stopped(process)
-
-
-async def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MB of 10^6 bytes."""
-    process = await asyncio.create_subprocess_exec("ps", "-o", "rss=", "-p", str(pid), stdout=PIPE)
-    output, _ = await process.communicate()
-    return int(output) * 1024 / 1e6
-
-
-async def _started(module: str, *arguments: str, home: str, listening: dict[str, str] | None = None) -> Process:
-    environment = {**os.environ, "HUGGINGGPT_HOME": home, "LOG_LEVEL": "INFO" if listening else "WARNING"}
+async def _started(experts: str, home: str) -> Process:
+    anywhere = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        module,
-        *arguments,
-        env={**environment, **(listening or {})},
+        "services",
+        "--experts",
+        experts,
+        *anywhere,
+        env={**os.environ, "HUGGINGGPT_HOME": home, "LOG_LEVEL": "WARNING"},
         stdout=PIPE,
-        stderr=PIPE if listening else DEVNULL,
+        stderr=DEVNULL,
     )
-
-
-async def _line(process: Process) -> bytes:
-    assert process.stdout
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        return await process.stdout.readline()
-
-
-async def _stopped(process: Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-    await process.communicate()
 
 
 async def _offered(gateway: str) -> None:

@@ -33,9 +33,9 @@ class Row:
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
-def median(values: Sequence[float]) -> float:
-    """Rounded to three significant digits: more would be noise."""
-    return float(f"{statistics.median(values):.3g}")
+def median(values: Sequence[float], *, digits: int = 3) -> float:
+    """Rounded to three significant digits: more would be noise, unless it is to be taken from something else."""
+    return float(f"{statistics.median(values):.{digits}g}")
 
 
 def show(rows: Sequence[Row]) -> None:

@@ -1,0 +1,124 @@
+"""`python -m tests.bench.cast`: planner, selector, responder and expert of known pace, in a process of their own.
+
+They speak in bytes made beforehand wherever they can, so that what is measured beside them has the processor.
+"""
+
+import asyncio
+import selectors
+import signal
+import time
+from collections.abc import AsyncIterator
+from functools import lru_cache
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
+from protos.hugginggpt.v1.planner_pb2 import PlanEnd, PlanEvent, PlanRequest
+from protos.hugginggpt.v1.responder_pb2 import RespondEvent, RespondRequest
+from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
+from protos.hugginggpt.v1.types_pb2 import Candidate, Decision, Endpoint, Value
+from services.runtime.channel import MESSAGE_LIMITS
+from tests.bench.shapes import SPEC, script
+
+DONE = InferResponse(outputs={"text": Value(text="done")}, revision="1").SerializeToString()
+END = PlanEvent(end=PlanEnd(decision=Decision(controller="scripted", confidence=1.0))).SerializeToString()
+ANSWER = (
+    RespondEvent(text="It is done.").SerializeToString(),
+    RespondEvent(decision=Decision(controller="scripted")).SerializeToString(),
+)
+
+
+class Cast:
+    """All four, at one address."""
+
+    def __init__(self) -> None:
+        self.address = ""
+
+    async def plan(self, request: bytes, _: object) -> AsyncIterator[bytes]:
+        begun = time.perf_counter()
+        pause, gap, tasks = _planned(request)
+        for place, task in enumerate(tasks):
+            if pause or gap:
+                await _pass(begun + pause + place * gap - time.perf_counter())
+            yield task
+        yield END
+
+    async def select(self, request: bytes, _: object) -> bytes:
+        pause, reply = _chosen(request, self.address)
+        await _pass(pause)
+        return reply
+
+    async def infer(self, request: bytes, _: object) -> bytes:
+        await _pass(float(InferRequest.FromString(request).model) / 1000)
+        return DONE
+
+    async def respond(self, request: bytes, _: object) -> AsyncIterator[bytes]:
+        turns = RespondRequest.FromString(request).conversation
+        await _pass(script(turns[-1].text).answer if turns else 0)
+        for event in ANSWER:
+            yield event
+
+
+@lru_cache(256)
+def _planned(request: bytes) -> tuple[float, float, list[bytes]]:
+    asked = PlanRequest.FromString(request)
+    if asked.goal.HasField("check"):
+        return 0, 0, [PlanEvent(task=task).SerializeToString() for task in asked.goal.check.draft.tasks]
+    scripted = script(asked.conversation[-1].text)
+    tasks = [PlanEvent(task=task).SerializeToString() for task in scripted.supplied().tasks]
+    return scripted.plan, scripted.gap, tasks
+
+
+@lru_cache(4096)
+def _chosen(request: bytes, address: str) -> tuple[float, bytes]:
+    asked = SelectRequest.FromString(request)
+    by = Candidate(
+        model_id=asked.task.pinned_model,
+        revision="1",
+        expert="cast",
+        endpoints=[Endpoint(address=address, loaded=True)],
+        score=1.0,
+        reason="it is the only one",
+    )
+    decision = Decision(controller="rank", confidence=1.0)
+    reply = SelectResponse(candidates=[by], decision=decision, spec=SPEC)
+    return script(asked.request).select, reply.SerializeToString()
+
+
+async def _pass(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)
+
+
+def _handlers(cast: Cast) -> list[grpc.GenericRpcHandler]:
+    methods: dict[str, dict[str, grpc.RpcMethodHandler[bytes, bytes]]] = {
+        "PlannerService": {"Plan": grpc.unary_stream_rpc_method_handler(cast.plan)},
+        "SelectorService": {"Select": grpc.unary_unary_rpc_method_handler(cast.select)},
+        "ExpertService": {"Infer": grpc.unary_unary_rpc_method_handler(cast.infer)},
+        "ResponderService": {"Respond": grpc.unary_stream_rpc_method_handler(cast.respond)},
+    }
+    return [
+        grpc.method_handlers_generic_handler(f"hugginggpt.v1.{service}", handlers)
+        for service, handlers in methods.items()
+    ]
+
+
+async def main() -> None:
+    cast, server, healthy = Cast(), grpc.aio.server(options=MESSAGE_LIMITS), health.aio.HealthServicer()
+    server.add_generic_rpc_handlers(_handlers(cast))
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
+    cast.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    print(cast.address, flush=True)
+    await stop.wait()
+    await server.stop(0)
+
+
+if __name__ == "__main__":
+    # Pauses as asked for: select() takes microseconds, where epoll rounds up to the next millisecond.
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+        runner.run(main())

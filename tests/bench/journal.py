@@ -1,0 +1,86 @@
+"""What keeping a run costs each task of it, where every step waits for its commit."""
+
+import sqlite3
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_RUNNING,
+    TASK_STATE_SUCCEEDED,
+    Caller,
+    Candidate,
+    Endpoint,
+    RunEvent,
+    RunSpec,
+    TaskEnded,
+    TaskResult,
+    TaskStarted,
+    Value,
+)
+from services.orchestrator import acceptance
+from services.orchestrator.journal import Journal
+from services.orchestrator.tables import MIGRATIONS, SCHEMA, NewRun
+from services.runtime import database
+from tests.bench.rows import Row, median
+from tests.bench.shapes import Script
+
+STEPS = 100
+REPEATS = 5
+SQLITE_MS = 0.5
+
+
+async def rows() -> list[Row]:
+    """Figures of a run of a hundred tasks, one after the other."""
+    with TemporaryDirectory() as home:
+        steps = await _ms_per_step(str(Path(home) / "journal.sqlite"))
+        bare = _bare_sqlite(Path(home) / "bare.sqlite")
+    note = f"{STEPS} steps, a task's start and end each; reference: a bare insert and its commit"
+    return [Row("journal.sqlite_ms_per_task", steps, "ms", SQLITE_MS, bare, note)]
+
+
+async def _ms_per_step(where: str) -> float:
+    async with database.opened(where, SCHEMA, MIGRATIONS) as kept:
+        journal = Journal(kept, "bench", 10.0)
+        return median([await _steps(journal) for _ in range(REPEATS)])
+
+
+async def _steps(journal: Journal) -> float:
+    run = _new_run()
+    await journal.accept(run)
+    begun = time.perf_counter()
+    for step in range(1, STEPS + 1):
+        await journal.append(run.id, 1, _events(run.id, step), RUN_STATE_RUNNING)
+    return 1000 * (time.perf_counter() - begun) / STEPS
+
+
+def _new_run() -> NewRun:
+    spec = RunSpec(plan=Script("chain", STEPS).supplied())
+    return acceptance.new_run(spec, Caller(tenant="default"), None, "digest", 900.0)
+
+
+def _events(run_id: str, step: int) -> list[RunEvent]:
+    by = Candidate(model_id="model", revision="1", expert="cast", endpoints=[Endpoint(address="127.0.0.1:50051")])
+    result = TaskResult(task_id=step, attempt=1, by=by, outputs={"text": Value(text="done")}, input_digest="0" * 64)
+    events = [
+        RunEvent(task_started=TaskStarted(by=by)),
+        RunEvent(task_ended=TaskEnded(state=TASK_STATE_SUCCEEDED, result=result)),
+    ]
+    for number, event in enumerate(events, start=2 * step):
+        event.run_id, event.sequence, event.task_id, event.attempt = run_id, number, step, 1
+        event.time.GetCurrentTime()
+    return events
+
+
+def _bare_sqlite(path: Path) -> float:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE events (event BLOB NOT NULL)")
+    taken = []
+    for _ in range(STEPS):
+        begun = time.perf_counter()
+        connection.execute("INSERT INTO events VALUES (?)", (bytes(500),))
+        taken.append(1000 * (time.perf_counter() - begun))
+    connection.close()
+    return median(taken)

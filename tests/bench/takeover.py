@@ -1,0 +1,49 @@
+"""How long a run stands still when its orchestrator is killed, with the lease as it is shipped."""
+
+import time
+from collections.abc import AsyncIterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest, WatchRunRequest
+from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, RUN_STATE_COMPLETED, RunEvent, RunSpec
+from services.runtime.channel import connect
+from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.processes import staged
+from tests.bench.rows import Row
+from tests.bench.shapes import Script
+
+SECONDS = 15
+SLOW = Script("chain", 3, expert=1.0)
+
+
+async def rows() -> list[Row]:
+    """One sample: a takeover takes about a lease, whatever else happens."""
+    with TemporaryDirectory() as home:
+        async with staged(Path(home), orchestrators=2) as stage:
+            owner, heir = stage.orchestrators
+            async with connect(owner.address) as dying, connect(heir.address) as living:
+                spec = RunSpec(plan=SLOW.supplied(), mode=RUN_MODE_RESULTS)
+                asked = RunRequest(spec=spec)
+                begun = OrchestratorServiceStub(dying).Run(asked, timeout=PATIENCE_SECONDS)
+                seen = await _until(begun, "task_ended")
+                owner.kill()
+                killed = time.perf_counter()
+                rest = WatchRunRequest(run_id=seen.run_id, after_sequence=seen.sequence)
+                watched = OrchestratorServiceStub(living).Watch(rest, timeout=PATIENCE_SECONDS)
+                await _until(watched, "taken_over")
+                stood_still = time.perf_counter() - killed
+                ended = (await _until(watched, "run_ended")).run_ended
+                over = time.perf_counter() - killed
+    if ended.state != RUN_STATE_COMPLETED:
+        raise RuntimeError(f"the run did not survive: {ended.failure.message}")
+    note = f"kill -9 in a chain of {SLOW.size}, one task done; the run was over after {over:.1f} s"
+    return [Row("takeover.seconds", round(stood_still, 1), "s", SECONDS, note=note)]
+
+
+async def _until(events: AsyncIterable[RunEvent], kind: str) -> RunEvent:
+    async for event in events:
+        if event.WhichOneof("event") == kind:
+            return event
+    raise RuntimeError(f"the stream ended before {kind}")
