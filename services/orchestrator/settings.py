@@ -1,8 +1,8 @@
 """What the orchestrator can be told."""
 
-from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.settings import ServiceSettings, home
@@ -19,8 +19,12 @@ class Settings(ServiceSettings):
     """Where the selector answers."""
     responder: str = "dns:///responder:50051"
     """Where the responder answers."""
-    journal: Path = Field(default_factory=lambda: home() / "journal.sqlite")
-    """The SQLite file in which runs are kept."""
+    journal: Annotated[str, BeforeValidator(str)] = Field(
+        default_factory=lambda: str(home() / "journal.sqlite"), repr=False
+    )
+    """Where runs are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""
+    keep_seconds: float = Field(30 * 24 * 3600.0, ge=0)
+    """How long an ended run is kept, with what it made; 0 is for ever."""
     max_runs: int = Field(256, ge=1)
     """Runs under way at once; more are refused."""
     tasks_at_once: int = Field(16, ge=1)

@@ -1,19 +1,31 @@
 """What unit tests of the orchestrator ask for."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from services.orchestrator.tables import MIGRATIONS, SCHEMA
 from services.runtime.database import Database, opened
+from tests.postgres import fresh
 from tests.stages import Stages
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """Of an empty database, of either kind."""
+    async with AsyncExitStack() as stack:
+        if request.param == "sqlite":
+            yield str(tmp_path / "journal.sqlite")
+        else:
+            yield await stack.enter_async_context(fresh(request.getfixturevalue("postgres")))
+
+
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    """An empty journal's database."""
-    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as kept:
+async def database(address: str) -> AsyncIterator[Database]:
+    """An empty journal's database, of either kind."""
+    async with opened(address, SCHEMA, MIGRATIONS) as kept:
         yield kept
 
 

@@ -1,0 +1,123 @@
+"""A real PostgreSQL for tests: Debian's, started once, with a new database for whoever asks for one."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+PASSWORD = "of-the-tests"  # of a server that lives as long as the tests
+
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "300",
+    "shared_buffers": "64MB",
+    "unix_socket_directories": "",
+}
+
+
+@contextmanager
+def standing() -> Iterator[str]:
+    """A server, as any user; gives the URL of its first database."""
+    programs = _programs()
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    as_user = _as_user(folder)
+    port = _free_port()
+    try:
+        _initialised(programs, folder, as_user)
+        settings = [f"-c{name}={value}" for name, value in {**_SETTINGS, "port": str(port)}.items()]
+        log = (folder / "log").open("wb")
+        server = subprocess.Popen(
+            [*as_user, programs / "postgres", "-D", folder / "data", *settings], stdout=log, stderr=log, cwd="/"
+        )
+        try:
+            _ready(programs, port, server, folder / "log")
+            yield f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
+        finally:
+            server.send_signal(3)  # SIGQUIT: nothing needs to be kept
+            server.wait(30)
+            log.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def fresh(url: str) -> AsyncIterator[str]:
+    """A new database of a server; gives its URL, and drops it in the end."""
+    name = f"test_{uuid4().hex}"
+    await _told(url, f"CREATE DATABASE {name}")
+    try:
+        yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+    finally:
+        await _told(url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _told(url: str, command: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(command)
+    finally:
+        await connection.close()
+
+
+def _programs() -> Path:
+    """The newest installed version's folder."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    on_path = shutil.which("postgres")
+    if not on_path:
+        raise RuntimeError("PostgreSQL is not installed here: make test-deps")
+    return Path(on_path).parent
+
+
+def _as_user(folder: Path) -> list[str]:
+    """How to run it: not as root, and no longer than this process lives."""
+    command = ["setpriv", "--pdeathsig=QUIT"]
+    if os.getuid() == 0:
+        shutil.chown(folder, "postgres", "postgres")
+        command += ["--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    return command if shutil.which("setpriv") else []
+
+
+def _initialised(programs: Path, folder: Path, as_user: list[str]) -> None:
+    secret = folder / "password"
+    secret.write_text(PASSWORD)
+    secret.chmod(0o644)
+    options = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--locale=C", "--no-sync"]
+    command = [*as_user, programs / "initdb", "-D", folder / "data", *options]
+    subprocess.run(command, check=True, capture_output=True, cwd="/")
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    asked = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "10"]
+    for _ in range(100):
+        if subprocess.run(asked, check=False).returncode == 0:
+            return
+        try:
+            server.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    raise RuntimeError(f"PostgreSQL does not start: {log.read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server that stands as long as the tests run."""
+    with standing() as url:
+        yield url
