@@ -126,6 +126,23 @@ def _plan_completed(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     run.decisions["plan"] = body.get("decision", {})
 
 
+def _approval_requested(run: Run, _: Event, __: Mapping[str, Any]) -> None:
+    run.status = "awaiting_approval"
+
+
+def _plan_approved(run: Run, event: Event, body: Mapping[str, Any]) -> None:
+    run.status = "running"
+    if "plan" in body:
+        run.tasks.clear()
+        for task in body["plan"].get("tasks", []):
+            _task_planned(run, event, {"task": task})
+
+
+def _replanning(run: Run, _: Event, body: Mapping[str, Any]) -> None:
+    failed = ", ".join(str(task_id) for task_id in body.get("failed", []))
+    run.notes.append(f"task {failed} failed; the planner is asked for another way")
+
+
 def _task_selected(run: Run, event: Event, body: Mapping[str, Any]) -> None:
     task = run.of(event)
     task.given_to(body["candidates"][0])
@@ -181,6 +198,9 @@ _CHANGES = {
     "plan_note": _plan_note,
     "task_planned": _task_planned,
     "plan_completed": _plan_completed,
+    "approval_requested": _approval_requested,
+    "plan_approved": _plan_approved,
+    "replanning": _replanning,
     "task_selected": _task_selected,
     "task_waiting": _task_waiting,
     "task_started": _task_started,

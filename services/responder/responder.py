@@ -48,13 +48,16 @@ class Responder:
     def __init__(self, writer: Writer | None) -> None:
         self._writer = writer
 
-    async def respond(self, account: Account, emit: Emit, *, seconds: float | None = None) -> None:
+    async def respond(
+        self, account: Account, emit: Emit, *, seconds: float | None = None, without_llm: bool = False
+    ) -> None:
         """Emits the answer, or the rest of one that has begun.
 
         Args:
             account: what there is to tell.
             emit: told of every piece.
             seconds: how long it may take.
+            without_llm: no LLM may be asked, the run has spent its tokens.
 
         Raises:
             InvalidRequest: EMPTY, there is neither a request nor a result.
@@ -66,9 +69,11 @@ class Responder:
                 remedy="send the conversation, its last turn the request",
             )
         account = replace(account, llm=self._writer is not None)
-        if self._writer is None or continued(account) is not None:
+        if self._writer is None or without_llm or continued(account) is not None:
             await _say(rest(account), emit)
-            await emit(Decision(composed.CONTROLLER, "Composed from the results, without an LLM."))
+            because = "the run's tokens are spent" if without_llm and self._writer else ""
+            reason = "Composed from the results, without an LLM."
+            await emit(Decision(composed.CONTROLLER, reason, fell_back_because=because))
         else:
             await emit(await self._written(self._writer, account, emit, seconds))
 

@@ -37,7 +37,9 @@ class ResponderServicer(rpc.ResponderServiceServicer):
             async with turn:
                 await context.write(event_to_pb(piece))
 
-        await self._responder.respond(account_from_pb(request), emit, seconds=context.time_remaining())
+        account = account_from_pb(request)
+        seconds = context.time_remaining()
+        await self._responder.respond(account, emit, seconds=seconds, without_llm=request.without_llm)
 
 
 def account_from_pb(request: pb.RespondRequest) -> Account:

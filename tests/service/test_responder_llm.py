@@ -120,6 +120,16 @@ async def test_an_answer_is_written_from_the_results_and_signed() -> None:
     assert all(words in sent for words in ("Read sign.png aloud", "Exit", "artifact:task2.audio", "artifact:file1"))
 
 
+async def test_no_llm_is_asked_when_the_tokens_of_the_run_are_spent() -> None:
+    async with answering(Says(TEXT)) as (stub, llm):
+        request = asked(READ, SPOKEN)
+        request.without_llm = True
+        answer, decision = await told(stub, request)
+    assert not llm.requests
+    assert answer
+    assert (decision.controller, decision.fell_back_because) == ("composed", "the run's tokens are spent")
+
+
 async def test_the_first_words_arrive_before_the_model_has_finished() -> None:
     async with answering(Stalls("The sign says ")) as (stub, llm), asyncio.timeout(10):
         events = aiter(stub.Respond(asked(READ), metadata=caller.metadata()))
