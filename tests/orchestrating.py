@@ -66,6 +66,10 @@ class Cast:
     candidates: list[types.Candidate] = field(default_factory=list)
     answer: Callable[[], AsyncIterator[str]] | None = None
     select: Callable[[], Awaitable[None]] | None = None
+    another_way: list[planner_pb2.PlanEvent] = field(default_factory=list)
+    """What the planner has in place of tasks that failed."""
+    given_up: list[list[int]] = field(default_factory=list)
+    """The failed tasks it was told of, each time."""
     usage: types.Usage | None = None
     """Of every choice and every answer."""
 
@@ -90,6 +94,11 @@ class Planner(planner_pb2_grpc.PlannerServiceServicer):
             for drafted in request.goal.check.draft.tasks:
                 await context.write(planner_pb2.PlanEvent(task=drafted))
             await context.write(END)
+            return
+        if request.goal.HasField("replan"):
+            self.cast.given_up.append(list(request.goal.replan.failed))
+            for event in (*self.cast.another_way, END):
+                await context.write(event)
             return
         script = self.cast.plans[min(len(self.cast.planned), len(self.cast.plans)) - 1]
         async for event in script(request):

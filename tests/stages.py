@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
 from services.orchestrator.live import LiveRun
 from services.orchestrator.pipeline import Pipeline
@@ -29,6 +30,9 @@ class Stages:
         self.running = asyncio.Event()
         self.work: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
         self.answer: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
+
+    async def plan(self, run: LiveRun, turns: Sequence[types.Turn]) -> Failure | None:
+        return await self.execute(run, turns)
 
     async def execute(self, run: LiveRun, turns: Sequence[types.Turn]) -> Failure | None:
         self.executed.append(list(turns))
@@ -86,7 +90,15 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
     pipeline = cast("Pipeline", stages)
     async with (
         asyncio.timeout(10),
-        Runs(journal, pipeline, max_runs=10, run_seconds=60, lease_seconds=LEASE_SECONDS) as runs,
+        Runs(
+            journal,
+            pipeline,
+            Forwarding(""),
+            max_runs=10,
+            max_bytes=10_000_000,
+            run_seconds=60,
+            lease_seconds=LEASE_SECONDS,
+        ) as runs,
     ):
         yield runs
 

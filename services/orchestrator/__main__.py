@@ -3,6 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
+
+import grpc
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
@@ -10,9 +13,14 @@ from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from services.orchestrator.attempts import Attempts
+from services.orchestrator.execution import Means
+from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.memory import Memory
+from services.orchestrator.ownership import owner_name
 from services.orchestrator.pipeline import Pipeline
-from services.orchestrator.runs import Runs, owner_name
+from services.orchestrator.runs import Runs
+from services.orchestrator.selections import Selections
 from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
 from services.orchestrator.tables import MIGRATIONS, SCHEMA
@@ -20,44 +28,68 @@ from services.runtime import database
 from services.runtime.channel import connect
 from services.runtime.server import Serving, run, serving
 
+if TYPE_CHECKING:  # this name exists for type checkers only
+    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+
 
 @asynccontextmanager
 async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
     """The orchestrator's server, with all it stands on."""
     async with (
         connect(settings.planner) as planner,
-        connect(settings.selector) as selector,
+        connect(settings.selector) as selecting,
         connect(settings.responder) as responder,
         database.opened(settings.journal, SCHEMA, MIGRATIONS) as kept,
-        Attempts(
-            SelectorServiceStub(selector),
-            attempt_seconds=settings.attempt_seconds,
-            calls_at_once=256,
-            calls_per_expert=32,
-            calls_per_run=settings.tasks_at_once,
-        ) as attempts,
+        Forwarding(settings.own_address) as forwarding,
     ):
-        journal = Journal(kept, owner_name(), settings.lease_seconds)
-        pipeline = Pipeline(
-            PlannerServiceStub(planner),
-            SelectorServiceStub(selector),
-            ResponderServiceStub(responder),
-            attempts,
-            tasks_at_once=settings.tasks_at_once,
-        )
-        async with Runs(
-            journal,
-            pipeline,
-            max_runs=settings.max_runs,
-            run_seconds=settings.run_seconds,
-            lease_seconds=settings.lease_seconds,
-        ) as runs:
+        journal = Journal(kept, owner_name(), settings.lease_seconds, settings.own_address)
+        selector = SelectorServiceStub(selecting)
+        async with (
+            _attempts(selector, settings) as attempts,
+            _runs(journal, _pipeline(planner, responder, selector, attempts, journal), forwarding, settings) as runs,
+        ):
             register = partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs))
             service = pb.DESCRIPTOR.services_by_name["OrchestratorService"]
             async with serving(
                 register, service, listen=settings.listen, drain_seconds=settings.drain_seconds
             ) as running:
-                yield running
+                try:
+                    yield running
+                finally:
+                    await runs.hand_over()
+
+
+def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attempts:
+    return Attempts(
+        selector,
+        attempt_seconds=settings.attempt_seconds,
+        calls_at_once=settings.calls_at_once,
+        calls_per_expert=settings.calls_per_expert,
+        calls_per_run=settings.calls_per_run,
+    )
+
+
+def _pipeline(
+    planner: grpc.aio.Channel,
+    responder: grpc.aio.Channel,
+    selector: "SelectorServiceAsyncStub",
+    attempts: Attempts,
+    journal: Journal,
+) -> Pipeline:
+    means = Means(Selections(selector, attempts.avoid), attempts, Memory(journal))
+    return Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
+
+
+def _runs(journal: Journal, pipeline: Pipeline, forwarding: Forwarding, settings: Settings) -> Runs:
+    return Runs(
+        journal,
+        pipeline,
+        forwarding,
+        max_runs=settings.max_runs,
+        max_bytes=settings.max_bytes,
+        run_seconds=settings.run_seconds,
+        lease_seconds=settings.lease_seconds,
+    )
 
 
 if __name__ == "__main__":

@@ -6,15 +6,9 @@ import time
 from collections import Counter
 
 from protos.hugginggpt.v1 import planner_pb2 as planning
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_MODE_APPROVE,
-    Caller,
-    RunAccepted,
-    RunEvent,
-    RunSpec,
-)
+from protos.hugginggpt.v1.types_pb2 import Caller, Plan, RunAccepted, RunEvent, RunSpec
 from services.orchestrator.tables import NewRun, Row
-from services.runtime.errors import InvalidRequest, Unimplemented
+from services.runtime.errors import InvalidRequest
 
 REQUEST_IN_LISTS = 200
 """Characters of the request that a list of runs shows."""
@@ -24,8 +18,7 @@ def check(spec: RunSpec) -> None:
     """Refuses what cannot become a run.
 
     Raises:
-        InvalidRequest: there is nothing to do, or two inputs have one name.
-        Unimplemented: plans cannot wait for approval.
+        InvalidRequest: there is nothing to do, two inputs have one name, or a budget cannot be kept.
     """
     if not spec.request.strip() and not spec.plan.tasks:
         raise InvalidRequest(
@@ -36,16 +29,18 @@ def check(spec: RunSpec) -> None:
         raise InvalidRequest(
             f"inputs need names of their own; these have not: {sorted(twice)}", remedy="rename them", port="inputs"
         )
-    if spec.mode == RUN_MODE_APPROVE:
-        raise Unimplemented(
-            "plans cannot wait for approval here",
-            remedy="ask with mode plan, look at the plan, and send it back as the plan of a new run",
+    if 0 < spec.budget.tasks < len(spec.plan.tasks):
+        raise InvalidRequest(
+            f"the plan has {len(spec.plan.tasks)} tasks, the budget allows {spec.budget.tasks}",
+            reason="BUDGET",
+            remedy="give the run more (budget.tasks), or supply a smaller plan",
+            port="budget",
         )
 
 
-def plan_to_check(spec: RunSpec) -> planning.PlanRequest:
-    """Asks the planner whether the supplied plan is valid."""
-    draft = planning.PlanGoal(check=planning.CheckPlan(draft=spec.plan))
+def plan_to_check(spec: RunSpec, plan: Plan) -> planning.PlanRequest:
+    """Asks the planner whether a plan is valid for a run."""
+    draft = planning.PlanGoal(check=planning.CheckPlan(draft=plan))
     return planning.PlanRequest(inputs=spec.inputs, goal=draft, budget=spec.budget)
 
 

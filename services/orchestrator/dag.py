@@ -16,12 +16,10 @@ class Dag(Generic[R]):
 
     Args:
         run: does a step, given the results it needs.
-        limit: most steps under way at once.
     """
 
-    def __init__(self, run: Callable[[int, Mapping[int, R]], Awaitable[R]], *, limit: int = 8) -> None:
+    def __init__(self, run: Callable[[int, Mapping[int, R]], Awaitable[R]]) -> None:
         self._run = run
-        self._slots = asyncio.Semaphore(limit)
         self._steps: dict[int, asyncio.Future[R]] = {}
         self._group = asyncio.TaskGroup()
 
@@ -51,7 +49,10 @@ class Dag(Generic[R]):
         self._steps[node] = asyncio.get_running_loop().create_future()
         self._steps[node].set_result(result)
 
+    async def settled(self, seconds: float | None = None) -> None:
+        """Waits until all steps have ended, or for so long."""
+        if self._steps:
+            await asyncio.wait(self._steps.values(), timeout=seconds)
+
     async def _step(self, node: int, needs: Collection[int]) -> R:
-        results = {need: await self._steps[need] for need in needs}
-        async with self._slots:
-            return await self._run(node, results)
+        return await self._run(node, {need: await self._steps[need] for need in needs})

@@ -24,11 +24,13 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskState,
     Turn,
 )
+from services.orchestrator import approval, metrics
 from services.orchestrator.conversation import turns_of
+from services.orchestrator.execution import end_task
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.live import LiveRun
 from services.orchestrator.outcome import outcome, spent
-from services.orchestrator.pipeline import Pipeline, end_task
+from services.orchestrator.pipeline import Pipeline
 from services.runtime import caller
 from services.runtime.errors import Unavailable
 
@@ -40,7 +42,6 @@ _DEADLINE = Failure(
     message="the time this run had is over",
     remedy="ask for less at once, or give it more time (budget.wall_time)",
 )
-_CANCELLED = Failure(reason="CANCELLED", code="CANCELLED", message="the run was cancelled")
 _BROKEN = Failure(reason="INTERNAL", code="INTERNAL", message="internal error", remedy="see the orchestrator's log")
 
 
@@ -67,10 +68,13 @@ class Driver:
 
     async def _through(self, run: LiveRun, parent_id: str) -> None:
         turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal)
+        if approval.is_awaited(run) and not run.cancelled:
+            approval.take(run)
         try:
-            failure = None
-            if not run.cancel_asked:
-                failure = await _worked(run, self._pipeline.execute(run, turns), run.deadline - time.time())
+            failure = None if run.cancelled else await self._executed(run, turns)
+            if approval.is_due(run, failure):
+                approval.ask(run)
+                return
             state, wrong = await self._concluded(run, turns, failure)
         except Exception:
             log.exception("a run broke")
@@ -78,23 +82,30 @@ class Driver:
             state, wrong = RUN_STATE_FAILED, _BROKEN
         usage = spent(run.view.run, run.view.decisions)
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=usage)))
-        log.info("run ended", state=RunState.Name(state), reason=wrong.reason if wrong else "")
+        reason = wrong.reason if wrong else ""
+        metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": reason})
+        log.info("run ended", state=RunState.Name(state), reason=reason)
+
+    async def _executed(self, run: LiveRun, turns: Sequence[Turn]) -> Failure | None:
+        """As much of the work as may be done without asking; gives what was wrong with it."""
+        work = self._pipeline.plan if approval.only_plans(run) else self._pipeline.execute
+        return await _worked(run, work(run, turns), run.deadline - time.time())
 
     async def _concluded(
         self, run: LiveRun, turns: Sequence[Turn], failure: Failure | None
     ) -> "tuple[RunState.ValueType, Failure | None]":
         """Ends what is under way and answers; gives how the run ends."""
-        if not run.cancel_asked:
+        if not run.cancelled:
             _end_tasks(run, TASK_STATE_FAILED, failure)
-            state, wrong = outcome(run.view.run, failure)
+            state, wrong = outcome(run.view.run, failure, run.view.replaced)
             unanswered = None
             if run.view.run.spec.mode not in {RUN_MODE_PLAN, RUN_MODE_RESULTS}:
                 unanswered = await _worked(run, self._pipeline.respond(run, turns, failure), None)
             if unanswered and state == RUN_STATE_COMPLETED:
                 state, wrong = RUN_STATE_INCOMPLETE, unanswered
-        if run.cancel_asked:
-            _end_tasks(run, TASK_STATE_CANCELLED, _CANCELLED)
-            state, wrong = RUN_STATE_CANCELLED, _CANCELLED
+        if run.cancelled:
+            _end_tasks(run, TASK_STATE_CANCELLED, run.cancelled)
+            state, wrong = RUN_STATE_CANCELLED, run.cancelled
         return state, wrong
 
 
@@ -107,9 +118,9 @@ async def _worked(run: LiveRun, work: Coroutine[Any, Any, Failure | None], secon
     except TimeoutError:
         return _DEADLINE
     except asyncio.CancelledError:
-        if not run.cancel_asked or _let_go():
+        if _let_go() or not (run.cancelled or run.stopped):
             raise
-        return None
+        return run.stopped
     except Exception:
         log.exception("a part of a run broke")
         return _BROKEN

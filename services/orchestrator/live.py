@@ -9,6 +9,8 @@ import structlog
 
 from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunEvent
 from services.orchestrator.journal import Journal, LeaseLost
+from services.orchestrator.spending import Spending
+from services.orchestrator.tables import Memo
 from services.orchestrator.view import RunView
 from services.runtime.errors import Unavailable
 
@@ -16,6 +18,9 @@ log = structlog.get_logger(__name__)
 
 JOURNAL_PAUSE_SECONDS = 0.5
 """How long a journal that does not answer is left alone."""
+
+
+CANCELLED = Failure(reason="CANCELLED", code="CANCELLED", message="the run was cancelled")
 
 
 class Feed:
@@ -31,25 +36,19 @@ class Feed:
         self._wake()
 
     def close(self) -> None:
-        """No more will come from here, though the run has not ended."""
+        """No more will come from here, though the run may not have ended."""
         self._closed = True
         self._wake()
 
     async def after(self, sequence: int) -> AsyncGenerator[RunEvent]:
-        """Events numbered above sequence, to the run's end.
-
-        Raises:
-            Unavailable: the run goes on elsewhere.
-        """
+        """Events numbered above sequence, to the run's end or as long as it is here."""
         while True:
             changed = self._changed
             while sequence < len(self._events):
                 yield self._events[sequence]
                 sequence += 1
-            if self._events[-1].HasField("run_ended"):
+            if self._closed or self._events[-1].HasField("run_ended"):
                 return
-            if self._closed:
-                raise Unavailable("this orchestrator no longer owns the run", remedy="watch it again")
             await changed.wait()
 
     def _wake(self) -> None:
@@ -74,32 +73,68 @@ class LiveRun:
         self.view = RunView(events)
         self.feed = Feed(events)
         self.fence = fence
+        self.bytes = sum(event.ByteSize() for event in events)
+        """What its events take."""
         self.work: asyncio.Task[Failure | None] | None = None
-        self.cancel_asked = False
+        self.cancelled: Failure | None = None
+        """Why it was told to stop."""
+        self.stopped: Failure | None = None
+        """Why it was told to end with what it has."""
+        self.approval: bytes | None = None
+        """The ApproveRunRequest that lets its waiting plan run."""
         self._journal = journal
         self._outbox: asyncio.Queue[RunEvent] = asyncio.Queue()
+        self._memos: list[Memo] = []
+        self._writing: asyncio.Future[None] | None = None
+        self._parked_until: float | None = None
+        self._taken = asyncio.Event()
+        self._taken.set()
+        self._spending = Spending(self.view.run.spec.budget, events, self.stop)
 
     @property
     def deadline(self) -> float:
         """When it must have ended, in seconds since the epoch."""
         return self.caller.deadline.ToNanoseconds() / 1e9
 
-    def emit(self, event: RunEvent) -> None:
-        """Numbers an event and hands it to the journal."""
+    def emit(self, event: RunEvent, memo: Memo | None = None) -> None:
+        """Numbers an event and hands it to the journal, with a result to be found again by other runs."""
         event.run_id = self.id
         event.sequence = self.view.run.last_sequence + 1
         event.time.FromNanoseconds(time.time_ns())
         self.view.apply(event)
+        self.bytes += event.ByteSize()
         self._outbox.put_nowait(event)
+        if memo:
+            self._memos.append(memo)
+        self._spending.saw(event)
 
-    def cancel(self) -> None:
+    def cancel(self, why: Failure = CANCELLED) -> None:
         """Stops the work; what has finished is kept."""
-        self.cancel_asked = True
+        self.cancelled = self.cancelled or why
         if self.work:
             self.work.cancel()
 
+    def stop(self, why: Failure) -> None:
+        """Ends the work with what there is."""
+        if not self.stopped:
+            self.stopped = why
+            if self.work:
+                self.work.cancel()
+
+    def park(self, until: float) -> None:
+        """Hands over all that has happened, and the run with it: nobody owns it until it is wanted again.
+
+        Args:
+            until: when it is taken up again even if nobody asks for it, in seconds since the epoch.
+        """
+        self._parked_until = until
+
+    async def startable(self) -> None:
+        """Waits while the journal takes nothing: what is under way then ends in memory, and nothing new begins."""
+        await self._taken.wait()
+
     async def keep(self) -> None:
-        """Writes events as they come, many at once where they come fast; ends with the run.
+        """Writes events as they come, many at once where they come fast; ends with the run, or when it is parked.
 
         Raises:
             LeaseLost: another orchestrator owns the run.
@@ -109,25 +144,46 @@ class LiveRun:
             batch = [await self._outbox.get(), *self._waiting()]
             await self._append(batch)
             self.feed.publish(batch)
-            ended = batch[-1].HasField("run_ended")
+            ended = batch[-1].HasField("run_ended") or self._parked_until is not None
 
     async def let_go(self) -> None:
-        """Keeps what has happened so far, for the next owner to start from."""
-        if batch := self._waiting():
-            with contextlib.suppress(Unavailable):
-                await self._journal.append(self.id, self.fence, batch, self.view.run.state)
+        """Keeps what has happened so far, for the next owner to start from; nothing is written after it."""
+        with contextlib.suppress(Unavailable):
+            if self._writing:
+                await self._writing
+            if batch := self._waiting():
+                await self._write(batch)
         self.feed.close()
 
     def _waiting(self) -> list[RunEvent]:
         return [self._outbox.get_nowait() for _ in range(self._outbox.qsize())]
 
     async def _append(self, batch: Sequence[RunEvent]) -> None:
-        state = self.view.run.state
         while True:
             try:
-                return await self._journal.append(self.id, self.fence, batch, state)
+                await self._write(batch)
             except LeaseLost:
                 raise
             except Unavailable as error:
+                self._taken.clear()
                 log.warning("the journal does not take events", run_id=self.id, error=error.message)
                 await asyncio.sleep(JOURNAL_PAUSE_SECONDS)
+            else:
+                self._taken.set()
+                return
+
+    async def _write(self, batch: Sequence[RunEvent]) -> None:
+        memos, state = self._memos[:], self.view.run.state
+        approved = any(event.HasField("plan_approved") for event in batch)
+        self._writing = self._journal.append(
+            self.id,
+            self.fence,
+            batch,
+            state,
+            memos=memos,
+            parked_until=self._parked_until,
+            deadline=self.deadline if approved else None,
+            caller=self.caller if approved else None,
+        )
+        await asyncio.shield(self._writing)  # whoever lets go waits for it
+        del self._memos[: len(memos)]

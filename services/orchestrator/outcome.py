@@ -1,7 +1,7 @@
 """How a run ends, given what became of its tasks and what the planner had to say."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -26,14 +26,17 @@ _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
 _MISSING = frozenset({NOTE_KIND_UNMAPPED, NOTE_KIND_CLARIFY})
 
 
-def outcome(run: Run, failure: Failure | None = None) -> "tuple[RunState.ValueType, Failure | None]":
+def outcome(
+    run: Run, failure: Failure | None = None, replaced: Collection[int] = ()
+) -> "tuple[RunState.ValueType, Failure | None]":
     """The state a run ends in and what is wrong with it.
 
     Args:
         run: as it stands, its tasks all ended; where only a plan was asked for, its tasks are what is usable.
         failure: what is wrong with the run as a whole, such as a deadline.
+        replaced: ids of failed tasks whose results came about in another way.
     """
-    wrong = failure or _worst(run)
+    wrong = failure or _worst(run, replaced)
     if wrong is None:
         return RUN_STATE_COMPLETED, None
     planned_only = run.spec.mode == RUN_MODE_PLAN
@@ -53,10 +56,11 @@ def spent(run: Run, decided: Iterable[Decision]) -> Usage:
     return total
 
 
-def _worst(run: Run) -> Failure | None:
+def _worst(run: Run, replaced: Collection[int]) -> Failure | None:
     for status in run.tasks:
         if (
             status.state not in _GOOD
+            and status.task.id not in replaced
             and status.result.HasField("failure")
             and status.result.failure.reason != "SKIPPED"
         ):

@@ -22,13 +22,16 @@ from services.orchestrator.arguments import needs
 from services.orchestrator.attempts import to_failure
 from services.orchestrator.live import LiveRun
 from services.runtime import caller
-from services.runtime.errors import CorruptData, ServiceError, Unavailable, Verdict, from_rpc, verdict
+from services.runtime.errors import CorruptData, Overloaded, ServiceError, Unavailable, Verdict, from_rpc, verdict
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
 
 CALLS = 3
 """How often the planner is asked before a plan is taken as it is: once, and twice to continue."""
+
+SHARE = 0.5
+"""Of the time a run has left, what one call of the planner may take."""
 
 CHECK_SECONDS = 30.0
 """What the check of a supplied plan may take."""
@@ -37,6 +40,10 @@ SUMMARY_CHARACTERS = 500
 """Of a task's text, or of what was wrong with it, what the planner is told when it continues."""
 
 Add = Callable[[Task], None]
+
+
+class _TooManyTasks(Overloaded):
+    reason = "BUDGET"
 
 
 class Plans:
@@ -81,7 +88,9 @@ class Plans:
         error: ServiceError = _broken_off()
         for _ in range(CALLS):
             try:
-                decision = await self._streamed(run, turns, add)
+                decision = await self._streamed(run, _request(run, turns, _goal(run)), add)
+            except _TooManyTasks as spent:
+                return _given_up(run, spent)
             except ServiceError as raised:
                 error = raised
                 if verdict(error) is Verdict.GIVE_UP:
@@ -91,35 +100,48 @@ class Plans:
                 return None
         return _given_up(run, error)
 
-    async def _streamed(self, run: LiveRun, turns: Sequence[Turn], add: Add) -> Decision:
+    async def another_way(self, run: LiveRun, turns: Sequence[Turn], failed: Sequence[int], add: Add) -> None:
+        """Asks once for other tasks in place of failed ones; where there are none, the failures stand as they are."""
+        request = _request(run, turns, planning.PlanGoal(replan=planning.Replan(failed=failed)))
+        try:
+            decision = await self._streamed(run, request, add)
+        except ServiceError as error:
+            decision = Decision(reason=f"no other way was planned: {error.message}")
+        _completed(run, decision)
+
+    async def _streamed(self, run: LiveRun, request: planning.PlanRequest, add: Add) -> Decision:
         """Takes what the planner sends to the plan's end.
 
         Raises:
             ServiceError: the stream breaks off, or has a task that cannot stand.
         """
-        seconds = max(run.deadline - time.time(), 1.0)
-        request = _request(run, turns)
+        seconds = max(SHARE * (run.deadline - time.time()), 1.0)
+        told = request.goal.WhichOneof("kind") != "replan"  # what has failed is told by its failure
+        call = self._planner.Plan(request, timeout=seconds, metadata=caller.metadata())
         try:
-            async for event in self._planner.Plan(request, timeout=seconds, metadata=caller.metadata()):
+            async for event in call:
                 if event.HasField("task"):
                     _planned(run, event.task, add)
-                elif event.HasField("note") and event.note not in run.view.run.notes:
+                elif event.HasField("note") and told and event.note not in run.view.run.notes:
                     run.emit(RunEvent(plan_note=event.note))
                 elif event.HasField("end"):
                     return event.end.decision
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error) from error
+        finally:
+            call.cancel()
         raise _broken_off()
 
 
-def _request(run: LiveRun, turns: Sequence[Turn]) -> planning.PlanRequest:
+def _goal(run: LiveRun) -> planning.PlanGoal:
+    if run.view.run.tasks:
+        return planning.PlanGoal(continuation=planning.ContinuePlan())
+    return planning.PlanGoal(new_plan=planning.NewPlan())
+
+
+def _request(run: LiveRun, turns: Sequence[Turn], goal: planning.PlanGoal) -> planning.PlanRequest:
     spec = run.view.run.spec
     prior = [_prior(status) for status in run.view.run.tasks]
-    goal = (
-        planning.PlanGoal(continuation=planning.ContinuePlan())
-        if prior
-        else planning.PlanGoal(new_plan=planning.NewPlan())
-    )
     return planning.PlanRequest(conversation=turns, inputs=spec.inputs, prior=prior, goal=goal, budget=spec.budget)
 
 
@@ -134,7 +156,7 @@ def _supplied(run: LiveRun, add: Add) -> Failure | None:
         for task in run.view.run.spec.plan.tasks:
             if task.id > run.view.last_task:  # those before it were told by an earlier owner
                 _planned(run, task, add)
-    except CorruptData as error:
+    except ServiceError as error:
         return _given_up(run, error)
     _completed(run, Decision(controller="supplied", confidence=1.0))
     return None
@@ -145,7 +167,14 @@ def _planned(run: LiveRun, task: Task, add: Add) -> None:
 
     Raises:
         CorruptData: its id does not grow, or it needs one that is not there.
+        Overloaded: BUDGET, the run may not have that many.
     """
+    most = run.view.run.spec.budget.tasks
+    if 0 < most <= len(run.view.run.tasks):
+        raise _TooManyTasks(
+            f"the plan has more than the {most} tasks this run may have",
+            remedy="ask for less at once, or give the run more (budget.tasks)",
+        )
     if task.id <= run.view.last_task:
         raise CorruptData(f"the planner sent task {task.id} after task {run.view.last_task}", remedy="ask again")
     if missing := sorted(need for need in needs(task) if need not in run.view):

@@ -9,7 +9,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.orchestrator.runs import Runs
 from services.orchestrator.tables import Row
-from services.runtime.errors import InvalidRequest, ServiceError, Unimplemented
+from services.runtime.errors import InvalidRequest, ServiceError
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 1_000
@@ -28,7 +28,7 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         except ServiceError:  # the caller is still there, and told to watch
             raise
         except BaseException:
-            if request.spec.on_disconnect == ON_DISCONNECT_CANCEL:
+            if request.spec.on_disconnect == ON_DISCONNECT_CANCEL and not self._runs.closed:
                 await self._runs.cancel(run_id)
             raise
 
@@ -57,10 +57,8 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         return pb.CancelRunResponse()
 
     async def Approve(self, request: pb.ApproveRunRequest, context: Any) -> pb.ApproveRunResponse:
-        await self._runs.get(request.run_id)
-        raise Unimplemented(
-            "no run waits for approval here", remedy="ask with mode plan and send the plan back as that of a new run"
-        )
+        await self._runs.approve(request.run_id, request.plan if request.HasField("plan") else None)
+        return pb.ApproveRunResponse()
 
     async def Delete(self, request: pb.DeleteRunRequest, context: Any) -> pb.DeleteRunResponse:
         await self._runs.delete(request.run_id)

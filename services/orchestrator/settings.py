@@ -25,13 +25,28 @@ class Settings(ServiceSettings):
     """Where runs are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""
     keep_seconds: float = Field(30 * 24 * 3600.0, ge=0)
     """How long an ended run is kept, with what it made; 0 is for ever."""
+    address: str = ""
+    """host:port at which other orchestrators reach this one; empty: where it listens, if that names one host."""
     max_runs: int = Field(256, ge=1)
     """Runs under way at once; more are refused."""
-    tasks_at_once: int = Field(16, ge=1)
-    """Tasks of one run under way at once."""
+    max_bytes: int = Field(512 * 1024 * 1024, ge=1)
+    """Memory that the events of all runs under way may take; runs beyond it are refused."""
+    calls_at_once: int = Field(512, ge=1)
+    """Calls of experts under way at once."""
+    calls_per_expert: int = Field(64, ge=1)
+    """Of these, how many may be of one expert."""
+    calls_per_run: int = Field(16, ge=1)
+    """Of these, how many may be for one run."""
     run_seconds: float = Field(900.0, gt=0)
     """Time a run has unless its budget says less."""
     attempt_seconds: float = Field(300.0, gt=0)
     """Time one call of an expert has."""
     lease_seconds: float = Field(10.0, gt=0)
     """How long a run is left alone after its orchestrator was last heard of."""
+
+    @property
+    def own_address(self) -> str:
+        """Where other orchestrators reach this one; empty: nowhere."""
+        host, _, port = self.listen.rpartition(":")
+        everywhere = host in {"", "0.0.0.0", "[::]", "*"}
+        return self.address or ("" if everywhere or port == "0" else self.listen)

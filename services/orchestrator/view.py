@@ -6,6 +6,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
+    TASK_STATE_FAILED,
     TASK_STATE_PLANNED,
     TASK_STATE_RUNNING,
     TASK_STATE_WAITING,
@@ -26,6 +27,14 @@ class RunView:
         self.run = Run()
         self.planned = False
         """The plan has all its tasks."""
+        self.approved = False
+        """The plan that waited may run."""
+        self.asked_at = 0
+        """When its plan began to wait, in nanoseconds since the epoch."""
+        self.given_up: frozenset[int] = frozenset()
+        """Failed tasks for whose results another way was asked; empty while none was."""
+        self._first_way = 0
+        """Id of the last task planned before that."""
         self.decisions: list[Decision] = []
         """By whoever planned, chose and answered."""
         self._tasks: dict[int, TaskStatus] = {}
@@ -69,6 +78,16 @@ class RunView:
             if status.state not in _UNDER_WAY:
                 yield task_id, status.result
 
+    @property
+    def failed(self) -> list[int]:
+        """Tasks that have finally failed, themselves."""
+        return [task_id for task_id, status in self._tasks.items() if status.state == TASK_STATE_FAILED]
+
+    @property
+    def replaced(self) -> frozenset[int]:
+        """Failed tasks to whose results another way was found."""
+        return self.given_up if self.last_task > self._first_way else frozenset()
+
     def under_way(self) -> list[int]:
         """Tasks that have not ended."""
         return [task_id for task_id, status in self._tasks.items() if status.state in _UNDER_WAY]
@@ -95,8 +114,24 @@ class RunView:
         self.planned = True
         self.decisions.append(event.plan_completed.decision)
 
-    def _approval_requested(self, event: RunEvent) -> None:  # noqa: ARG002  # that it came is what counts
+    def _approval_requested(self, event: RunEvent) -> None:
         self.run.state = RUN_STATE_AWAITING_APPROVAL
+        self.asked_at = event.time.ToNanoseconds()
+
+    def _plan_approved(self, event: RunEvent) -> None:
+        approved = event.plan_approved
+        self.approved = True
+        self.run.state = RUN_STATE_RUNNING
+        self.run.deadline.CopyFrom(approved.deadline)
+        if approved.HasField("plan"):
+            del self.run.tasks[:]
+            self._tasks = {
+                task.id: self.run.tasks.add(task=task, state=TASK_STATE_PLANNED) for task in approved.plan.tasks
+            }
+
+    def _replanning(self, event: RunEvent) -> None:
+        self.given_up = frozenset(event.replanning.failed)
+        self._first_way = self.last_task
 
     def _task_selected(self, event: RunEvent) -> None:
         self._tasks[event.task_id].candidate.CopyFrom(event.task_selected.candidates[0])

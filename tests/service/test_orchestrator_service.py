@@ -35,7 +35,10 @@ from tests.orchestrating import (
     [
         ({"request": "  "}, grpc.StatusCode.INVALID_ARGUMENT),
         ({"inputs": [types.NamedValue(name="a"), types.NamedValue(name="a")]}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"mode": types.RUN_MODE_APPROVE}, grpc.StatusCode.UNIMPLEMENTED),
+        (
+            {"plan": types.Plan(tasks=[types.Task(id=1), types.Task(id=2)]), "budget": types.Budget(tasks=1)},
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
         ({"parent_run_id": "run_unknown"}, grpc.StatusCode.NOT_FOUND),
     ],
 )

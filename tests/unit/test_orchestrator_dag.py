@@ -44,22 +44,6 @@ async def test_a_step_starts_before_the_graph_is_complete() -> None:
         dag.add(2, {1})
 
 
-async def test_no_more_steps_than_the_limit_are_under_way() -> None:
-    running, most = 0, 0
-
-    async def run(node: int, needs: Mapping[int, None]) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0)
-        running -= 1
-
-    async with Dag[None](run, limit=3) as dag:
-        for node in range(20):
-            dag.add(node)
-    assert most == 3
-
-
 async def test_an_ended_step_is_not_run_again() -> None:
     ran: list[int] = []
 

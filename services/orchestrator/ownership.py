@@ -1,0 +1,176 @@
+"""The runs this process owns: begun here or taken over, kept by its heartbeat, handed over when it stops."""
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Self
+
+import structlog
+
+from protos.hugginggpt.v1.types_pb2 import RunEvent, TakenOver
+from services.orchestrator import approval, metrics
+from services.orchestrator.bells import Bells
+from services.orchestrator.conversation import events_of
+from services.orchestrator.driver import Driver
+from services.orchestrator.journal import Journal
+from services.orchestrator.live import JOURNAL_PAUSE_SECONDS, LiveRun
+from services.orchestrator.tables import Command, Row
+from services.runtime.errors import Unavailable
+
+log = structlog.get_logger(__name__)
+
+CANCEL, APPROVE = "cancel", "approve"
+"""Kinds of commands: stop, and let the waiting plan run."""
+
+
+def owner_name() -> str:
+    """Unique among all orchestrators."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+class Ownership:
+    """Has runs driven as long as they are this process's.
+
+    Args:
+        journal: which says whose a run is.
+        driver: takes a run to its end.
+        room: how many more runs may be taken over now.
+        lease_seconds: the journal's; a third of it passes between renewals.
+    """
+
+    def __init__(self, journal: Journal, driver: Driver, room: Callable[[], int], *, lease_seconds: float) -> None:
+        self.live: dict[str, LiveRun] = {}
+        self.bells = Bells()
+        self.closed = False
+        self._journal = journal
+        self._driver = driver
+        self._room = room
+        self._lease_seconds = lease_seconds
+        self._driving: dict[LiveRun, asyncio.Task[None]] = {}
+        self._watching: list[asyncio.Task[None]] = []
+        self._claiming = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        for step in (self._beat, self._follow):
+            self._watching.append(asyncio.create_task(_forever(step), name=step.__name__))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.hand_over()
+
+    def start(self, run: LiveRun, parent_id: str) -> None:
+        """Drives a run, unless this process stops: then it is for another."""
+        if self.closed:
+            return
+        self.live[run.id] = run
+        self._driving[run] = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
+        self._driving[run].add_done_callback(partial(self._left, run))
+
+    async def claim(self) -> None:
+        """Takes runs that nobody owns: left by their orchestrator, or let go of and wanted again."""
+        async with self._claiming:
+            if self.closed or not (rows := await self._journal.claim(self._room(), list(self.live))):
+                return
+            commands: defaultdict[str, list[Command]] = defaultdict(list)
+            for command in await self._journal.commands():
+                commands[command.run_id].append(command)
+            for row in rows:
+                await self._take_up(row, commands[row.id])
+
+    async def hand_over(self) -> None:
+        """Stops driving and lets go of all runs, for others to take at once."""
+        self.closed = True
+        if not self._watching:
+            return
+        watching, self._watching = self._watching, []
+        await self._let_go([*watching, *self._driving.values()])
+        self.bells.ring(None)
+        try:
+            await self._journal.release()
+        except Unavailable as error:
+            log.warning("runs are handed over late: the journal does not answer", error=error.message)
+
+    async def _let_go(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _left(self, run: LiveRun, driving: asyncio.Task[None]) -> None:
+        del self._driving[run]
+        if self.live.get(run.id) is run:
+            del self.live[run.id]
+        self.bells.ring((run.id,))
+        if not driving.cancelled() and (error := driving.exception()):
+            log.error("a run was let go", run_id=run.id, exc_info=error)
+
+    async def _beat(self) -> None:
+        """Keeps this process's runs, lets go of those it has lost, and takes those that others have left."""
+        renewed = time.monotonic()
+        while True:
+            try:
+                held = dict(self.live)
+                begun = time.monotonic()
+                fences = await self._journal.renew(held)
+                renewed = begun
+                for run_id, run in held.items():
+                    if fences.get(run_id) != run.fence and run in self._driving:
+                        log.warning("run lost to another orchestrator", run_id=run_id)
+                        self._driving[run].cancel()
+                await self.claim()
+            except Unavailable as error:
+                log.warning("the journal does not answer", error=error.message)
+                if self.live and time.monotonic() - renewed > self._lease_seconds * 2 / 3:
+                    log.warning("runs are let go: their leases cannot be renewed", runs=len(self.live))
+                    await self._let_go(list(self._driving.values()))
+                await asyncio.sleep(min(JOURNAL_PAUSE_SECONDS, self._lease_seconds / 6))
+            else:
+                await asyncio.sleep(self._lease_seconds / 3)
+
+    async def _follow(self) -> None:
+        """Wakes watchers of what others have written, does what others ask of runs here, and takes what was let go."""
+        async for run_ids in self._journal.changes():
+            self.bells.ring(run_ids)
+            if self.live and (run_ids is None or not run_ids.isdisjoint(self.live)):
+                for command in await self._journal.commands():
+                    run = self.live.get(command.run_id)
+                    if run and command.kind == CANCEL and not run.cancelled:
+                        run.cancel()
+            if await self._journal.overdue():
+                await self.claim()
+
+    async def _take_up(self, row: Row, commands: list[Command]) -> None:
+        """Goes on with a claimed run; if that cannot be, its lease will run out again."""
+        try:
+            events = await events_of(row.id, self._journal)
+            run = LiveRun(self._journal, row.id, row.fence, row.caller, events)
+            if not approval.is_awaited(run):
+                reason = "its orchestrator was not heard of"
+                run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason=reason)))
+                metrics.runs_taken_over.add(1)
+                log.info("run taken over", run_id=row.id, events=row.seq)
+        except Exception:
+            log.exception("a run cannot be taken over", run_id=row.id)
+            return
+        for command in commands:
+            if command.kind == CANCEL:
+                run.cancel()
+            elif command.kind == APPROVE:
+                run.approval = run.approval or command.payload
+        self.start(run, row.parent_id)
+
+
+async def _forever(step: Callable[[], Awaitable[None]]) -> None:
+    """Begins a step anew whenever it breaks."""
+    while True:
+        try:
+            await step()
+        except Unavailable as error:
+            log.warning("the journal does not answer", error=error.message)
+        except Exception:
+            log.exception("unexpected error")
+        await asyncio.sleep(JOURNAL_PAUSE_SECONDS)

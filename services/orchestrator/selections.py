@@ -1,0 +1,83 @@
+"""Asking the selector who can do a task."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import grpc
+
+from protos.hugginggpt.v1.selector_pb2 import Avoid, SelectRequest, SelectResponse
+from protos.hugginggpt.v1.types_pb2 import SELECTION_POLICY_RANK, Candidate, RunEvent, Task, TaskSelected
+from services.orchestrator.live import LiveRun
+from services.runtime import caller
+from services.runtime.errors import NotFound, from_rpc
+
+if TYPE_CHECKING:  # this name exists for type checkers only
+    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+
+AT_ONCE = 128
+"""Calls to the selector under way at once, of all runs: a gRPC server drops calls, as CANCELLED, once 1,000 wait."""
+
+SHARE = 0.25
+"""Of the time a run has left, what one choice may take."""
+
+
+class Selections:
+    """The selector's choices.
+
+    Args:
+        selector: who chooses.
+        avoid: what has been failing.
+    """
+
+    def __init__(self, selector: "SelectorServiceAsyncStub", avoid: Callable[[], Sequence[Avoid]]) -> None:
+        self._selector = selector
+        self._avoid = avoid
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def choose(self, run: LiveRun, task: Task) -> SelectResponse:
+        """The models for a task, best first; the run is told.
+
+        Raises:
+            ServiceError: nobody can do it, or the selector does not answer.
+        """
+        policy = run.view.run.spec.selection_policy
+        chosen = await self._asked(run, _request(run, task, selection_policy=policy))
+        selected = TaskSelected(candidates=chosen.candidates, decision=chosen.decision)
+        run.emit(RunEvent(task_id=task.id, task_selected=selected))
+        return chosen
+
+    async def again(self, run: LiveRun, task: Task) -> Sequence[Candidate]:
+        """Where the models for a task are by now; costs no LLM.
+
+        Raises:
+            ServiceError: nobody can do it any more, or the selector does not answer.
+        """
+        return (await self._asked(run, _request(run, task, selection_policy=SELECTION_POLICY_RANK))).candidates
+
+    async def _asked(self, run: LiveRun, request: SelectRequest) -> SelectResponse:
+        request.avoid.extend(self._avoid())
+        try:
+            async with self._turns:
+                seconds = max(SHARE * (run.deadline - time.time()), 1.0)
+                chosen: SelectResponse = await self._selector.Select(
+                    request, timeout=seconds, metadata=caller.metadata()
+                )
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from error
+        if not chosen.candidates:
+            task = request.task.task
+            raise NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
+        return chosen
+
+
+def _request(run: LiveRun, task: Task, **policy: int) -> SelectRequest:
+    spec = run.view.run.spec
+    return SelectRequest(
+        task=task,
+        request=spec.request,
+        inference_mode=spec.inference_mode,
+        constraints=spec.constraints,
+        **policy,  # type: ignore[arg-type]  # an enum's value
+    )

@@ -1,0 +1,145 @@
+"""Plans that wait for somebody's word before anything of them runs."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from services.runtime import caller
+from tests.orchestrating import END, Cast, House, connected, ended, kinds, note, states, task, text
+
+APPROVE = types.RUN_MODE_APPROVE
+
+
+class Asked:
+    """A run whose plan waits."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self.events: list[types.RunEvent] = []
+        self.waits = asyncio.Event()
+        self._watching = asyncio.create_task(self._watch())
+
+    @property
+    def run_id(self) -> str:
+        return self.events[0].run_id
+
+    async def _watch(self) -> None:
+        spec = types.RunSpec(request="do it", mode=APPROVE)
+        async for event in self._house.stub.Run(pb.RunRequest(spec=spec), timeout=20, metadata=caller.metadata()):
+            self.events.append(event)
+            if event.HasField("approval_requested"):
+                self.waits.set()
+
+    async def end(self) -> list[types.RunEvent]:
+        await self._watching
+        return self.events
+
+
+@pytest.fixture
+async def asked(house: House) -> Asked:
+    house.cast.plan(task(1), task(2), END)
+    return Asked(house)
+
+
+async def test_nothing_runs_before_the_plan_is_approved_and_then_all_of_it(house: House, asked: Asked) -> None:
+    async with asyncio.timeout(10):
+        await asked.waits.wait()
+        assert kinds(asked.events)[-1] == "approval_requested"
+        assert "task_selected" not in kinds(asked.events)
+        assert (await house.stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)).state == (
+            types.RUN_STATE_AWAITING_APPROVAL
+        )
+        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        events = await asked.end()
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert "taken_over" not in kinds(events)
+
+
+async def test_the_plan_may_be_edited_when_it_is_approved(house: House, asked: Asked) -> None:
+    edited = types.Plan(tasks=[types.Task(id=1, task="summarization", arguments={"text": text("something else")})])
+    async with asyncio.timeout(10):
+        await asked.waits.wait()
+        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id, plan=edited), timeout=5)
+        events = await asked.end()
+    assert states(events) == {1: "SUCCEEDED"}
+    results = [event.task_ended.result for event in events if event.HasField("task_ended")]
+    assert results[0].outputs["text"].text == "something else!"
+    run = await house.stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)
+    assert [status.task for status in run.tasks] == list(edited.tasks)
+
+
+async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(house: House, asked: Asked) -> None:
+    async with asyncio.timeout(10):
+        await asked.waits.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            bad = types.Plan(tasks=[types.Task(id=1)])
+            await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id, plan=bad), timeout=5)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        assert ended(await asked.end()).state == types.RUN_STATE_COMPLETED
+        with pytest.raises(grpc.aio.AioRpcError) as again:
+            await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+    assert again.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_waiting_run_can_be_cancelled(house: House, asked: Asked) -> None:
+    async with asyncio.timeout(10):
+        await asked.waits.wait()
+        await house.stub.Cancel(pb.CancelRunRequest(run_id=asked.run_id), timeout=5)
+        events = await asked.end()
+    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert set(states(events).values()) == {"CANCELLED"}
+
+
+async def test_a_plan_that_nobody_approves_is_cancelled(
+    house: House, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.orchestrator.approval.WAITING_SECONDS", 0.01)
+    async with asyncio.timeout(20):
+        events = await asked.end()
+    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert ended(events).failure.reason == "EXPIRED"
+
+
+async def test_the_deadline_stands_still_while_the_plan_waits(house: House, asked: Asked) -> None:
+    async with asyncio.timeout(10):
+        await asked.waits.wait()
+        before = (await house.stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)).deadline.ToNanoseconds()
+        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        events = await asked.end()
+    times = {event.WhichOneof("event"): event.time.ToNanoseconds() for event in events}
+    approved = next(event.plan_approved for event in events if event.HasField("plan_approved"))
+    waited = times["plan_approved"] - times["approval_requested"]
+    assert abs(approved.deadline.ToNanoseconds() - before - waited) < 50e6
+    row = (await house.stub.List(pb.ListRunsRequest(), timeout=5)).runs[0]
+    assert abs(row.deadline.ToNanoseconds() - approved.deadline.ToNanoseconds()) < 1e6
+
+
+async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_there(
+    cast: Cast, settings: Settings
+) -> None:
+    cast.plan(task(1), END)
+    async with asyncio.timeout(15):
+        async with orchestrator(settings) as running, connected(running) as stub:
+            asked = Asked(House(cast, stub, settings))
+            await asked.waits.wait()
+            asked._watching.cancel()
+        async with orchestrator(settings) as running, connected(running) as stub:
+            await stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+            watching = stub.Watch(pb.WatchRunRequest(run_id=asked.run_id), timeout=10)
+            events = [event async for event in watching]
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+
+
+async def test_a_request_that_needs_no_task_is_answered_without_asking(house: House) -> None:
+    house.cast.plan(note(types.NOTE_KIND_CHAT, "hello"), END)
+    events = await house.run(mode=APPROVE)
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert "approval_requested" not in kinds(events)

@@ -1,0 +1,147 @@
+"""Runs that spend what they may, find another way, or need not be run again."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.runtime.errors import ModelFailed
+from tests.orchestrating import END, House, echo, ended, hanging, kinds, ref, states, task, text
+
+
+def budget(**limits: object) -> types.Budget:
+    made = types.Budget(**{key: value for key, value in limits.items() if key != "expert_time"})  # type: ignore[arg-type]
+    if isinstance(limits.get("expert_time"), timedelta):
+        made.expert_time.FromTimedelta(limits["expert_time"])  # type: ignore[arg-type]
+    return made
+
+
+async def test_spent_tokens_end_the_run_with_what_it_has(house: House) -> None:
+    house.cast.usage = types.Usage(input_tokens=60)
+    house.cast.plan(task(1), task(2, text=ref(1)), task(3, text=ref(2)), END)
+    events = await house.run(budget=budget(llm_tokens=150))
+    assert ended(events).failure.reason == "BUDGET"
+    assert "tokens" in ended(events).failure.message
+    assert set(states(events).values()) <= {"FAILED", "SUCCEEDED"}
+    assert house.cast.answered[0].without_llm
+
+
+async def test_tokens_that_suffice_end_nothing(house: House) -> None:
+    house.cast.usage = types.Usage(input_tokens=10)
+    house.cast.plan(task(1), END)
+    assert ended(await house.run(budget=budget(llm_tokens=1000))).state == types.RUN_STATE_COMPLETED
+    assert not house.cast.answered[0].without_llm
+
+
+async def test_experts_are_stopped_when_their_time_is_spent(house: House) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        if request.inputs["text"].text == "quick":
+            return await echo(request)
+        return await hanging(inferring, cancelled)
+
+    house.cast.infer["model"] = infer
+    house.cast.plan(task(1, text=text("quick")), task(2, text=text("slow")), END)
+    async with asyncio.timeout(10):
+        events = await house.run(budget=budget(expert_time=timedelta(seconds=0.3)))
+        await cancelled.wait()
+    assert states(events) == {1: "SUCCEEDED", 2: "FAILED"}
+    assert (ended(events).state, ended(events).failure.reason) == (types.RUN_STATE_INCOMPLETE, "BUDGET")
+
+
+async def test_a_plan_with_too_many_tasks_runs_as_far_as_it_may(house: House) -> None:
+    house.cast.plan(task(1), task(2), task(3), END)
+    events = await house.run(budget=budget(tasks=2))
+    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert (ended(events).state, ended(events).failure.reason) == (types.RUN_STATE_INCOMPLETE, "BUDGET")
+
+
+async def broken(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    if request.inputs["text"].text == "hello":
+        raise ModelFailed("it broke", remedy="none")
+    return await echo(request)
+
+
+async def test_another_way_to_what_failed_is_asked_for_once(house: House) -> None:
+    house.cast.infer["model"] = broken
+    house.cast.plan(task(1, text=text("fine")), task(2), task(3, text=ref(2)), END)
+    house.cast.another_way = [task(4, text=ref(1)), task(5, text=ref(4))]
+    events = await house.run()
+    assert house.cast.given_up == [[2]]
+    assert states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SKIPPED", 4: "SUCCEEDED", 5: "SUCCEEDED"}
+    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert [status.task.id for status in house.cast.answered[0].tasks] == [1, 4, 5]
+
+
+async def test_another_way_that_fails_too_is_the_end_of_it(house: House) -> None:
+    house.cast.infer["model"] = broken
+    house.cast.plan(task(1, text=text("fine")), task(2), END)
+    house.cast.another_way = [task(3)]
+    events = await house.run()
+    assert house.cast.given_up == [[2]]
+    assert ended(events).state == types.RUN_STATE_INCOMPLETE
+    assert ended(events).failure.reason == "MODEL_FAILED"
+
+
+async def test_where_there_is_no_other_way_the_failure_stands(house: House) -> None:
+    house.cast.infer["model"] = broken
+    house.cast.plan(task(1), END)
+    events = await house.run()
+    assert house.cast.given_up == [[1]]
+    assert ended(events).failure.message == "it broke"
+
+
+async def test_a_supplied_plan_is_not_planned_anew(house: House) -> None:
+    house.cast.infer["model"] = broken
+    events = await house.run(plan=types.Plan(tasks=[task(1).task]))
+    assert not house.cast.given_up
+    assert "replanning" not in kinds(events)
+
+
+@pytest.mark.parametrize("bypass", [False, True])
+async def test_a_repeatable_task_is_not_run_again_for_the_same_inputs(house: House, bypass: bool) -> None:
+    calls: Counter[str] = Counter()
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        calls[request.inputs["text"].text] += 1
+        return await echo(request)
+
+    house.cast.infer["model"] = infer
+    house.cast.candidates[0].revision = "1"
+    house.cast.plan(task(1), task(2, text=ref(1)), END)
+    first = await house.run()
+    again = await house.run(bypass_memo=bypass)
+    assert states(first) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert set(states(again).values()) == {"SUCCEEDED" if bypass else "REUSED"}
+    assert calls == {"hello": 1 + bypass, "hello!": 1 + bypass}
+    results = [event.task_ended.result for event in again if event.HasField("task_ended")]
+    assert results[-1].outputs["text"].text == "hello!!"
+    assert ended(again).state == types.RUN_STATE_COMPLETED
+
+
+async def test_what_draws_at_random_or_has_no_commit_is_run_again(house: House) -> None:
+    house.cast.plan(task(1, "text-generation"), task(2), END)
+    for _ in range(2):
+        assert set(states(await house.run()).values()) == {"SUCCEEDED"}
+
+
+async def test_a_seed_is_the_same_at_every_attempt(house: House) -> None:
+    seeds: list[str] = []
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        seeds.append(request.parameters_json)
+        if len(seeds) == 1:
+            raise ModelFailed("it broke", remedy="none")
+        return await echo(request)
+
+    house.cast.infer["model"] = infer
+    house.cast.candidates.append(house.cast.candidates[0])
+    house.cast.plan(task(1, "text-generation"), END)
+    events = await house.run()
+    (result,) = [event.task_ended.result for event in events if event.HasField("task_ended")]
+    assert seeds == [f'{{"seed":{result.seed}}}'] * 2
+    assert 0 < result.seed < 2**53
