@@ -68,6 +68,10 @@ class Troubled(Journal):
         self._troubles("claim")
         return super().claim(limit, held)
 
+    def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
+        self._troubles("renew")
+        return super().renew(run_ids)
+
     def release(self, run_ids: Collection[str] | None = None) -> "asyncio.Future[None]":
         self._troubles("release")
         return super().release(run_ids)

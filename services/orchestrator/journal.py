@@ -46,6 +46,9 @@ class Journal:
         self._lease = lease_seconds
         self._address = address
         self._sql = statements.Statements(database.dialect)
+        self.taking = asyncio.Event()
+        """The last write came about; cleared when one fails because the database does not answer."""
+        self.taking.set()
 
     def accept(self, run: NewRun) -> "asyncio.Future[str]":
         """Keeps a new run and its first event; gives the run's id, an earlier one if the idempotency key is known.
@@ -228,12 +231,16 @@ class Journal:
 
     def _write(self, kind: str, operation: Operation[T], run_id: str = "") -> "asyncio.Future[T]":
         future = self._database.write(operation, run_id)
-        future.add_done_callback(partial(_measured, {"kind": kind}, time.perf_counter()))
+        future.add_done_callback(partial(self._written, {"kind": kind}, time.perf_counter()))
         return future
 
-
-def _measured(labels: dict[str, str], started: float, _: "asyncio.Future[Any]") -> None:
-    metrics.journal_seconds.record(time.perf_counter() - started, labels)
+    def _written(self, labels: dict[str, str], started: float, future: "asyncio.Future[Any]") -> None:
+        metrics.journal_seconds.record(time.perf_counter() - started, labels)
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, Unavailable) and not isinstance(error, LeaseLost):
+            self.taking.clear()
+        else:
+            self.taking.set()
 
 
 def _only(query: Query, result: Callable[[Any], T]) -> Operation[T]:

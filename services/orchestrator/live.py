@@ -20,6 +20,9 @@ JOURNAL_PAUSE_SECONDS = 0.5
 """How long a journal that does not answer is left alone."""
 
 
+BEHIND_SECONDS = 1.0
+"""How long an event may wait for its commit before nothing new begins in its run."""
+
 CANCELLED = Failure(reason="CANCELLED", code="CANCELLED", message="the run was cancelled")
 
 
@@ -87,8 +90,8 @@ class LiveRun:
         self._memos: list[Memo] = []
         self._writing: asyncio.Future[None] | None = None
         self._parked_until: float | None = None
-        self._taken = asyncio.Event()
-        self._taken.set()
+        self._behind_since: float | None = None
+        self._caught_up = asyncio.Event()
         self._spending = Spending(self.view.run.spec.budget, events, self.stop)
 
     @property
@@ -104,6 +107,9 @@ class LiveRun:
         self.view.apply(event)
         self.bytes += event.ByteSize()
         self._outbox.put_nowait(event)
+        if self._behind_since is None:
+            self._behind_since = time.monotonic()
+            self._caught_up.clear()
         if memo:
             self._memos.append(memo)
         self._spending.saw(event)
@@ -131,7 +137,9 @@ class LiveRun:
 
     async def startable(self) -> None:
         """Waits while the journal takes nothing: what is under way then ends in memory, and nothing new begins."""
-        await self._taken.wait()
+        await self._journal.taking.wait()
+        if self._behind_since is not None and time.monotonic() - self._behind_since > BEHIND_SECONDS:
+            await self._caught_up.wait()
 
     async def keep(self) -> None:
         """Writes events as they come, many at once where they come fast; ends with the run, or when it is parked.
@@ -143,6 +151,9 @@ class LiveRun:
         while not ended:
             batch = [await self._outbox.get(), *self._waiting()]
             await self._append(batch)
+            self._behind_since = None if self._outbox.empty() else time.monotonic()
+            if self._behind_since is None:
+                self._caught_up.set()
             self.feed.publish(batch)
             ended = batch[-1].HasField("run_ended") or self._parked_until is not None
 
@@ -165,11 +176,9 @@ class LiveRun:
             except LeaseLost:
                 raise
             except Unavailable as error:
-                self._taken.clear()
                 log.warning("the journal does not take events", run_id=self.id, error=error.message)
                 await asyncio.sleep(JOURNAL_PAUSE_SECONDS)
             else:
-                self._taken.set()
                 return
 
     async def _write(self, batch: Sequence[RunEvent]) -> None:

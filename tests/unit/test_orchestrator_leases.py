@@ -12,7 +12,7 @@ from services.orchestrator.live import LiveRun
 from services.orchestrator.servicer import OrchestratorServicer
 from services.runtime.database import Database, Query, Steps
 from services.runtime.errors import Unavailable
-from tests.stages import SPEC, Stages, Troubled, forever, running, to_the_end, watched
+from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, to_the_end, watched
 
 
 async def stolen(database: Database, run_id: str) -> None:
@@ -101,3 +101,39 @@ async def test_a_run_is_not_cancelled_because_its_orchestrator_stops(database: D
             await calling
         assert await journal.commands() == []
         assert await Journal(database, "other", 60).overdue()
+
+
+async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_again(
+    database: Database, stages: Stages
+) -> None:
+    stopped = asyncio.Event()
+
+    async def work(_: LiveRun) -> Failure | None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return None
+
+    stages.work = work
+    journal = Troubled(database)
+    async with running(journal, stages) as runs:
+        run_id = await runs.accept(SPEC)
+        await stages.running.wait()
+        stages.running.clear()
+        journal.trouble["renew"] = [GONE] * 1000
+        await stopped.wait()
+        stages.work = None
+        journal.trouble.clear()
+        events = await to_the_end(runs, run_id)
+    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert any(event.HasField("taken_over") for event in events)
+
+
+async def test_a_run_in_the_middle_of_being_kept_is_handed_over_too(database: Database, stages: Stages) -> None:
+    stages.work = forever
+    async with running(Troubled(database), stages) as runs:
+        run_id = await runs.accept(SPEC)
+        await stages.running.wait()
+    other = Journal(database, "other", 60)
+    assert [row.id for row in await other.claim(10)] == [run_id]

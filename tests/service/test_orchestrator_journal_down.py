@@ -1,0 +1,81 @@
+"""A journal that takes nothing for a while, and another orchestrator beside this one."""
+
+import asyncio
+import contextlib
+import sqlite3
+
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from services.runtime import caller
+from tests.orchestrating import END, Cast, connected, echo, ended, hanging, ref, states, task
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for the journal gives up soon."""
+    monkeypatch.setattr("services.runtime.database.sqlite._BUSY_SECONDS", 0.02)
+    monkeypatch.setattr("services.orchestrator.live.JOURNAL_PAUSE_SECONDS", 0.02)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_nothing_new_begins_while_the_journal_takes_nothing(cast: Cast, settings: Settings) -> None:
+    first, go, second = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        if request.inputs["text"].text == "hello":
+            first.set()
+            await go.wait()
+        else:
+            second.set()
+        return await echo(request)
+
+    cast.infer["model"] = infer
+    cast.plan(task(1), task(2, text=ref(1)), END)
+    async with asyncio.timeout(20), orchestrator(settings) as running, connected(running) as stub:
+        call = stub.Run(pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20)
+        events = aiter(call)
+        (await anext(events))
+        await first.wait()
+        with contextlib.closing(sqlite3.connect(settings.journal, isolation_level=None)) as blocker:
+            blocker.execute("BEGIN IMMEDIATE")
+            refused = stub.Run(pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20)
+            with pytest.raises(Exception, match="UNAVAILABLE"):
+                await anext(aiter(refused))
+            go.set()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await second.wait()
+        seen = [event async for event in events]
+    assert states(seen) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    assert ended(seen).state == types.RUN_STATE_COMPLETED
+
+
+async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(cast: Cast, settings: Settings) -> None:
+    inferring, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def infer(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        return await hanging(inferring, cancelled)
+
+    cast.infer["model"] = infer
+    cast.plan(task(1), END)
+    async with (
+        asyncio.timeout(20),
+        orchestrator(settings) as owner,
+        connected(owner) as stub,
+        orchestrator(settings) as other,
+        connected(other) as beside,
+    ):
+        call = stub.Run(pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20, metadata=caller.metadata())
+        run_id = (await anext(aiter(call))).run_id
+        await inferring.wait()
+        await beside.Cancel(pb.CancelRunRequest(run_id=run_id), timeout=5)
+        await cancelled.wait()
+        watching = beside.Watch(pb.WatchRunRequest(run_id=run_id), timeout=10)
+        events = [event async for event in watching]
+    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))

@@ -1,0 +1,35 @@
+"""Wishes are passed on to who owns the run."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
+from services.orchestrator.forwarding import Forwarding
+from services.runtime.server import serving
+from tests.fakes import ScriptedOrchestrator
+
+
+class Owner(ScriptedOrchestrator):
+    """Notes what it is told to cancel."""
+
+    async def Cancel(self, request: pb.CancelRunRequest, context: Any) -> pb.CancelRunResponse:
+        self.cancelled.append(request.run_id)
+        return pb.CancelRunResponse()
+
+
+async def test_the_owner_is_told_at_once_and_nobody_else() -> None:
+    owner = Owner()
+    register = partial(rpc.add_OrchestratorServiceServicer_to_server, owner)
+    service = pb.DESCRIPTOR.services_by_name["OrchestratorService"]
+    async with asyncio.timeout(10), serving(register, service) as running, Forwarding("me:1") as forwarding:
+        await forwarding.cancel("run_1", f"127.0.0.1:{running.port}")
+        await forwarding.cancel("run_2", "me:1")
+        await forwarding.cancel("run_3", "")
+    assert owner.cancelled == ["run_1"]
+
+
+async def test_an_owner_that_is_gone_is_not_waited_for() -> None:
+    async with asyncio.timeout(10), Forwarding("me:1") as forwarding:
+        await forwarding.cancel("run_1", "127.0.0.1:1")
