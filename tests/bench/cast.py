@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.planner_pb2 import PlanEnd, PlanEvent, PlanRequest
 from protos.hugginggpt.v1.responder_pb2 import RespondEvent, RespondRequest
 from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
-from protos.hugginggpt.v1.types_pb2 import Candidate, Decision, Endpoint, Value
+from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, Candidate, Decision, Endpoint, Value
 from services.runtime.channel import MESSAGE_LIMITS
 from tests.bench.shapes import SPEC, script
 
@@ -80,6 +80,7 @@ def _chosen(request: bytes, address: str) -> tuple[float, bytes]:
         endpoints=[Endpoint(address=address, loaded=True)],
         score=1.0,
         reason="it is the only one",
+        reach=REACH_INTERNAL,
     )
     decision = Decision(controller="rank", confidence=1.0)
     reply = SelectResponse(candidates=[by], decision=decision, spec=SPEC)
