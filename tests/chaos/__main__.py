@@ -20,15 +20,15 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=randbelow(SEEDS), help="gives the same runs and strikes again")
     parser.add_argument("--runs", type=int, default=1_000, help="on each back end (default: 1000)")
-    parser.add_argument("--backend", choices=sorted(BACKENDS), action="append", help="(default: all of them)")
-    parser.add_argument("--at-once", type=int, default=32, help="runs under way at once (default: 32)")
+    parser.add_argument("--backend", choices=list(BACKENDS), action="append", help="(default: all of them)")
+    parser.add_argument("--at-once", type=int, default=16, help="runs under way at once (default: 16)")
     return parser.parse_args()
 
 
 async def campaign(asked: argparse.Namespace, backend: str) -> Outcome:
     folder = Path(mkdtemp(prefix=f"chaos-{backend}-"))
     say(f"{backend}: {asked.runs} runs, seed {asked.seed}; logs in {folder}")
-    with BACKENDS[backend](folder) as store:
+    async with BACKENDS[backend](folder) as store:
         return await Campaign(
             asked.seed, asked.runs, backend, store, folder, at_once=asked.at_once, told=lambda line: say(f"  {line}")
         ).run()
@@ -43,7 +43,7 @@ def show(outcome: Outcome) -> None:
     for name, count in sorted(outcome.tally.items()):
         say(f"  {name:<60} {count:>7}")
     for complaint in outcome.complaints:
-        say(f"  WRONG {complaint}")
+        say(f"  WRONG {complaint.splitlines()[0]}")
     if outcome.complaints:
         say(f"  again: python -m tests.chaos --seed {outcome.seed} --runs {outcome.runs} --backend {outcome.backend}")
 
@@ -52,7 +52,7 @@ def main() -> int:
     telemetry.setup("chaos", level="WARNING")
     asked = arguments()
     outcomes = []
-    for backend in asked.backend or sorted(BACKENDS, reverse=True):
+    for backend in asked.backend or BACKENDS:
         outcomes.append(asyncio.run(campaign(asked, backend)))
         show(outcomes[-1])
     OUT.parent.mkdir(exist_ok=True)

@@ -13,11 +13,14 @@ from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_JSON,
     MODALITY_TEXT,
     ON_DISCONNECT_CANCEL,
+    RUN_MODE_APPROVE,
     RUN_MODE_RESULTS,
+    RUN_MODE_UNSPECIFIED,
     Argument,
     ArgumentList,
     Input,
     NamedValue,
+    Parameter,
     Plan,
     Port,
     Reference,
@@ -38,9 +41,15 @@ _OUTPUTS = [
 ]
 SPECS = {
     "weave": TaskSpec(name="weave", inputs=_PORTS, outputs=_OUTPUTS, determinism=DETERMINISM_EXACT),
-    "knit": TaskSpec(name="knit", inputs=_PORTS, outputs=_OUTPUTS, determinism=DETERMINISM_NO),
+    "knit": TaskSpec(
+        name="knit",
+        inputs=_PORTS,
+        outputs=_OUTPUTS,
+        parameters=[Parameter(name="seed", json_schema='{"type":"integer"}')],
+        determinism=DETERMINISM_NO,
+    ),
 }
-"""Two names for one function; what weave gave may be reused by a later run."""
+"""Two names for one function: what weave gave may be reused by a later run, knit is given a seed."""
 
 AGAIN = ("unavailable", "overloaded", "hang", "slow")
 """Faults after which the same model is asked again, and a delay that is none."""
@@ -69,20 +78,21 @@ class Node:
     shy: bool
     """The selector fails once before it chooses."""
 
-    @property
-    def parameters(self) -> str:
+    def _parameters(self, salt: str) -> str:
         """What the expert is told; nothing but the salt where the result may be shared among runs."""
-        told: dict[str, object] = {"salt": self.salt}
+        told: dict[str, object] = {"salt": salt}
         if self.key:
             told |= {"faults": self.faults, "key": self.key}
         return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
-    def task(self) -> Task:
+    def task(self, *, draft: bool = False) -> Task:
+        """The task as it is planned; a draft gives what nobody wants."""
+        salt = "draft" if draft else self.salt
         given = [Argument(reference=Reference(task_id=need, output="text")) for need in self.needs]
         if not given:
-            given = [Argument(value=Value(text=self.salt)), Argument(input=Input(name=INPUT))]
+            given = [Argument(value=Value(text=salt)), Argument(input=Input(name=INPUT))]
         arguments = {"text": Argument(list=ArgumentList(items=given))}
-        return Task(id=self.id, task=self.name, arguments=arguments, parameters_json=self.parameters)
+        return Task(id=self.id, task=self.name, arguments=arguments, parameters_json=self._parameters(salt))
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,8 @@ class Case:
     """Number of the event after which the client cancels it; 0: never."""
     leaves_with_client: bool
     """It is cancelled when the client leaves the stream that asked for it."""
+    edited: bool
+    """What is planned is a draft; its approval brings what is to run."""
 
     def spec(self) -> RunSpec:
         spec = RunSpec(
@@ -112,10 +124,13 @@ class Case:
             idempotency_key=f"case-{self.seed}-{self.number}",
         )
         if self.supplied:
-            spec.plan.CopyFrom(Plan(tasks=[node.task() for node in self.nodes]))
+            spec.plan.CopyFrom(self.plan(draft=self.edited))
         if self.leaves_with_client:
             spec.on_disconnect = ON_DISCONNECT_CANCEL
         return spec
+
+    def plan(self, *, draft: bool = False) -> Plan:
+        return Plan(tasks=[node.task(draft=draft) for node in self.nodes])
 
     @cached_property
     def outputs(self) -> Mapping[int, str]:
@@ -147,9 +162,10 @@ def cases(seed: int, count: int) -> list[Case]:
 def _case(seed: int, number: int, random: Random) -> Case:
     shape = random.choices(list(_SHAPES), weights=(10, 25, 25, 20, 18, 2))[0]
     needs = _SHAPES[shape](random)
-    supplied = random.random() < 0.6  # noqa: PLR2004  # a share
+    mode = random.choices((RUN_MODE_UNSPECIFIED, RUN_MODE_RESULTS, RUN_MODE_APPROVE), weights=(60, 30, 10))[0]
+    supplied = random.random() < 0.6  # a share
     breaks = () if supplied else tuple(random.randint(0, len(needs)) for _ in range(random.choice((0, 0, 1, 1, 2))))
-    leaves = random.random() < 0.05  # noqa: PLR2004  # a share
+    leaves = random.random() < 0.05  # a share
     return Case(
         number=number,
         seed=seed,
@@ -158,21 +174,22 @@ def _case(seed: int, number: int, random: Random) -> Case:
         nodes=tuple(_node(seed, number, task_id, tuple(need), random) for task_id, need in needs.items()),
         supplied=supplied,
         breaks=breaks,
-        mode=random.choice((RunMode.RUN_MODE_UNSPECIFIED, RUN_MODE_RESULTS)),
-        cancels_after=random.randint(1, 12) if not leaves and random.random() < 0.04 else 0,  # noqa: PLR2004  # a share
+        mode=mode,
+        edited=mode == RUN_MODE_APPROVE and random.random() < 0.5,  # a share
+        cancels_after=random.randint(1, 12) if not leaves and random.random() < 0.04 else 0,  # a share
         leaves_with_client=leaves,
     )
 
 
 def _node(seed: int, number: int, task_id: int, needs: tuple[int, ...], random: Random) -> Node:
-    if not needs and random.random() < 0.15:  # noqa: PLR2004  # a share
+    if not needs and random.random() < 0.15:  # a share
         return Node(task_id, "weave", needs, f"common {random.randrange(6)}", "", (), shy=False)
-    faults = [random.choice(AGAIN) for _ in range(random.choice((0, 0, 0, 0, 1, MOST_AGAIN)))]
+    faults = [random.choice(AGAIN) for _ in range(random.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, MOST_AGAIN)))]
     faults += [random.choice(ELSEWHERE) for _ in range(random.choice((0, 0, 0, 0, 0, 0, 0, MOST_ELSEWHERE)))]
     random.shuffle(faults)
     key = f"{number}-{task_id}"
     name = random.choice(list(SPECS))
-    return Node(task_id, name, needs, f"{seed} {key}", key, tuple(faults), shy=random.random() < 0.03)  # noqa: PLR2004  # a share
+    return Node(task_id, name, needs, f"{seed} {key}", key, tuple(faults), shy=random.random() < 0.03)  # a share
 
 
 Needs = dict[int, list[int]]

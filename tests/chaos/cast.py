@@ -1,5 +1,6 @@
 """The planner, the selector and the responder of the campaign: scripted, deterministic, and at times unreliable."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,8 +10,14 @@ from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
 
-from protos.hugginggpt.v1 import planner_pb2, planner_pb2_grpc, responder_pb2, responder_pb2_grpc
-from protos.hugginggpt.v1 import selector_pb2, selector_pb2_grpc
+from protos.hugginggpt.v1 import (
+    planner_pb2,
+    planner_pb2_grpc,
+    responder_pb2,
+    responder_pb2_grpc,
+    selector_pb2,
+    selector_pb2_grpc,
+)
 from protos.hugginggpt.v1.types_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
@@ -21,10 +28,10 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.runtime.errors import Unavailable
 from services.runtime.server import serving
-from tests.chaos.cases import SPECS, Case, Node, case_of
+from tests.chaos.cases import SPECS, Case, case_of
 
-PIECE = 20
-"""Characters of the answer sent at once."""
+PIECE, PIECE_SECONDS = 20, 0.02
+"""Characters of the answer sent at once, and how long they take to be thought of."""
 
 END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=Decision(controller="embedded", confidence=1.0)))
 
@@ -48,7 +55,7 @@ class Planner(planner_pb2_grpc.PlannerServiceServicer):
         rest = [node for node in case.nodes if node.id > there]
         until = self._breaks(case)
         for node in islice(rest, until):
-            await context.write(planner_pb2.PlanEvent(task=node.task()))
+            await context.write(planner_pb2.PlanEvent(task=node.task(draft=case.edited)))
         if until is None:
             await context.write(END)
         elif until % 2:
@@ -113,6 +120,7 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
         if not words.startswith(request.sent):
             self._complaints.append(f"case {case.number}: what was sent of the answer is not its beginning")
         for start in range(len(request.sent), len(words), PIECE):
+            await asyncio.sleep(PIECE_SECONDS)
             await context.write(responder_pb2.RespondEvent(text=words[start : start + PIECE]))
         await context.write(responder_pb2.RespondEvent(decision=Decision(controller="composed")))
 

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from protos.hugginggpt.v1.orchestrator_pb2 import CancelRunRequest, RunRequest, WatchRunRequest
-from protos.hugginggpt.v1.types_pb2 import RunEvent, RunSpec
+from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest, CancelRunRequest, RunRequest, WatchRunRequest
+from protos.hugginggpt.v1.types_pb2 import Plan, RunEvent, RunSpec
 from services.runtime import caller
 
 if TYPE_CHECKING:  # this name exists for type checkers only
@@ -21,6 +21,9 @@ STALL_SECONDS = 2.5
 PATIENCE_SECONDS = 90.0
 """A run that has not ended by then is lost."""
 
+HASTY = 0.1
+"""How many of those who ask for a run leave before they know that it was accepted, to ask again."""
+
 _PASSING = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -30,6 +33,8 @@ _PASSING = frozenset(
     }
 )
 """What a client may be told of a run that is well: ask again."""
+
+_WHO = caller.metadata()
 
 
 class Unsound(Exception):
@@ -58,10 +63,10 @@ class Client:
         self._random = random
         self._tally = tally
         self._leaves = leaves
-        self.run_id = asyncio.get_running_loop().create_future()
+        self._moved = asyncio.Event()
         self.events: list[RunEvent] = []
         self.left_run = False
-        """It left the stream that asked for the run, by its own wish, before the run's end."""
+        """It left a stream that asked for the run, by its own wish, before the run's end."""
 
     async def ask(self, spec: RunSpec) -> None:
         """Has a run accepted, again and again with its key until it knows, and follows it to its end.
@@ -71,6 +76,8 @@ class Client:
             TimeoutError: the run does not end.
         """
         async with asyncio.timeout(PATIENCE_SECONDS):
+            if self._random.random() < HASTY:
+                await self._ask_hastily(spec)
             while not self.events:
                 call = self._door().Run(RunRequest(spec=spec), timeout=PATIENCE_SECONDS, metadata=_WHO)
                 self.left_run |= not await self._read(call)
@@ -83,31 +90,65 @@ class Client:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._follow(run_id)
 
-    async def cancel(self, run_id: str, after: int) -> None:
-        """Asks for the run's end once the client has seen so many events."""
-        while len(self.events) < after and not self._ended:
-            await asyncio.sleep(0.02)
+    async def reached(self, holds: Callable[[RunEvent], bool]) -> bool:
+        """Waits for an event; False: there is none, and the run has ended."""
+        seen = 0
         while True:
-            try:
-                await self._door().Cancel(CancelRunRequest(run_id=run_id), timeout=STALL_SECONDS, metadata=_WHO)
-            except grpc.aio.AioRpcError as error:
-                await self._passing(error)
-            else:
-                return
+            moved = self._moved
+            for event in self.events[seen:]:
+                if holds(event):
+                    return True
+            seen = len(self.events)
+            if self.ended:
+                return False
+            await moved.wait()
+
+    async def cancel(self) -> None:
+        """Asks for the run's end, until a replica has heard it."""
+        request = CancelRunRequest(run_id=self.events[0].run_id)
+        await self._told(lambda door: door.Cancel(request, timeout=STALL_SECONDS, metadata=_WHO))
+
+    async def approve(self, plan: Plan | None) -> None:
+        """Lets the waiting plan run, or another in its place, until a replica has heard it."""
+        request = ApproveRunRequest(run_id=self.events[0].run_id, plan=plan)
+        await self._told(lambda door: door.Approve(request, timeout=STALL_SECONDS, metadata=_WHO))
 
     @property
-    def _ended(self) -> bool:
+    def ended(self) -> bool:
         return bool(self.events) and self.events[-1].HasField("run_ended")
 
     def _door(self) -> "OrchestratorServiceAsyncStub":
         return self._random.choice(self._doors)
 
+    async def _ask_hastily(self, spec: RunSpec) -> None:
+        call: Any = self._door().Run(RunRequest(spec=spec), timeout=PATIENCE_SECONDS, metadata=_WHO)
+        self._tally["left before acceptance"] += 1
+        self.left_run = True
+        try:
+            async with asyncio.timeout(self._random.uniform(0, 0.03)):
+                await call.wait_for_connection()
+        except (TimeoutError, grpc.aio.AioRpcError):
+            pass
+        finally:
+            call.cancel()
+
+    async def _told(self, said: "Callable[[OrchestratorServiceAsyncStub], Awaitable[object]]") -> None:
+        while True:
+            try:
+                await said(self._door())
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.FAILED_PRECONDITION:  # it was heard before, or the run has ended
+                    return
+                await self._passing(error)
+            else:
+                return
+
     async def _follow(self, run_id: str = "") -> None:
-        while not self._ended:
+        while not self.ended:
             run_id = run_id or self.events[0].run_id
             request = WatchRunRequest(run_id=run_id, after_sequence=len(self.events))
             await self._read(self._door().Watch(request, timeout=PATIENCE_SECONDS, metadata=_WHO))
-            self._tally["watched again"] += not self._ended
+            self._tally["watched again"] += not self.ended
 
     async def _read(self, call: Any) -> bool:
         """Takes what a stream gives; whether the stream ended by itself."""
@@ -116,7 +157,7 @@ class Client:
                 async with asyncio.timeout(STALL_SECONDS):
                     event = await call.read()
                 if event is grpc.aio.EOF:
-                    if not self._ended:
+                    if not self.ended:
                         raise Unsound("a stream ended well before its run did")
                     return True
                 self._take(event)
@@ -133,19 +174,16 @@ class Client:
             call.cancel()
 
     def _take(self, event: RunEvent) -> None:
-        if self._ended:
+        if self.ended:
             raise Unsound(f"event {event.sequence} came after the run's end")
         if event.sequence != len(self.events) + 1:
             raise Unsound(f"event {event.sequence} came after event {len(self.events)}")
         self.events.append(event)
-        if not self.run_id.done():
-            self.run_id.set_result(event.run_id)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     async def _passing(self, error: grpc.aio.AioRpcError) -> None:
         if error.code() not in _PASSING:
             raise Unsound(f"a replica said {error.code().name}: {error.details()}") from error
         self._tally[f"told {error.code().name}"] += 1
         await asyncio.sleep(self._random.uniform(0.05, 0.2))
-
-
-_WHO = caller.metadata()

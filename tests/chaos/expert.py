@@ -13,18 +13,22 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
+
+from pydantic_settings import SettingsConfigDict
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Artifact, Value
-from pydantic_settings import SettingsConfigDict
 from services.runtime.errors import ModelFailed, Overloaded, Unavailable
 from services.runtime.server import Serving, run, serving
 from services.runtime.settings import ServiceSettings
 from tests.chaos.cases import woven
 
-SLOW_SECONDS = 0.3
+SLOW_SECONDS = 0.5
+CALL_SECONDS = 0.15
+"""Longest call of a task to which nothing happens."""
 
 
 class Settings(ServiceSettings):
@@ -43,8 +47,10 @@ class Ledger:
         self._folder = folder
         self._calls = os.open(folder / "calls", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def called(self, key: str) -> None:
-        os.write(self._calls, f"{time.time()} {key}\n".encode())  # one write, so lines of several processes do not mix
+    def called(self, key: str, seed: int) -> None:
+        os.write(
+            self._calls, f"{time.time()} {key} {seed}\n".encode()
+        )  # one write, so lines of several processes do not mix
 
     def next_fault(self, key: str, faults: Sequence[str]) -> str | None:
         """The first fault that no call of this task has had yet."""
@@ -67,8 +73,9 @@ class ChaosExpert(rpc.ExpertServiceServicer):
         told = json.loads(request.parameters_json)
         fault = None
         if key := told.get("key"):
-            self._ledger.called(key)
+            self._ledger.called(key, told.get("seed", 0))
             fault = self._ledger.next_fault(key, told["faults"])
+        await asyncio.sleep(CALL_SECONDS * Random(request.parameters_json).random())
         text = woven(told["salt"], [value.text for value in request.lists["text"].values])
         outputs = {"text": Value(text=text), "length": Value(json=str(len(text)))}
         return pb.InferResponse(outputs=await befallen(fault, outputs), revision=request.revision)

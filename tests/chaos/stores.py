@@ -3,10 +3,14 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Protocol
+
+import asyncpg
+
+from tests import postgres
 
 
 class Store(Protocol):
@@ -24,7 +28,7 @@ class Store(Protocol):
         """Cuts all connections to it."""
 
 
-class SqliteStore:
+class Sqlite:
     """A file."""
 
     connected = False
@@ -45,10 +49,46 @@ class SqliteStore:
             connection.execute("ROLLBACK")
 
 
-@contextmanager
-def sqlite(folder: Path) -> Iterator[Store]:
+class Postgresql:
+    """A database of a server."""
+
+    connected = True
+
+    def __init__(self, url: str) -> None:
+        self.setting = url
+
+    async def lock(self, seconds: float) -> None:
+        await self._told(
+            f"BEGIN; LOCK TABLE runs.runs, runs.events IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({seconds}); ROLLBACK"
+        )
+
+    async def sever(self) -> None:
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        await self._told(f"SELECT pg_terminate_backend(pid) {others}")
+
+    async def _told(self, commands: str) -> None:
+        connection = await asyncpg.connect(self.setting)
+        try:
+            await connection.execute(commands)
+        finally:
+            await connection.close()
+
+
+@asynccontextmanager
+async def sqlite(folder: Path) -> AsyncIterator[Store]:
     """A journal in a file of the folder."""
-    yield SqliteStore(folder)
+    yield Sqlite(folder)
 
 
-BACKENDS: dict[str, Callable[[Path], AbstractContextManager[Store]]] = {"sqlite": sqlite}
+@asynccontextmanager
+async def postgresql(folder: Path) -> AsyncIterator[Store]:  # the server has a folder of its own
+    """A journal in a database of a server that is started for it."""
+    with postgres.standing() as server:
+        async with postgres.fresh(server) as url:
+            yield Postgresql(url)
+
+
+BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Store]]] = {
+    "sqlite": sqlite,
+    "postgresql": postgresql,
+}

@@ -49,12 +49,24 @@ def disagreements(events: Sequence[RunEvent], others: Sequence[RunEvent]) -> Ite
             return
 
 
-def misread(events: Sequence[RunEvent], run: Run) -> Iterator[str]:
-    """Where the journal, read at the end, does not agree with what was seen."""
-    if run.last_sequence != len(events):
-        yield f"the journal has {run.last_sequence} events, {len(events)} were seen"
-    if run.state != events[-1].run_ended.state:
-        yield f"the journal has it {RunState.Name(run.state)}"
+def has_ended(events: Sequence[RunEvent]) -> bool:
+    """Whether a run's end was seen."""
+    return bool(events) and events[-1].HasField("run_ended")
+
+
+def misread(events: Sequence[RunEvent], brief: Run, run: Run) -> Iterator[str]:
+    """Where the journal, read at the end, does not agree with what was seen.
+
+    Args:
+        events: what was seen, to the run's end.
+        brief: the run as List has it.
+        run: the run as Get has it.
+    """
+    for read in (brief, run):
+        if read.last_sequence != len(events):
+            yield f"the journal has {read.last_sequence} events, {len(events)} were seen"
+        if read.state != events[-1].run_ended.state:
+            yield f"the journal has it {RunState.Name(read.state)}"
     ends = {event.task_id: event.task_ended.result for event in events if event.HasField("task_ended")}
     kept = {status.task.id: status.result for status in run.tasks}
     if any(kept.get(task_id) != result for task_id, result in ends.items()):
@@ -112,6 +124,7 @@ def _results(case: Case, events: Sequence[RunEvent], *, whole: bool) -> Iterator
             if result.outputs["text"].text != case.outputs.get(event.task_id):
                 yield f"task {event.task_id} gave {result.outputs['text']}, not {case.outputs.get(event.task_id)}"
         elif whole or state != TASK_STATE_CANCELLED:
-            yield f"task {event.task_id} ended {TaskState.Name(state)}: {result.failure.reason}, {result.failure.message}"
+            why = f"{result.failure.reason}, {result.failure.message}"
+            yield f"task {event.task_id} ended {TaskState.Name(state)}: {why}"
     if whole and seen != case.outputs.keys():
         yield f"tasks {sorted(seen ^ case.outputs.keys())} are missing or too many"
