@@ -6,7 +6,7 @@ taken for dead cannot write any more. Others only leave commands. Times of lease
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,13 +14,12 @@ from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, R
 from services.orchestrator import metrics, statements
 from services.orchestrator.references import digests
 from services.orchestrator.statements import EVENTS, FIELDS, IDEMPOTENCY, MEMO_REFERENCES, MEMOS, REFERENCES
-from services.orchestrator.tables import ENDED, Command, Memo, NewRun, Row
+from services.orchestrator.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Memo, NewRun, Row
 from services.runtime.database import Database, Into, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 
 T = TypeVar("T")
 
-IDEMPOTENCY_SECONDS = 24 * 3600
 PAGE_BYTES = 8 * 1024 * 1024
 
 
@@ -166,7 +165,7 @@ class Journal:
             return TaskResult.FromString(result)
         return None
 
-    def changes(self) -> AsyncIterator[frozenset[str] | None]:
+    def changes(self) -> AsyncGenerator[frozenset[str] | None]:
         """Ids of runs of which anybody has kept events or commands; None: it may be any."""
         return self._database.changes()
 

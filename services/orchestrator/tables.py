@@ -15,6 +15,9 @@ from protos.hugginggpt.v1.types_pb2 import (
 
 SCHEMA = "runs"
 
+IDEMPOTENCY_SECONDS = 24 * 3600.0
+"""How long an idempotency key stands for its run."""
+
 MIGRATIONS = (
     """
     CREATE TABLE runs (

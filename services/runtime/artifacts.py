@@ -25,10 +25,13 @@ from services.runtime.notes import Notes
 PART_BYTES = 5 * 1024 * 1024
 PARTS_AT_ONCE = 2
 THREAD_BYTES = 1024 * 1024
+PAGE = 500
+"""Objects listed at once."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_ARTIFACT = re.compile(rf"({_TENANT.pattern})/({_DIGEST.pattern})(?:\.json)?")
 
 
 class ArtifactStore:
@@ -154,6 +157,26 @@ class ArtifactStore:
         """The file of an artifact where the store is a local folder, else None. The file may not exist."""
         return self._folder / _key(tenant, sha256) if self._folder else None
 
+    async def last_written_before(self, moment: float) -> AsyncIterator[list[tuple[str, str]]]:
+        """(tenant, sha256) of what was last written before then, in seconds since the epoch; some at a time."""
+        async for keys in self._old("", moment):
+            yield sorted({(found[1], found[2]) for key in keys if (found := _ARTIFACT.fullmatch(key))})
+
+    async def discard(self, tenant: str, sha256: str, *, last_written_before: float) -> bool:
+        """Removes an artifact, unless it was written again; tells whether it did."""
+        keys = (_key(tenant, sha256) + ".json", _key(tenant, sha256))
+        if max([await self._written(key) for key in keys]) >= last_written_before:
+            return False
+        for key in keys:
+            await self._remove(key)
+        return True
+
+    async def discard_unfinished(self, *, last_written_before: float) -> None:
+        """Removes what is left of streams that never came to their end."""
+        async for keys in self._old("_staging/", last_written_before):
+            for key in keys:
+                await self._remove(key)
+
     def notes(self, kind: str) -> Notes:
         """What a service keeps for itself in the same store."""
         return Notes(self._store, kind)
@@ -165,6 +188,31 @@ class ArtifactStore:
     async def _write(self, key: str, content: bytes) -> None:
         try:
             await obstore.put_async(self._store, key, content)
+        except BaseError as error:
+            raise _unavailable(error) from error
+
+    async def _old(self, prefix: str, moment: float) -> AsyncIterator[list[str]]:
+        """Keys of objects last written before then, some at a time."""
+        try:
+            async for page in obstore.list(self._store, prefix=prefix, chunk_size=PAGE):
+                yield [entry["path"] for entry in page if entry["last_modified"].timestamp() < moment]
+        except BaseError as error:
+            raise _unavailable(error) from error
+
+    async def _written(self, key: str) -> float:
+        """When an object was last written; 0 if it is not there."""
+        try:
+            return (await obstore.head_async(self._store, key))["last_modified"].timestamp()
+        except (FileNotFoundError, obstore.exceptions.NotFoundError):
+            return 0.0
+        except BaseError as error:
+            raise _unavailable(error) from error
+
+    async def _remove(self, key: str) -> None:
+        try:
+            await obstore.delete_async(self._store, key)
+        except (FileNotFoundError, obstore.exceptions.NotFoundError):
+            return
         except BaseError as error:
             raise _unavailable(error) from error
 

@@ -132,75 +132,8 @@ async def test_one_bad_write_does_not_harm_its_group(database: Database) -> None
     assert len(await journal.rows("default", limit=100)) == 20
 
 
-async def test_what_was_asked_before_closing_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    async with opened(path, SCHEMA, MIGRATIONS) as database:
-        futures = [Journal(database, "me", 10).accept(new(f"r{number}")) for number in range(50)]
-    await asyncio.gather(*futures)
-    async with opened(path, SCHEMA, MIGRATIONS) as database:
-        assert len(await Journal(database, "me", 10).rows("default", limit=100)) == 50
-
-
-async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    async with opened(path, SCHEMA, [*MIGRATIONS, "CREATE TABLE later (id TEXT)", "DROP TABLE later"]):
-        pass
-    with pytest.raises(FailedPrecondition, match="version 4"):
-        async with opened(path, SCHEMA, MIGRATIONS):
-            pass
-
-
-@pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_text("not a database " * 100)])
-async def test_a_file_that_cannot_be_used_is_a_clear_error(tmp_path: Path, spoil: object) -> None:
-    path = tmp_path / "journal.sqlite"
-    spoil(path)  # type: ignore[operator]  # a function of the path
-    with pytest.raises(Unavailable, match="database"):
-        async with opened(path, SCHEMA, MIGRATIONS):
-            pass
-
-
-async def test_a_locked_database_fails_the_write_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.database.sqlite._BUSY_SECONDS", 0.05)
-    path = tmp_path / "journal.sqlite"
-    async with opened(path, SCHEMA, MIGRATIONS) as database:
-        blocker = sqlite3.connect(path, isolation_level=None)
-        blocker.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Unavailable, match="locked"):
-            await Journal(database, "me", 10).accept(new("r"))
-        blocker.execute("ROLLBACK")
-        blocker.close()
-        assert await Journal(database, "me", 10).accept(new("r")) == "r"
-
-
-async def test_only_this_user_may_read_the_journal(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "journal.sqlite"
-    async with opened(path, SCHEMA, MIGRATIONS) as database:
-        await Journal(database, "me", 10).accept(new("r"))
-        kept = [path, *path.parent.glob("journal.sqlite-*")]
-        assert len(kept) == 3
-        assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
-
-
 async def test_an_operation_that_contradicts_the_tables_fails_alone(database: Database) -> None:
     journal = Journal(database, "me", 10)
     results = await asyncio.gather(journal.accept(new("r")), journal.accept(new("r")), return_exceptions=True)
     assert results[0] == "r"
     assert isinstance(results[1], Contradiction)
-
-
-async def test_closing_leaves_nothing_open(tmp_path: Path) -> None:
-    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as database:
-        await database.read("SELECT 1")
-    left = [file.name for file in tmp_path.glob("journal.sqlite-*")]  # noqa: ASYNC240  # a look at one folder
-    assert left == []  # SQLite removes them with the last connection
-
-
-async def test_a_closed_database_refuses_and_does_not_hang(tmp_path: Path) -> None:
-    async with opened(tmp_path / "journal.sqlite", SCHEMA, MIGRATIONS) as database:
-        journal = Journal(database, "me", 10)
-        await journal.accept(new("r"))
-    async with asyncio.timeout(5):
-        with pytest.raises(Unavailable, match="closed"):
-            await journal.accept(new("s"))
-        with pytest.raises(Unavailable, match="closed"):
-            await journal.row("r", "default")

@@ -7,7 +7,7 @@ then.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import structlog
 
@@ -43,7 +43,7 @@ class Notices:
             self._told.add(about)
         self._stirred.set()
 
-    async def changes(self) -> AsyncIterator[frozenset[str] | None]:
+    async def changes(self) -> AsyncGenerator[frozenset[str] | None]:
         """What has been told by anyone; None at the start, every second, and when something may have been missed."""
         inbox = _Inbox()
         self._inboxes.add(inbox)

@@ -55,8 +55,8 @@ class Place:
         except ValueError as error:
             raise _unreadable() from error
 
-    async def connect(self, command_seconds: float | None = COMMAND_SECONDS) -> Connection:
-        """A new connection.
+    async def connect(self, *, patient: bool = False) -> Connection:
+        """A new connection; what it is told may take any time if it is patient.
 
         Raises:
             Unavailable: there is none at the moment.
@@ -67,7 +67,7 @@ class Place:
             return await asyncpg.connect(
                 self._url,
                 timeout=CONNECT_SECONDS,
-                command_timeout=command_seconds,
+                command_timeout=None if patient else COMMAND_SECONDS,
                 server_settings={"search_path": self.schema, "application_name": "hugginggpt"},
             )
         except ValueError as error:

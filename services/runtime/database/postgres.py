@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -63,7 +63,7 @@ class PostgreSQL:
     async def read(self, sql: str, *values: Any) -> Rows:
         return await min(self._readers, key=Line.waiting).ask(partial(_rows, query=Query(sql, values)))
 
-    def changes(self) -> AsyncIterator[frozenset[str] | None]:
+    def changes(self) -> AsyncGenerator[frozenset[str] | None]:
         return self._notices.changes()
 
     async def close(self) -> None:
@@ -103,7 +103,7 @@ async def _patiently(place: Place) -> Connection:
     until = time.monotonic() + _START_SECONDS
     while True:
         try:
-            return await place.connect(command_seconds=None)
+            return await place.connect(patient=True)
         except Unavailable:
             if time.monotonic() > until:
                 raise

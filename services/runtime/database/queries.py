@@ -1,7 +1,7 @@
 """What is asked of a database, in words both kinds understand: `?` for values, few differences named in Dialect."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -87,7 +87,7 @@ class Database(Protocol):
         """
         ...
 
-    def changes(self) -> AsyncIterator[frozenset[str] | None]:
+    def changes(self) -> AsyncGenerator[frozenset[str] | None]:
         """What operations of any process were about, as they are committed; None: anything may have changed."""
         ...
 

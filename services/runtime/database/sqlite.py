@@ -6,7 +6,8 @@ import json
 import queue
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,7 +67,7 @@ class SQLite:
         except sqlite3.Error as error:
             raise _unavailable(error) from error
 
-    async def changes(self) -> AsyncIterator[frozenset[str] | None]:
+    async def changes(self) -> AsyncGenerator[frozenset[str] | None]:
         seen = None
         while not self._closed:
             with contextlib.suppress(Unavailable):
@@ -175,10 +176,24 @@ def _rows(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> Ro
 
 def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode=WAL")
+    _log_ahead(connection)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
     return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Turns on WAL mode; where others do so at this moment, SQLite itself does not wait."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _prepared(path: Path, schema: str, migrations: Sequence[str]) -> tuple[sqlite3.Connection, sqlite3.Connection]:

@@ -1,0 +1,230 @@
+"""What both kinds of databases promise."""
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from services.runtime.database import Contradiction, Database, Into, Operation, Query, Rows, Steps, opened
+from services.runtime.errors import FailedPrecondition, InvalidRequest, Unavailable
+
+SCHEMA = "notes"
+FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY, number INTEGER NOT NULL)"
+NOTES = Into("notes", {"id": "text", "number": "bigint"})
+
+
+@pytest.fixture
+async def database(address: str) -> AsyncIterator[Database]:
+    async with opened(address, SCHEMA, [FIRST]) as kept:
+        yield kept
+
+
+def only(sql: str, *values: object) -> Operation[Rows]:
+    def operation() -> Steps[Rows]:
+        return (yield Query(sql, values))
+
+    return operation
+
+
+def noted(name: str, number: int = 0) -> Operation[Rows]:
+    return only("INSERT INTO notes (id, number) VALUES (?, ?)", name, number)
+
+
+def doubled(name: str) -> Operation[int]:
+    """Reads a number, writes another."""
+
+    def operation() -> Steps[int]:
+        ((number,),) = yield Query("SELECT number FROM notes WHERE id = ?", (name,))
+        yield Query("UPDATE notes SET number = ? WHERE id = ?", (2 * number + 1, name))
+        return int(number)
+
+    return operation
+
+
+async def names(database: Database) -> list[str]:
+    return [name for (name,) in await database.read("SELECT id FROM notes ORDER BY id")]
+
+
+async def test_operations_about_the_same_run_in_the_order_of_the_calls(database: Database) -> None:
+    await database.write(noted("a"), "a")
+    found = await asyncio.gather(*(database.write(doubled("a"), "a") for _ in range(30)))
+    assert found == [2**number - 1 for number in range(30)]
+
+
+async def test_an_operation_that_raises_is_rolled_back_alone(database: Database) -> None:
+    def operation() -> Steps[None]:
+        yield Query("INSERT INTO notes (id, number) VALUES (?, 0)", ("lost",))
+        raise FailedPrecondition("changed its mind")
+
+    results = await asyncio.gather(
+        database.write(noted("a")), database.write(operation), database.write(noted("b")), return_exceptions=True
+    )
+    assert isinstance(results[1], FailedPrecondition)
+    assert await names(database) == ["a", "b"]
+
+
+async def test_what_contradicts_the_tables_is_said_so(database: Database) -> None:
+    await database.write(noted("a"))
+    with pytest.raises(Contradiction):
+        await database.write(noted("a"))
+
+
+async def test_rows_are_put_only_if_the_query_gives_one(database: Database) -> None:
+    def operation(name: str) -> Operation[Rows]:
+        def steps() -> Steps[Rows]:
+            puts = [(NOTES, [(f"{name}-1", 1), (f"{name}-2", 2)])]
+            sql = "UPDATE notes SET number = 9 WHERE id = ? RETURNING number"
+            return (yield Query(sql, (name,), puts, alone=True))
+
+        return steps
+
+    await database.write(noted("a"))
+    assert [tuple(row) for row in await database.write(operation("a"))] == [(9,)]
+    assert list(await database.write(operation("b"))) == []
+    assert await names(database) == ["a", "a-1", "a-2"]
+
+
+async def test_cancelling_does_not_undo(database: Database) -> None:
+    database.write(noted("a"), "a").cancel()
+    await database.write(noted("b"), "a")
+    assert await names(database) == ["a", "b"]
+
+
+async def test_text_may_have_any_character(database: Database) -> None:
+    await database.write(noted("zero\0 and \N{GRINNING FACE}"))
+    assert len(await names(database)) == 1
+    assert await database.read("SELECT id FROM notes WHERE id = ?", "nobody\0") == []
+
+
+async def test_what_was_asked_before_closing_is_kept(address: str) -> None:
+    async with opened(address, SCHEMA, [FIRST]) as database:
+        futures = [database.write(noted(f"n{number:02}"), str(number)) for number in range(50)]
+    await asyncio.gather(*futures)
+    async with opened(address, SCHEMA, [FIRST]) as database:
+        assert len(await names(database)) == 50
+
+
+async def test_a_closed_database_refuses_and_does_not_hang(address: str) -> None:
+    async with opened(address, SCHEMA, [FIRST]) as database:
+        await database.write(noted("a"))
+    async with asyncio.timeout(5):
+        with pytest.raises(Unavailable, match="closed"):
+            await database.write(noted("b"))
+        with pytest.raises(Unavailable, match="closed"):
+            await names(database)
+
+
+async def test_changes_by_another_process_are_seen(address: str) -> None:
+    async with (
+        asyncio.timeout(10),
+        opened(address, SCHEMA, [FIRST]) as mine,
+        opened(address, SCHEMA, [FIRST]) as other,
+        aclosing(mine.changes()) as changes,
+    ):
+        assert await anext(changes) is None  # for whoever begins to look, anything may have changed
+        await other.write(noted("a"), "a")
+        while (change := await anext(changes)) is not None and "a" not in change:
+            pass
+        assert await names(mine) == ["a"]
+
+
+async def test_an_address_of_no_known_kind_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="mysql"):
+        async with opened("mysql://me@here/notes", SCHEMA, [FIRST]):
+            pass
+
+
+# ---------------------------------------------------------------- versions
+
+
+async def test_a_program_runs_on_a_schema_one_version_newer_and_leaves_it(address: str) -> None:
+    newer = [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT 'x'; CREATE TABLE more (id TEXT)"]
+    async with opened(address, SCHEMA, newer):
+        pass
+    async with opened(address, SCHEMA, [FIRST]) as database:
+        await database.write(noted("a"))
+    async with opened(address, SCHEMA, newer) as database:
+        assert [tuple(row) for row in await database.read("SELECT id, later FROM notes")] == [("a", "x")]
+
+
+async def test_a_schema_two_versions_newer_is_refused(address: str) -> None:
+    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)", "DROP TABLE more"]):
+        pass
+    with pytest.raises(FailedPrecondition, match="version 3") as refused:
+        async with opened(address, SCHEMA, [FIRST]):
+            pass
+    assert refused.value.reason == "NEWER_SCHEMA"
+
+
+async def test_a_script_that_fails_leaves_nothing_behind(address: str) -> None:
+    with pytest.raises((Unavailable, asyncpg.PostgresError)):
+        async with opened(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT); CREATE TABLE half (id TEXT)"]):
+            pass
+    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
+        assert await database.read("SELECT id FROM half") == []
+
+
+async def test_replicas_that_start_at_once_on_an_empty_database_all_run(address: str) -> None:
+    start = asyncio.Barrier(6)
+
+    async def replica(name: str) -> None:
+        await start.wait()
+        async with opened(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
+            await database.write(noted(name))
+
+    await asyncio.gather(*(replica(str(number)) for number in range(6)))
+    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
+        assert len(await names(database)) == 6
+
+
+ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i % 9 + 1 FROM n) INSERT INTO half SELECT COUNT(*) FROM n"
+
+
+async def test_a_migration_killed_in_its_middle_is_completed_by_the_next_start(address: str) -> None:
+    async with opened(address, SCHEMA, [FIRST]):
+        pass
+    stalling = ENDLESS if "://" not in address else "SELECT pg_sleep(1.5)"
+    program = f"""
+import asyncio
+from services.runtime.database import opened
+async def main():
+    async with opened({address!r}, {SCHEMA!r}, [{FIRST!r}, "CREATE TABLE half (id TEXT); {stalling}"]):
+        pass
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=Path(__file__).parents[2])
+    try:
+        async with asyncio.timeout(30):
+            while not await _migrating(address):
+                assert process.returncode is None
+                await asyncio.sleep(0.02)
+    finally:
+        process.kill()
+        await process.wait()
+    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
+        assert await database.read("SELECT id FROM half") == []
+        assert [row[0] for row in await database.read("SELECT version FROM schemas")] == [2]
+
+
+async def _migrating(address: str) -> bool:
+    """Whether somebody is in the middle of it."""
+    if "://" not in address:
+        connection = sqlite3.connect(address, timeout=0, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        finally:
+            connection.close()
+        return False
+    watching = await asyncpg.connect(address)
+    try:
+        query = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1%' AND pid != pg_backend_pid()"
+        return bool(await watching.fetch(query))
+    finally:
+        await watching.close()

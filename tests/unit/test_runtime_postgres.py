@@ -1,0 +1,237 @@
+"""What only a PostgreSQL server does, or suffers."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from services.runtime.database import Operation, Query, Rows, Steps, opened
+from services.runtime.database.lines import Line
+from services.runtime.database.places import Connection, Place
+from services.runtime.errors import FailedPrecondition, InvalidRequest, Unavailable
+from tests.postgres import PASSWORD, fresh
+
+FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
+
+
+def noted(name: str) -> Operation[Rows]:
+    def operation() -> Steps[Rows]:
+        return (yield Query("INSERT INTO notes (id) VALUES (?)", (name,), alone=True))
+
+    return operation
+
+
+def listed() -> str:
+    return "SELECT id FROM notes ORDER BY id"
+
+
+@pytest.fixture
+async def url(postgres: str) -> AsyncIterator[str]:
+    async with fresh(postgres) as made:
+        yield made
+
+
+class Cable:
+    """A way to a server that can be cut, plugged in again, or pass nothing."""
+
+    def __init__(self, url: str) -> None:
+        self._url = urlsplit(url)
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._streams: set[asyncio.StreamWriter] = set()
+        self.flows = asyncio.Event()
+        self.flows.set()
+        self._port = 0
+
+    async def plug(self) -> None:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        self._server.close()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+        for stream in self._streams:
+            stream.transport.abort()
+        self._streams.clear()
+
+    @property
+    def url(self) -> str:
+        user = self._url.netloc.rpartition("@")[0]
+        return urlunsplit(self._url._replace(netloc=f"{user}@127.0.0.1:{self._port}"))
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(self._url.hostname, self._url.port)
+        self._streams |= {writer, back}
+        for source, sink in ((reader, back), (there, writer)):
+            pump = asyncio.create_task(self._pump(source, sink))
+            self._pumps.add(pump)
+            pump.add_done_callback(self._pumps.discard)
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while content := await source.read(65536):
+                await self.flows.wait()
+                sink.write(content)
+                await sink.drain()
+        sink.close()
+
+
+@asynccontextmanager
+async def plugged(url: str) -> AsyncIterator[Cable]:
+    cable = Cable(url)
+    await cable.plug()
+    try:
+        yield cable
+    finally:
+        await cable.cut()
+
+
+async def refusal(address: str, kind: type[Exception]) -> str:
+    """What is said where a database cannot be opened; never the password."""
+    with pytest.raises(kind) as refused:
+        async with opened(address, "notes", [FIRST]):
+            pass
+    text = f"{refused.value} {getattr(refused.value, 'remedy', '')}"
+    assert PASSWORD not in text
+    assert "secret" not in text
+    return text
+
+
+async def test_a_server_that_is_not_there_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.database.postgres._START_SECONDS", 0.3)
+    started = time.monotonic()
+    said = await refusal("postgresql://me:secret@127.0.0.1:9/notes", Unavailable)
+    assert 0.3 <= time.monotonic() - started < 3
+    assert "127.0.0.1:9/notes" in said
+    assert "check that it runs" in said
+
+
+async def test_a_wrong_password_is_said_at_once(url: str) -> None:
+    said = await refusal(url.replace(PASSWORD, "secret"), FailedPrecondition)
+    assert 'password authentication failed for user "postgres"' in said
+    assert "check user, password" in said
+
+
+async def test_an_unknown_database_is_said_at_once(url: str) -> None:
+    said = await refusal(urlunsplit(urlsplit(url)._replace(path="/nowhere")), FailedPrecondition)
+    assert 'database "nowhere" does not exist' in said
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:secret@here:port/notes", "postgresql://me:secret@[::1/notes"])
+async def test_a_url_that_cannot_be_read_is_said_without_it(address: str) -> None:
+    assert "%XX" in await refusal(address, InvalidRequest)
+
+
+async def test_a_user_that_may_not_make_tables_is_refused(url: str) -> None:
+    admin = await asyncpg.connect(url)
+    await admin.execute("CREATE ROLE reader LOGIN PASSWORD 'secret'")
+    try:
+        said = await refusal(url.replace(f"postgres:{PASSWORD}", "reader:secret"), FailedPrecondition)
+        assert "permission denied" in said
+    finally:
+        await admin.execute("DROP ROLE reader")
+        await admin.close()
+
+
+async def test_another_that_migrates_for_too_long_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.database.postgres._MIGRATION_SECONDS", 0.2)
+    other = await asyncpg.connect(url)
+    await other.fetch("SELECT pg_advisory_lock(hashtextextended('migrate notes', 0))")
+    assert "another process" in await refusal(url, Unavailable)
+    await other.close()
+
+
+async def test_tables_are_in_the_schema_of_their_name(url: str) -> None:
+    async with opened(url, "notes", [FIRST]) as notes, opened(url, "others", [FIRST]) as others:
+        await notes.write(noted("a"))
+        assert await others.read(listed()) == []
+        tables = await notes.read("SELECT schemaname FROM pg_tables WHERE tablename = 'notes' ORDER BY schemaname")
+        assert [row[0] for row in tables] == ["notes", "others"]
+
+
+async def test_a_lost_server_is_said_quickly_and_found_again(url: str) -> None:
+    async with (
+        asyncio.timeout(20),
+        plugged(url) as cable,
+        opened(cable.url, "notes", [FIRST]) as database,
+        opened(url, "notes", [FIRST]) as other,
+        aclosing(database.changes()) as changes,
+    ):
+        await database.write(noted("a"), "a")
+        assert await anext(changes) is None
+        await cable.cut()
+        async with asyncio.timeout(2):
+            for number in range(10):
+                with pytest.raises(Unavailable, match="does not answer"):
+                    await database.write(noted("lost"), str(number))
+            with pytest.raises(Unavailable, match="does not answer"):
+                await database.read(listed())
+        await cable.plug()
+        await database.write(noted("b"), "a")
+        assert [row[0] for row in await database.read(listed())] == ["a", "b"]
+        number = 0
+        while not (change := await anext(changes)) or "theirs" not in change:
+            number += 1
+            await other.write(noted(f"c{number}"), "theirs")
+
+
+async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.database.places.COMMAND_SECONDS", 0.3)
+    async with asyncio.timeout(20), plugged(url) as cable, opened(cable.url, "notes", [FIRST]) as database:
+        await database.write(noted("a"), "a")
+        cable.flows.clear()
+        async with asyncio.timeout(3):
+            with pytest.raises(Unavailable, match="does not answer"):
+                await database.write(noted("b"), "a")
+        cable.flows.set()
+        await database.write(noted("c"), "a")
+        assert {"a", "c"} <= {row[0] for row in await database.read(listed())}
+
+
+async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
+    async with opened(url, "notes", [FIRST]) as database, opened(url, "notes", [FIRST]) as other:
+        await database.write(noted("a"), "a")
+        end_all = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != "
+        )
+        await other.read(end_all + "pg_backend_pid()")
+        async with asyncio.timeout(10):
+            while True:
+                with suppress(Unavailable):
+                    await database.write(noted("b"), "a")
+                    break
+        assert [row[0] for row in await database.read(listed())] == ["a", "b"]
+
+
+async def test_what_the_server_rolled_back_because_of_others_is_done_again(url: str) -> None:
+    line, done = Line(Place(url, "notes")), 0
+
+    async def job(_: Connection) -> int:
+        nonlocal done
+        done += 1
+        if done < 3:
+            raise asyncpg.DeadlockDetectedError("two waited for each other")
+        return done
+
+    async def hopeless(_: Connection) -> None:
+        raise asyncpg.DeadlockDetectedError("two waited for each other")
+
+    assert await line.ask(job) == 3
+    with pytest.raises(Unavailable, match="waited for each other"):
+        await line.ask(hopeless)
+    await line.close()
+
+
+async def test_what_an_old_program_reads_survives_a_newer_ones_migration(url: str) -> None:
+    async with opened(url, "notes", [FIRST]) as old:
+        await old.write(noted("a"))
+        assert len(await old.read("SELECT * FROM notes")) == 1
+        async with opened(url, "notes", [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT ''"]):
+            pass
+        assert len(await old.read("SELECT * FROM notes")) == 1
+        await old.write(noted("b"))

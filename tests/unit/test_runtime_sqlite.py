@@ -1,0 +1,134 @@
+"""What only a SQLite file does, or suffers."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from services.runtime.database import Operation, Query, Rows, Steps, opened
+from services.runtime.database.sqlite import SQLite
+from services.runtime.errors import Unavailable
+
+FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
+
+
+def noted(name: str) -> Operation[Rows]:
+    def operation() -> Steps[Rows]:
+        return (yield Query("INSERT INTO notes (id) VALUES (?)", (name,)))
+
+    return operation
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "notes.sqlite"
+
+
+@pytest.mark.parametrize("spoil", [Path.mkdir, lambda path: path.write_text("not a database " * 100)])
+async def test_a_file_that_cannot_be_used_is_a_clear_error(path: Path, spoil: Callable[[Path], object]) -> None:
+    spoil(path)
+    with pytest.raises(Unavailable, match="database"):
+        async with opened(path, "notes", [FIRST]):
+            pass
+
+
+async def test_a_locked_database_fails_the_write_clearly(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.database.sqlite._BUSY_SECONDS", 0.05)
+    async with opened(path, "notes", [FIRST]) as database:
+        blocker = sqlite3.connect(path, isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="locked"):
+            await database.write(noted("a"))
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        await database.write(noted("a"))
+
+
+async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Path) -> None:
+    async with opened(path, "notes", [FIRST]) as database:
+        assert isinstance(database, SQLite)
+        await database.write(noted("before"))
+        ((pages,),) = await database.read("PRAGMA page_count")
+        database._writing.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(Unavailable, match="full") as refused:
+            await database.write(noted("x" * 100_000))
+        assert "room" in refused.value.remedy
+        database._writing.execute("PRAGMA max_page_count = 100000")
+        await database.write(noted("after"))
+        assert [name for (name,) in await database.read("SELECT id FROM notes ORDER BY id")] == ["after", "before"]
+
+
+def test_a_file_that_may_only_be_read_is_a_clear_error() -> None:
+    program = """
+import asyncio, sys
+from services.runtime.database import opened
+from services.runtime.errors import Unavailable
+async def main():
+    try:
+        async with opened(sys.argv[1], "notes", []):
+            print("opened")
+    except Unavailable as error:
+        print(error.message, "|", error.remedy)
+asyncio.run(main())
+"""
+    as_nobody = ["setpriv", "--reuid=65534", "--clear-groups"] if os.getuid() == 0 else []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "notes.sqlite")
+        asyncio.run(_made(file))
+        file.chmod(0o444)
+        Path(folder).chmod(0o555)
+        command = [*as_nobody, sys.executable, "-c", program, str(file)]
+        ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+        Path(folder).chmod(0o755)
+    assert "the database does not take" in ran.stdout, ran.stderr
+    assert "check that its file may be written" in ran.stdout
+
+
+async def _made(file: Path) -> None:
+    async with opened(file, "notes", [FIRST]):
+        pass
+
+
+async def test_only_this_user_may_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "notes.sqlite"
+    async with opened(f"sqlite://{path}", "notes", [FIRST]) as database:
+        await database.write(noted("a"))
+        kept = [path, *path.parent.glob("notes.sqlite-*")]
+        assert len(kept) == 3
+        assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
+
+
+async def test_closing_leaves_nothing_open(path: Path) -> None:
+    async with opened(path, "notes", [FIRST]) as database:
+        await database.read("SELECT 1")
+    assert [file.name for file in path.parent.glob("notes.sqlite-*")] == []  # SQLite removes them with the last one
+
+
+async def test_changes_outlive_a_file_that_cannot_be_read_for_a_moment(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(10),
+        opened(path, "notes", [FIRST]) as database,
+        aclosing(database.changes()) as changes,
+    ):
+        assert await anext(changes) is None
+        reading, failed = database.read, asyncio.Event()
+
+        async def read(sql: str, *values: object) -> Rows:
+            if not failed.is_set():
+                failed.set()
+                raise Unavailable("the disk is gone")
+            return await reading(sql, *values)
+
+        monkeypatch.setattr(database, "read", read)
+        await database.write(noted("a"))
+        assert await anext(changes) is None
+        assert failed.is_set()
