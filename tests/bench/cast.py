@@ -19,6 +19,7 @@ from protos.hugginggpt.v1.responder_pb2 import RespondEvent, RespondRequest
 from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, Candidate, Decision, Endpoint, Value
 from services.runtime.channel import MESSAGE_LIMITS
+from tests.bench import shelving
 from tests.bench.shapes import SPEC, script
 
 DONE = InferResponse(outputs={"text": Value(text="done")}, revision="1").SerializeToString()
@@ -30,10 +31,11 @@ ANSWER = (
 
 
 class Cast:
-    """All four, at one address."""
+    """All four, at one address; models of the shelves are elsewhere."""
 
     def __init__(self) -> None:
         self.address = ""
+        self.shelves: tuple[str, ...] = ()
 
     async def plan(self, request: bytes, _: object) -> AsyncIterator[bytes]:
         begun = time.perf_counter()
@@ -45,7 +47,7 @@ class Cast:
         yield END
 
     async def select(self, request: bytes, _: object) -> bytes:
-        pause, reply = _chosen(request, self.address)
+        pause, reply = _chosen(request, self.address, self.shelves)
         await _pass(pause)
         return reply
 
@@ -71,13 +73,15 @@ def _planned(request: bytes) -> tuple[float, float, list[bytes]]:
 
 
 @lru_cache(4096)
-def _chosen(request: bytes, address: str) -> tuple[float, bytes]:
+def _chosen(request: bytes, address: str, shelves: tuple[str, ...]) -> tuple[float, bytes]:
     asked = SelectRequest.FromString(request)
+    shelved = asked.task.pinned_model in shelving.MODELS
+    endpoints = [Endpoint(address=each) for each in shelves] if shelved else [Endpoint(address=address, loaded=True)]
     by = Candidate(
         model_id=asked.task.pinned_model,
         revision="1",
-        expert="cast",
-        endpoints=[Endpoint(address=address, loaded=True)],
+        expert="shelves" if shelved else "cast",
+        endpoints=endpoints,
         score=1.0,
         reason="it is the only one",
         reach=REACH_INTERNAL,
@@ -112,11 +116,14 @@ async def main() -> None:
     await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
     cast.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
+    shelves = await shelving.started()
+    cast.shelves = tuple(address for _, address in shelves)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    print(cast.address, flush=True)
+    print(cast.address, *cast.shelves, flush=True)
     await stop.wait()
-    await server.stop(0)
+    for each in (server, *(shelf for shelf, _ in shelves)):
+        await each.stop(0)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """What keeping a run costs each task of it, where every step waits for its commit."""
 
 import sqlite3
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import asyncpg
 
 from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_RUNNING,
@@ -22,21 +25,30 @@ from services.orchestrator import acceptance
 from services.orchestrator.journal import Journal
 from services.orchestrator.tables import MIGRATIONS, SCHEMA, NewRun
 from services.runtime import database
+from tests import postgres
 from tests.bench.rows import Row, median
 from tests.bench.shapes import Script
 
 STEPS = 100
+EVENT = bytes(500)
 REPEATS = 5
-SQLITE_MS = 0.5
+SQLITE_MS, POSTGRES_MS = 0.5, 1.5
 
 
 async def rows() -> list[Row]:
-    """Figures of a run of a hundred tasks, one after the other."""
+    """Figures of a run of a hundred tasks, one after the other; those of PostgreSQL where it is installed."""
+    note = f"{STEPS} steps, a task's start and end each; reference: a bare insert and its commit"
     with TemporaryDirectory() as home:
         steps = await _ms_per_step(str(Path(home) / "journal.sqlite"))
         bare = _bare_sqlite(Path(home) / "bare.sqlite")
-    note = f"{STEPS} steps, a task's start and end each; reference: a bare insert and its commit"
-    return [Row("journal.sqlite_ms_per_task", steps, "ms", SQLITE_MS, bare, note)]
+    measured = [Row("journal.sqlite_ms_per_task", steps, "ms", SQLITE_MS, bare, note)]
+    try:
+        with postgres.standing() as url:
+            steps, bare = await _ms_per_step(url), await _bare_postgres(url)
+    except RuntimeError as error:
+        print(f"not measured: {error}", file=sys.stderr)
+        return measured
+    return [*measured, Row("journal.postgres_ms_per_task", steps, "ms", POSTGRES_MS, bare, note)]
 
 
 async def _ms_per_step(where: str) -> float:
@@ -80,7 +92,19 @@ def _bare_sqlite(path: Path) -> float:
     taken = []
     for _ in range(STEPS):
         begun = time.perf_counter()
-        connection.execute("INSERT INTO events VALUES (?)", (bytes(500),))
+        connection.execute("INSERT INTO events VALUES (?)", (EVENT,))
         taken.append(1000 * (time.perf_counter() - begun))
     connection.close()
+    return median(taken)
+
+
+async def _bare_postgres(url: str) -> float:
+    connection = await asyncpg.connect(url)
+    await connection.execute("CREATE TABLE bare (event BYTEA NOT NULL)")
+    taken = []
+    for _ in range(STEPS):
+        begun = time.perf_counter()
+        await connection.execute("INSERT INTO bare VALUES ($1)", EVENT)
+        taken.append(1000 * (time.perf_counter() - begun))
+    await connection.close()
     return median(taken)

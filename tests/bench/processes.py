@@ -22,6 +22,8 @@ class Running:
 
     pid: int
     address: str
+    shelves: tuple[str, ...] = ()
+    """Where the experts with little room are."""
 
     async def resident_mb(self) -> float:
         return await resident_mb(self.pid)
@@ -79,7 +81,8 @@ async def cast() -> AsyncIterator[Running]:
     """The scripted planner, selector, responder and expert."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.bench.cast", stdout=PIPE)
     try:
-        yield Running(process.pid, await line(process))
+        address, *shelves = (await line(process)).split()
+        yield Running(process.pid, address, tuple(shelves))
     finally:
         await stopped(process)
 
