@@ -4,6 +4,8 @@ import json
 
 import grpc
 
+from services.runtime.tracing import carrying
+
 MESSAGE_BYTES = 64 * 1024 * 1024
 """Longest message, in bytes, at both ends; gRPC's own 4 MiB is less than a photo."""
 
@@ -48,10 +50,10 @@ def connect(target: str) -> grpc.aio.Channel:
     Balanced over all addresses of the name, by their health; waits for a server to be there; retries UNAVAILABLE.
     """
     options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.service_config", _SERVICE_CONFIG)]
-    return grpc.aio.insecure_channel(target, options=options)
+    return carrying(grpc.aio.insecure_channel(target, options=options))
 
 
 def dial(address: str) -> grpc.aio.Channel:
     """A channel to one expert at host:port: no retry, no waiting; the caller alone decides what a failure means."""
     options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
-    return grpc.aio.insecure_channel(address, options=options)
+    return carrying(grpc.aio.insecure_channel(address, options=options))

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from services.runtime import caller, telemetry
+from services.runtime import caller, metrics, telemetry, tracing
 from services.runtime.channel import MESSAGE_LIMITS
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable, from_rpc, to_status
 from services.runtime.health import HealthServicer
@@ -24,7 +25,10 @@ from services.runtime.settings import ServiceSettings
 log = structlog.get_logger(__name__)
 
 Register = Callable[[grpc.aio.Server], None]
+Closing = Callable[[], Awaitable[object]]
 S = TypeVar("S", bound=ServiceSettings)
+
+_CLOSING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ async def serving(
     drain_seconds: float = 0.0,
     exclusive: bool = False,
     ready: bool = True,
+    closing: Closing | None = None,
 ) -> AsyncIterator[Serving]:
     """Serves until the block exits, then drains.
 
@@ -62,12 +67,14 @@ async def serving(
         drain_seconds: how long calls under way may finish.
         exclusive: no other process may listen on the same port.
         ready: False leaves all names but liveness NOT_SERVING until set_ready.
+        closing: done once no new caller is sent here, while calls under way go on; it has drain_seconds of which the
+            drain has the rest, or one second if those are fewer. What it raises is logged.
 
     Raises:
         Unavailable: the address cannot be bound.
     """
     options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1)]
-    server = grpc.aio.server(interceptors=[Boundary()], options=options)
+    server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary()], options=options)
     register(server)
     running = Serving(_bound(server, listen), HealthServicer())
     health_pb2_grpc.add_HealthServicer_to_server(running.health, server)
@@ -81,7 +88,20 @@ async def serving(
         yield running
     finally:
         await running.health.enter_graceful_shutdown()
-        await server.stop(drain_seconds)
+        began = time.monotonic()
+        if closing:
+            await _closed(closing, max(drain_seconds, _CLOSING_SECONDS))
+        await server.stop(max(0.0, drain_seconds - (time.monotonic() - began)))
+
+
+async def _closed(closing: Closing, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await closing()
+    except TimeoutError:
+        log.warning("closing took too long", seconds=seconds)
+    except Exception:
+        log.exception("closing failed")
 
 
 def _bound(server: grpc.aio.Server, listen: str) -> int:
@@ -173,9 +193,10 @@ async def stop_signal() -> None:
 def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: S) -> None:
     """A service as a process: opens it, waits for a signal, closes it. Exit status 1 says it could not start."""
     telemetry.setup(name, level=settings.log_level, style=settings.log_format)
+    tracing.begin(name, settings.traces_endpoint)
 
     async def main() -> None:
-        async with opened(settings):
+        async with metrics.exposed(name, settings.metrics_listen), opened(settings):
             await stop_signal()
             log.info("stopping")
 
@@ -184,3 +205,5 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
     except ServiceError as error:
         log.error("cannot run", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the trace says nothing more
         raise SystemExit(1) from None
+    finally:
+        tracing.end()

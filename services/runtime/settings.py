@@ -35,3 +35,7 @@ class ServiceSettings(BaseSettings):
     """DEBUG, INFO, WARNING or ERROR."""
     log_format: str = Field("json", pattern="^(json|pretty)$", validation_alias=AliasChoices("LOG_FORMAT"))
     """json for machines, pretty for people."""
+    metrics_listen: str = Field("", validation_alias=AliasChoices("METRICS_LISTEN"))
+    """host:port of GET /metrics for Prometheus; port 0 takes any free one; empty measures nothing."""
+    traces_endpoint: str = Field("", validation_alias=AliasChoices("OTEL_EXPORTER_OTLP_ENDPOINT"))
+    """Where traces go, by OTLP over gRPC; empty traces nothing. The other OTEL_ variables mean what they always do."""

@@ -1,12 +1,23 @@
-"""Logs: one structured line per fact on standard error, with request and run id."""
+"""Logs: one structured line per fact on standard error, with request, run and trace id."""
 
 import logging
 import sys
 
 import structlog
+from opentelemetry import trace
+
+
+def _within_trace(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    span = trace.get_current_span().get_span_context()
+    if span.is_valid:
+        line["trace_id"] = trace.format_trace_id(span.trace_id)
+        line["span_id"] = trace.format_span_id(span.span_id)
+    return line
+
 
 _SHARED: tuple[structlog.typing.Processor, ...] = (
     structlog.contextvars.merge_contextvars,
+    _within_trace,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.ExtraAdder(),

@@ -1,43 +1,44 @@
 """Traces kept in memory."""
 
-from collections.abc import Iterator
-from typing import Any
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from services.runtime.calls import Traces
 
 
-class KeptSpan(trace.NonRecordingSpan):
-    """A span that remembers what was said of it."""
-
-    def __init__(self, name: str, attributes: Any) -> None:
-        super().__init__(trace.INVALID_SPAN_CONTEXT)
-        self.name = name
-        self.attributes: dict[str, Any] = dict(attributes or {})
-        self.ended = False
-
-    def set_attribute(self, key: str, value: Any) -> None:
-        self.attributes[key] = value
-
-    def set_attributes(self, attributes: Any) -> None:
-        self.attributes.update(attributes)
-
-    def end(self, end_time: int | None = None) -> None:
-        self.ended = True
-
-
-class KeptTraces(trace.TracerProvider, trace.Tracer):
-    """The tracers of a process, in whose spans a test may look."""
+class Kept(InMemorySpanExporter):
+    """Spans that have ended."""
 
     def __init__(self) -> None:
-        self.spans: list[KeptSpan] = []
+        super().__init__()
+        self._more = asyncio.Event()
 
-    def get_tracer(self, *_: Any, **__: Any) -> trace.Tracer:
-        return self
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self._more.set()
+        return super().export(spans)
 
-    def start_span(self, name: str, *_: Any, attributes: Any = None, **__: Any) -> KeptSpan:
-        span = KeptSpan(name, attributes)
-        self.spans.append(span)
-        return span
+    async def ended(self, name: str, count: int) -> list[ReadableSpan]:
+        """So many of a name, once they have ended."""
+        while len(those := [span for span in self.get_finished_spans() if span.name == name]) < count:
+            self._more.clear()
+            await self._more.wait()
+        return those
 
-    def start_as_current_span(self, *_: Any, **__: Any) -> Iterator[trace.Span]:  # type: ignore[override]  # nobody here asks for it
-        raise NotImplementedError
+
+@contextmanager
+def kept_traces() -> Iterator[Kept]:
+    """Traces are on within the block: what is opened there sends its spans here."""
+    kept, traces, before = Kept(), Traces(), trace._TRACER_PROVIDER
+    traces.add_span_processor(SimpleSpanProcessor(kept))
+    trace._TRACER_PROVIDER = traces
+    try:
+        yield kept
+    finally:
+        trace._TRACER_PROVIDER = before
+        traces.shutdown()

@@ -212,6 +212,42 @@ async def test_a_name_nobody_serves_is_unknown(serve: Serve) -> None:
     assert reply.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
+async def test_before_the_end_there_is_time_to_hand_over_while_calls_still_go_on() -> None:
+    seen: list[object] = []
+
+    async def closing() -> None:
+        seen.append((await stub.Check(health_pb2.HealthCheckRequest(service="readiness"), timeout=5)).status)
+        seen.extend(await ask(channel))
+
+    async with serving(registered(TellingCaller()), RESPONDER, closing=closing) as running:
+        channel = dial(f"127.0.0.1:{running.port}")
+        await channel.channel_ready()
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+    await channel.close()
+    assert (seen[0], len(seen)) == (health_pb2.HealthCheckResponse.NOT_SERVING, 2)
+
+
+async def test_closing_is_bounded_and_the_drain_has_what_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.server._CLOSING_SECONDS", 0.0)
+    async with asyncio.timeout(5):
+        with capture_logs() as logs:
+            async with serving(registered(TellingCaller()), RESPONDER, closing=asyncio.Event().wait, drain_seconds=0.1):
+                pass
+    assert "closing took too long" in {entry["event"] for entry in logs}
+
+
+async def test_closing_that_fails_does_not_keep_the_server_up() -> None:
+    async def closing() -> None:
+        raise ZeroDivisionError
+
+    with capture_logs() as logs:
+        async with serving(registered(TellingCaller()), RESPONDER, closing=closing) as running:
+            pass
+    assert "closing failed" in {entry["event"] for entry in logs}
+    async with serving(registered(TellingCaller()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True):
+        pass
+
+
 async def test_reflection_lists_the_service(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # typed for blocking channels

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from opentelemetry import trace
 
 from protos.hugginggpt.v1.types_pb2 import Caller
 from services.runtime import caller, telemetry
@@ -38,6 +39,14 @@ def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) 
         "service": "planner",
         "tasks": 3,
     }
+
+
+def test_a_line_within_a_span_has_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.setup("planner")
+    with trace.use_span(trace.NonRecordingSpan(trace.SpanContext(0xAB, 0xCD, is_remote=True))):
+        structlog.get_logger("somewhere").info("planned")
+        logging.getLogger("library").warning("beware")
+    assert {(line["trace_id"], line["span_id"]) for line in lines(capsys)} == {(f"{0xAB:032x}", f"{0xCD:016x}")}
 
 
 def test_libraries_speak_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,98 @@
+"""Metrics: what the instruments of a process have counted, for Prometheus to fetch, where an address is set for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from http import HTTPStatus
+
+import structlog
+
+from services.runtime.errors import Unavailable
+
+log = structlog.get_logger(__name__)
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600)
+"""Upper bounds of the buckets of all that is measured in seconds: from a write of the journal to a long run."""
+
+_REQUEST_SECONDS = 5.0
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def exposed(service: str, listen: str) -> AsyncIterator[int]:
+    """Answers GET /metrics in Prometheus' text format while the block lasts; yields the port.
+
+    Args:
+        service: whose metrics they are; stands in target_info.
+        listen: host:port, port 0 for any free one; empty opens nothing, and instruments cost nothing.
+
+    Raises:
+        Unavailable: the address cannot be listened on.
+    """
+    if not listen:
+        yield 0
+        return
+    host, _, port = listen.rpartition(":")
+    try:
+        server = await asyncio.start_server(_answering(_text(service)), host.strip("[]"), int(port))
+    except (OSError, ValueError, OverflowError) as error:
+        remedy = "set METRICS_LISTEN to a free host:port, one per process; port 0 takes any"
+        raise Unavailable(f"metrics cannot be served on {listen}: {error}", remedy=remedy) from error
+    async with server:
+        bound: int = server.sockets[0].getsockname()[1]
+        log.info("metrics", port=bound)
+        yield bound
+
+
+def exposing() -> bool:
+    """Whether this process keeps metrics."""
+    return _text.cache_info().currsize > 0
+
+
+@cache
+def _text(service: str) -> Callable[[], bytes]:
+    """Makes the instruments of this process real, those made before included; gives what writes them down."""
+    # Loaded only here: 70 ms and 3 MB, not needed where nobody fetches metrics.
+    from opentelemetry import metrics  # noqa: PLC0415
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
+    from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, Histogram, MeterProvider  # noqa: PLC0415
+    from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415
+
+    buckets = ExplicitBucketHistogramAggregation(SECONDS)
+    provider = MeterProvider(
+        [PrometheusMetricReader(scope_info_enabled=False)],
+        Resource.create({"service.name": service}),
+        exemplar_filter=AlwaysOffExemplarFilter(),  # the text format has no place for them
+        shutdown_on_exit=False,  # nothing is sent
+        views=[View(instrument_type=Histogram, instrument_unit="s", aggregation=buckets)],
+    )
+    metrics.set_meter_provider(provider)
+    return lambda: generate_latest(REGISTRY)
+
+
+def _answering(text: Callable[[], bytes]) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                request = (await reader.readuntil(b"\r\n\r\n")).split(maxsplit=2)
+                found = request[:1] == [b"GET"] and request[1].partition(b"?")[0] == b"/metrics"
+                body = text() if found else b"GET /metrics\n"
+                writer.write(_head(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND, len(body)) + body)
+                await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            log.debug("a request for metrics broke off")
+        finally:
+            writer.close()
+
+    return answer
+
+
+def _head(status: HTTPStatus, length: int) -> bytes:
+    return (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        f"Content-Length: {length}\r\nConnection: close\r\n\r\n"
+    ).encode()
