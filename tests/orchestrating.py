@@ -161,7 +161,8 @@ def registered(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
 
 
 def candidate(model: str, address: str) -> types.Candidate:
-    return types.Candidate(model_id=model, expert="fake", endpoints=[types.Endpoint(address=address)])
+    endpoints = [types.Endpoint(address=address)]
+    return types.Candidate(model_id=model, expert="fake", endpoints=endpoints, reach=types.REACH_INTERNAL)
 
 
 class connected:  # noqa: N801  # reads as a function

@@ -15,24 +15,20 @@ class RetryBudget:
     """Retries that calls have earned; every retry spends one."""
 
     def __init__(self) -> None:
-        self._left = RESERVE
-
-    @property
-    def left(self) -> float:
-        """Retries that may be made, never more than RESERVE."""
-        return self._left
+        self.left = RESERVE
 
     def earn(self) -> None:
         """A call is made."""
-        self._left = min(RESERVE, self._left + EARNED)
+        self.left = min(RESERVE, self.left + EARNED)
 
-    def spend(self, other: "RetryBudget") -> bool:
-        """Takes a retry from both, unless one of them has none left."""
-        if min(self._left, other._left) < 1:
-            return False
-        self._left -= 1
-        other._left -= 1
-        return True
+
+def spend(*budgets: RetryBudget) -> bool:
+    """Takes a retry from each, unless one of them has none left."""
+    if any(budget.left < 1 for budget in budgets):
+        return False
+    for budget in budgets:
+        budget.left -= 1
+    return True
 
 
 def backoff(tries: int) -> float:

@@ -1,100 +1,125 @@
 """Asking experts that come and go."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import grpc
 import pytest
 
-from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.types_pb2 import Candidate, Endpoint, RunEvent, TaskResult, Value
-from services.orchestrator.attempts import Attempts
-from services.runtime.errors import Overloaded
+from protos.hugginggpt.v1.types_pb2 import (
+    CANDIDATE_ROLE_SHADOW,
+    DATA_POLICY_OPEN,
+    REACH_EXTERNAL,
+    Artifact,
+    Candidate,
+    Endpoint,
+    Value,
+)
+from services.orchestrator.circuits import Key
+from services.runtime.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
+from tests.asking import SPEC, Asked, Asker, asking, candidate
 from tests.fakes import FakeExpert, card
 
-SPEC = standard_tasks()["summarization"]
+GONE = "127.0.0.1:1"
+"""Where nobody listens."""
+
+pytestmark = pytest.mark.timeout(20)
 
 
-async def infer(attempts: Attempts, *addresses: str) -> tuple[TaskResult, list[str]]:
-    """The result, and what was told on the way."""
-    endpoints = [Endpoint(address=address) for address in addresses]
-    events: list[RunEvent] = []
-    request = InferRequest(task=SPEC.name, inputs={"text": Value(text="hello")})
-    candidate = Candidate(model_id="model", expert="fake", endpoints=endpoints)
-    async with asyncio.timeout(10):
-        result = await attempts.infer(1, request, [candidate], SPEC, events.append)
-    return result, [event.WhichOneof("event") or "" for event in events]
+def fake(answer: Any = None) -> FakeExpert:
+    expert = FakeExpert("fake", [card("model", SPEC.name), card("other", SPEC.name)])
+    if answer:
+        expert.answer = answer
+    return expert
 
 
-@pytest.fixture
-def fake() -> FakeExpert:
-    return FakeExpert("fake", [card("model", SPEC.name)])
+async def forever(_: InferRequest) -> dict[str, Value]:
+    return await asyncio.Event().wait()  # type: ignore[return-value]  # it never does
 
 
-async def test_a_channel_to_an_address_that_is_gone_is_not_kept(
-    fake: FakeExpert, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("services.orchestrator.attempts.TRIES", 2)
-    async with Attempts(5) as attempts:
-        async with fake.serving() as address:
-            result, _ = await infer(attempts, address)
-            assert result.outputs["text"].text == "hello"
-            assert list(attempts._lines) == [address]
-        result, told = await infer(attempts, address)
-        assert (result.failure.code, result.failure.message) == ("UNAVAILABLE", "the server does not answer")
-        assert told == ["task_started", "attempt_failed", "task_started"]
-        assert not attempts._lines
+# ---------------------------------------------------------------- addresses
 
 
-async def test_an_expert_that_comes_back_is_reached_again(fake: FakeExpert) -> None:
-    async with Attempts(5) as attempts:
-        async with fake.serving() as address:
-            await infer(attempts, address)
-        asking = asyncio.create_task(infer(attempts, address))
-        async with fake.serving(listen=address):
-            result, _ = await asking
-        assert result.outputs["text"].text == "hello"
+async def test_a_channel_to_an_address_that_is_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.trying.PATIENCE_SECONDS", 0.0)
+    async with asking() as attempts:
+        async with fake().serving() as address:
+            asked = await Asker(attempts).infer(candidate(address))
+            assert asked.result.outputs["text"].text == "hello"
+            assert list(attempts._calls._lines._lines) == [address]
+        asked = await Asker(attempts).infer(candidate(address))
+        failure = asked.result.failure
+        assert (failure.code, failure.reason) == ("UNAVAILABLE", "CIRCUIT_OPEN")
+        assert "fake" in failure.message
+        assert "fake" in failure.remedy
+        assert asked.told.count("task_started") == asked.result.attempt == 3
+        assert not attempts._calls._lines._lines
 
 
-async def test_the_other_place_of_an_expert_is_asked_when_one_is_gone(fake: FakeExpert) -> None:
-    async with Attempts(5) as attempts, fake.serving() as address:
-        result, told = await infer(attempts, "127.0.0.1:1", address)
-        assert (result.attempt, result.by.endpoints[0].address) == (2, address)
-        assert told == ["task_started", "attempt_failed", "task_started"]
+async def test_an_expert_that_comes_back_is_reached_again() -> None:
+    async with asking() as attempts:
+        async with fake().serving() as address:
+            await Asker(attempts).infer(candidate(address))
+        waiting = asyncio.create_task(Asker(attempts).infer(candidate(address)))
+        async with fake().serving(listen=address):
+            assert (await waiting).result.outputs["text"].text == "hello"
 
 
-async def test_an_overload_is_waited_out_when_nobody_else_is_left(
-    fake: FakeExpert, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("services.orchestrator.attempts.TRIES", 2)
-    refusals = iter([Overloaded("full", retry_after=timedelta(milliseconds=1))] * 4)
+async def test_a_lone_task_outlasts_a_restart_with_probes_ever_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 0.03)
+    asked, sixth = Asked(), asyncio.Event()
 
-    async def answer(request: InferRequest) -> dict[str, Value]:
-        if refusal := next(refusals, None):
-            raise refusal
-        return {"text": request.inputs["text"]}
+    class Events(list[Any]):
+        def append(self, event: Any) -> None:
+            super().append(event)
+            if asked.told.count("task_started") == 6:
+                sixth.set()
 
-    fake.answer = answer
-    async with Attempts(5) as attempts, fake.serving() as address:
-        result, told = await infer(attempts, address)
-    assert (result.attempt, result.outputs["text"].text) == (5, "hello")
-    assert told.count("attempt_failed") == 4
+    asked.events = Events()
+    async with asking() as attempts, fake().serving() as address:
+        pass
+    async with asking() as attempts:
+        waiting = asyncio.create_task(Asker(attempts).infer(candidate(address), asked=asked))
+        await sixth.wait()
+        assert [avoid.address for avoid in attempts.avoid()] == [address]
+        async with fake().serving(listen=address):
+            assert (await waiting).result.outputs["text"].text == "hello"
+        assert not attempts.avoid()
+    assert asked.told.count("task_waiting") == 1
+    assert asked.result.attempt <= 8
 
 
-async def test_a_call_that_a_server_drops_is_made_again() -> None:
-    class Dropping(FakeExpert):
-        async def Infer(self, request: InferRequest, context: Any) -> InferResponse:
-            if not self.asked:
-                self.asked.append(request)
-                await context.abort(grpc.StatusCode.CANCELLED, "too many")
-            return await super().Infer(request, context)
+async def test_the_other_place_of_an_expert_is_asked_when_one_is_gone() -> None:
+    async with asking() as attempts, fake().serving() as address:
+        both = candidate(Endpoint(address=GONE, loaded=True), Endpoint(address=address))
+        asked = await Asker(attempts).infer(both)
+        assert (asked.result.attempt, asked.result.by.endpoints[0].address) == (2, address)
+        assert asked.told == ["task_started", "attempt_failed", "task_started"]
 
-    async with Attempts(5) as attempts, Dropping("fake", [card("model", SPEC.name)]).serving() as address:
-        result, told = await infer(attempts, address)
-    assert result.attempt == 2
-    assert told == ["task_started", "attempt_failed", "task_started"]
+
+async def test_calls_that_lose_their_place_at_once_all_find_the_other() -> None:
+    calls, there = 60, 0
+    all_there, fine = asyncio.Event(), fake()
+
+    async def count(_: InferRequest) -> dict[str, Value]:
+        nonlocal there
+        there += 1
+        if there == calls:
+            all_there.set()
+        return await forever(_)
+
+    async with asking() as attempts, fine.serving() as other:
+        async with fake(count).serving() as address:
+            both = candidate(Endpoint(address=address, loaded=True), Endpoint(address=other, queue=10_000))
+            asker = Asker(attempts)
+            waiting = [asyncio.create_task(asker.infer(both)) for _ in range(calls)]
+            await all_there.wait()
+        asked = await asyncio.gather(*waiting)
+    assert {each.result.outputs["text"].text for each in asked} == {"hello"}
+    assert len(fine.asked) == calls
 
 
 async def test_a_call_under_way_does_not_lose_its_channel_to_another_that_fails() -> None:
@@ -110,11 +135,226 @@ async def test_a_call_under_way_does_not_lose_its_channel_to_another_that_fails(
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
             return InferResponse(outputs=request.inputs)
 
-    async with Attempts(5) as attempts, Torn("fake", [card("model", SPEC.name)]).serving() as address:
-        first = asyncio.create_task(infer(attempts, address))
+    async with asking() as attempts, Torn("fake", [card("model", SPEC.name)]).serving() as address:
+        first = asyncio.create_task(Asker(attempts).infer(candidate(address)))
         await under_way.wait()
-        second, told = await infer(attempts, address)
-        assert (second.attempt, told.count("attempt_failed")) == (2, 1)
+        second = await Asker(attempts).infer(candidate(address))
+        assert (second.result.attempt, second.told.count("attempt_failed")) == (2, 1)
         go.set()
-        result, _ = await first
-        assert result.attempt == 1
+        assert (await first).result.attempt == 1
+
+
+async def test_before_giving_up_the_selector_is_asked_where_the_expert_is_now() -> None:
+    async with asking() as attempts, fake().serving() as address:
+        for _ in range(3):
+            attempts._calls.circuits.failed(Key("fake", address=GONE), "gone")
+
+        async def again() -> Sequence[Candidate]:
+            return [candidate(address)]
+
+        asked = await Asker(attempts).infer(candidate(GONE), again=again)
+        assert (asked.result.attempt, asked.result.by.endpoints[0].address) == (1, address)
+
+
+# ---------------------------------------------------------------- what a failure leads to
+
+
+async def test_an_overload_is_waited_out_when_nobody_else_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.trying.TRIES", 2)
+    refusals = iter([Overloaded("full", retry_after=timedelta(milliseconds=1))] * 4)
+
+    async def answer(request: InferRequest) -> dict[str, Value]:
+        if refusal := next(refusals, None):
+            raise refusal
+        return {"text": request.inputs["text"]}
+
+    async with asking() as attempts, fake(answer).serving() as address:
+        asked = await Asker(attempts).infer(candidate(address))
+    assert (asked.result.attempt, asked.result.outputs["text"].text) == (5, "hello")
+    assert asked.told.count("attempt_failed") == 4
+
+
+async def test_an_overload_is_not_waited_out_where_another_place_is_free() -> None:
+    async def full(_: InferRequest) -> dict[str, Value]:
+        raise Overloaded("full", retry_after=timedelta(minutes=10))
+
+    busy = fake(full)
+    async with asking() as attempts, busy.serving() as one, fake().serving() as two:
+        both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
+        asked = await Asker(attempts).infer(both)
+        assert (asked.result.attempt, asked.result.by.endpoints[0].address) == (2, two)
+        await Asker(attempts).infer(both)
+        assert len(busy.asked) == 1
+
+
+async def test_a_call_that_a_server_drops_is_made_again() -> None:
+    class Dropping(FakeExpert):
+        async def Infer(self, request: InferRequest, context: Any) -> InferResponse:
+            if not self.asked:
+                self.asked.append(request)
+                await context.abort(grpc.StatusCode.CANCELLED, "too many")
+            return await super().Infer(request, context)
+
+    async with asking() as attempts, Dropping("fake", [card("model", SPEC.name)]).serving() as address:
+        asked = await Asker(attempts).infer(candidate(address))
+    assert asked.result.attempt == 2
+    assert asked.told == ["task_started", "attempt_failed", "task_started"]
+
+
+async def test_the_next_candidate_is_asked_when_a_model_fails() -> None:
+    async def broken(request: InferRequest) -> dict[str, Value]:
+        if request.model == "model":
+            raise ModelFailed("nan")
+        return {"text": request.inputs["text"]}
+
+    async with asking() as attempts, fake(broken).serving() as address:
+        asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
+    assert (asked.result.by.model_id, asked.result.attempt) == ("other", 2)
+    assert asked.failures == [("INTERNAL", "next candidate")]
+
+
+async def test_nobody_else_is_asked_what_is_wrong_with_the_request() -> None:
+    async def picky(_: InferRequest) -> dict[str, Value]:
+        raise InvalidRequest("this text is bad", remedy="send a good one", port="text")
+
+    expert = fake(picky)
+    async with asking() as attempts, expert.serving() as address:
+        asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
+        assert not attempts.avoid()
+    assert (asked.result.failure.port, asked.result.attempt, len(expert.asked)) == ("text", 1, 1)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {},
+        {"text": Value()},
+        {"text": Value(json="{}")},
+        {"text": Value(text="hello"), "audio": Value(text="la")},
+        {"text": Value(text="x" * (256 * 1024 + 1))},
+    ],
+    ids=["a missing port", "an empty value", "a wrong kind", "an unknown port", "too much for the journal"],
+)
+async def test_a_reply_that_breaks_its_ports_is_lost_data_and_the_next_is_asked(outputs: dict[str, Value]) -> None:
+    async def corrupt(request: InferRequest) -> dict[str, Value]:
+        return outputs if request.model == "model" else {"text": request.inputs["text"]}
+
+    async with asking() as attempts, fake(corrupt).serving() as address:
+        asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
+        alone = await Asker(attempts).infer(candidate(address))
+    assert asked.failures == [("DATA_LOSS", "next candidate")]
+    assert asked.result.outputs["text"].text == "hello"
+    assert (alone.result.failure.code, len(alone.result.outputs)) == ("DATA_LOSS", 0)
+    assert alone.result.failure.remedy
+
+
+async def test_a_reply_may_be_long_where_it_is_an_artifact() -> None:
+    kept = Value(artifact=Artifact(sha256="0" * 64, media_type="text/plain", size_bytes=1_000_000))
+
+    async def answer(_: InferRequest) -> dict[str, Value]:
+        return {"text": kept}
+
+    async with asking() as attempts, fake(answer).serving() as address:
+        asked = await Asker(attempts).infer(candidate(address))
+    assert asked.result.outputs["text"] == kept
+
+
+# ---------------------------------------------------------------- who may be asked
+
+
+async def test_nothing_leaves_the_house_against_the_policy_whatever_was_selected() -> None:
+    outside, said_nothing = fake(), fake()
+    async with asking() as attempts, outside.serving() as one, said_nothing.serving() as two:
+        remote = [candidate(one, reach=REACH_EXTERNAL), candidate(two, reach=0)]
+        asked = await Asker(attempts).infer(*remote)
+        assert (asked.result.failure.code, asked.result.failure.reason) == ("FAILED_PRECONDITION", "POLICY")
+        assert not outside.asked
+        assert not said_nothing.asked
+        asked = await Asker(attempts, policy=DATA_POLICY_OPEN).infer(*remote)
+        assert asked.result.outputs["text"].text == "hello"
+
+
+async def test_a_shadow_never_gives_the_result() -> None:
+    shadow = fake()
+    async with asking() as attempts, shadow.serving() as one, fake().serving() as two:
+        asked = await Asker(attempts).infer(candidate(one, role=CANDIDATE_ROLE_SHADOW), candidate(two, model="other"))
+        assert asked.result.by.model_id == "other"
+        asked = await Asker(attempts).infer(candidate(one, role=CANDIDATE_ROLE_SHADOW))
+        assert asked.result.failure.code == "NOT_FOUND"
+    assert not shadow.asked
+
+
+# ---------------------------------------------------------------- time
+
+
+async def test_a_model_that_hangs_leaves_time_for_the_next() -> None:
+    async with asking() as attempts, fake(forever).serving() as one, fake().serving() as two:
+        asked = await Asker(attempts, seconds=1.0).infer(candidate(one), candidate(two, model="other"))
+    assert (asked.result.by.model_id, asked.failures) == ("other", [("DEADLINE_EXCEEDED", "next candidate")])
+
+
+async def test_another_place_is_asked_where_one_hangs() -> None:
+    async with asking(attempt_seconds=0.2) as attempts, fake(forever).serving() as one, fake().serving() as two:
+        asked = await Asker(attempts).infer(candidate(Endpoint(address=one, loaded=True), Endpoint(address=two)))
+    assert (asked.result.by.endpoints[0].address, asked.failures) == (two, [("DEADLINE_EXCEEDED", "retry")])
+
+
+async def test_the_time_of_a_run_is_final() -> None:
+    expert = fake(forever)
+    async with asking() as attempts, expert.serving() as address, asyncio.timeout(2):
+        asked = await Asker(attempts, seconds=0.3).infer(candidate(address))
+        assert (asked.result.failure.code, len(expert.asked)) == ("DEADLINE_EXCEEDED", 1)
+        assert not attempts.avoid()
+        asked = await Asker(attempts, seconds=-1).infer(candidate(address), candidate(address, model="other"))
+        assert (asked.result.failure.code, asked.result.attempt, len(expert.asked)) == ("DEADLINE_EXCEEDED", 0, 1)
+
+
+# ---------------------------------------------------------------- circuits
+
+
+async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 60.0)
+
+    async def broken(request: InferRequest) -> dict[str, Value]:
+        if request.model == "model":
+            raise ModelFailed("nan")
+        return {"text": request.inputs["text"]}
+
+    expert = fake(broken)
+    async with asking() as attempts, expert.serving() as address:
+        for _ in range(5):
+            await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
+        assert [(avoid.model_id, avoid.expert, avoid.address) for avoid in attempts.avoid()] == [("model", "fake", "")]
+        assert [request.model for request in expert.asked].count("model") == 3
+        asked = await Asker(attempts).infer(candidate(address))
+        assert asked.result.failure.reason == "CIRCUIT_OPEN"
+        assert "model of expert fake keeps failing: nan" in asked.result.failure.message
+
+
+async def test_those_who_wait_for_an_expert_send_one_probe_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 0.05)
+    down, at_once, most, third = True, 0, 0, asyncio.Event()
+
+    async def answer(request: InferRequest) -> dict[str, Value]:
+        nonlocal at_once, most
+        if len(expert.asked) == 3:
+            third.set()
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            if down:
+                raise Unavailable("down")
+            return {"text": request.inputs["text"]}
+        finally:
+            at_once -= 1
+
+    expert = fake(answer)
+    async with asking() as attempts, expert.serving() as address:
+        for _ in range(3):
+            attempts._calls.circuits.failed(Key("fake", address=address), "down")
+        waiting = [asyncio.create_task(Asker(attempts).infer(candidate(address))) for _ in range(50)]
+        await third.wait()
+        assert most == 1
+        down = False
+        asked = await asyncio.gather(*waiting)
+    assert {each.result.outputs["text"].text for each in asked} == {"hello"}

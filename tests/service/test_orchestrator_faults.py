@@ -95,7 +95,8 @@ async def test_a_task_for_which_nobody_is_chosen_fails(house: House) -> None:
 
 
 async def test_a_candidate_without_an_address_is_passed_over(house: House) -> None:
-    house.cast.candidates.insert(0, types.Candidate(model_id="asleep", expert="fake"))
+    away = types.Candidate(model_id="asleep", expert="fake", reach=types.REACH_INTERNAL)
+    house.cast.candidates.insert(0, away)
     house.cast.plan(task(1), END)
     events = await house.run()
     (failed,) = [event for event in events if event.HasField("attempt_failed")]

@@ -1,0 +1,231 @@
+"""One task on its way through its candidates: who is next, how much time is left, and what is told of it."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import (
+    CANDIDATE_ROLE_SHADOW,
+    REACH_INTERNAL,
+    AttemptFailed,
+    Candidate,
+    Failure,
+    RunEvent,
+    TaskProgress,
+    TaskResult,
+    TaskSpec,
+    TaskStarted,
+    TaskWaiting,
+)
+from services.orchestrator import metrics
+from services.orchestrator.retries import RetryBudget
+from services.runtime import caller
+from services.runtime.errors import (
+    DeadlineExceeded,
+    FailedPrecondition,
+    NotFound,
+    ServiceError,
+    Unavailable,
+    Verdict,
+    verdict,
+)
+
+Emit = Callable[[RunEvent], None]
+Again = Callable[[], Awaitable[Sequence[Candidate]]]
+
+
+class OutOfReach(Unavailable):
+    """A candidate that cannot be called now, nor soon enough."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task whose inputs are there."""
+
+    task_id: int
+    request: InferRequest
+    """Without model, revision and call id."""
+    spec: TaskSpec
+    """What the reply must look like."""
+    candidates: Sequence[Candidate]
+    """Best first."""
+    emit: Emit
+    """Told of every attempt's start, of what is waited for, and of every failure but the last."""
+    retries: RetryBudget
+    """The run's, shared by its tasks."""
+    again: Again
+    """Asks the selector anew, by ranking only; raises ServiceError."""
+    last_attempt: int = 0
+    """Number of the last attempt made before."""
+
+
+class Asking:
+    """Counts the attempts of a job and tells of them."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.attempt = job.last_attempt
+        self._deadline = caller.current().deadline.ToNanoseconds() / 1e9 or math.inf
+        self._waited_for: set[str] = set()
+
+    @property
+    def left(self) -> float:
+        """Seconds the run has left."""
+        return self._deadline - time.time()
+
+    def until(self, *, last: bool) -> float:
+        """When a candidate must be done, by `time.time`: half of what is left is for those behind it.
+
+        Raises:
+            DeadlineExceeded: nothing is left.
+        """
+        if self.left <= 0:
+            what = f"no time is left for task {self.job.task_id}"
+            raise DeadlineExceeded(what, remedy="give the run more time (budget.wall_time)")
+        return self._deadline if last else time.time() + self.left / 2
+
+    def passed_over(self) -> None:
+        """A candidate counts as an attempt though it was not called."""
+        self.attempt += 1
+
+    def started(self, candidate: Candidate, address: str) -> Candidate:
+        """The candidate with the one address this attempt goes to."""
+        self.attempt += 1
+        by = Candidate()
+        by.CopyFrom(candidate)
+        del by.endpoints[:]
+        by.endpoints.extend(endpoint for endpoint in candidate.endpoints if endpoint.address == address)
+        self._tell(RunEvent(task_started=TaskStarted(by=by)))
+        return by
+
+    def failed(self, error: ServiceError, by: Candidate, then: Verdict, delay: float = 0.0) -> None:
+        """An attempt failed, and another follows."""
+        _count(error, by, then)
+        event = AttemptFailed(failure=to_failure(error), by=by, next=then.value)
+        event.delay.FromTimedelta(timedelta(seconds=delay))
+        self._tell(RunEvent(attempt_failed=event))
+
+    def waits(self, expert: str, reason: str, start_time: Duration | None = None) -> None:
+        """It cannot go on just now; told once for the same reason."""
+        if reason not in self._waited_for:
+            self._waited_for.add(reason)
+            waiting = TaskWaiting(expert=expert, reason=reason, start_time=start_time)
+            self._tell(RunEvent(task_waiting=waiting))
+
+    def progressed(self, fraction: float, message: str) -> None:
+        self._tell(RunEvent(task_progress=TaskProgress(fraction=fraction, message=message)))
+
+    def ended(self, error: ServiceError, by: Candidate | None = None) -> TaskResult:
+        """The result of a job that has failed for good."""
+        if by:
+            _count(error, by, Verdict.GIVE_UP)
+        return TaskResult(task_id=self.job.task_id, attempt=self.attempt, by=by, failure=to_failure(error))
+
+    async def anew(self) -> Sequence[Candidate]:
+        """What the selector offers now; nothing if it does not say."""
+        try:
+            return _allowed(await self.job.again())
+        except ServiceError:
+            return ()
+
+    def _tell(self, event: RunEvent) -> None:
+        event.task_id, event.attempt = self.job.task_id, self.attempt
+        self.job.emit(event)
+
+
+class Lineup:
+    """Candidates in the order in which they are asked; before it comes to its end, the selector is asked anew, once.
+
+    Args:
+        asking: whose candidates they are; those for comparison only are left out, and what the data policy forbids.
+        usable: whether one can be called now, as far as is known.
+    """
+
+    def __init__(self, asking: Asking, usable: Callable[[Candidate], bool]) -> None:
+        self._asking, self._usable = asking, usable
+        self._queue = deque(_allowed(asking.job.candidates))
+        self._current: Candidate | None = None
+        self._failed: set[tuple[str, str]] = set()
+        self._asked = False
+
+    @property
+    def at_end(self) -> bool:
+        """The one given last has nobody behind it."""
+        return not self._queue
+
+    async def next(self, failure: ServiceError | None = None) -> Candidate | None:
+        """The next to ask, if there is one.
+
+        Args:
+            failure: what came of the one before.
+        """
+        if failure and verdict(failure) is Verdict.GIVE_UP:
+            return None
+        if self._current and not isinstance(failure, OutOfReach):
+            self._failed.add(_name(self._current))
+        if not self._asked and self._is_short(failure):
+            self._asked = True
+            await self._refill()
+        self._current = self._queue.popleft() if self._queue else None
+        return self._current
+
+    def nobody(self) -> ServiceError:
+        """Why there was nobody to ask."""
+        task = self._asking.job.spec.name
+        if any(candidate.role != CANDIDATE_ROLE_SHADOW for candidate in self._asking.job.candidates):
+            what = f"{task} is offered only outside the house, and the data policy is local"
+            remedy = "add an expert of your own that offers it, or allow the data policy open"
+            return FailedPrecondition(what, reason="POLICY", remedy=remedy)
+        return NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
+
+    def _is_short(self, failure: ServiceError | None) -> bool:
+        if self._queue:
+            return len(self._queue) == 1 and not self._usable(self._queue[0])
+        return failure is not None and verdict(failure) is Verdict.RETRY
+
+    async def _refill(self) -> None:
+        fresh = await self._asking.anew()
+        now = {_name(candidate): candidate for candidate in reversed(fresh)}
+        left = [now.pop(_name(candidate), candidate) for candidate in self._queue]
+        others = [candidate for candidate in fresh if _name(candidate) in now.keys() - self._failed]
+        ready = [candidate for candidate in (*left, *others) if self._usable(candidate)]
+        self._queue = deque([*ready, *(candidate for candidate in left if candidate not in ready)])
+
+
+def same(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:
+    """The candidate as it stands among others, or as it was."""
+    return next((other for other in others if _name(other) == _name(candidate)), candidate)
+
+
+def to_failure(error: ServiceError) -> Failure:
+    """The error as an event keeps it."""
+    failure = Failure(
+        reason=error.reason, message=error.message, remedy=error.remedy, port=error.port, code=error.code.name
+    )
+    if error.retry_after is not None:
+        failure.retry_after.FromTimedelta(error.retry_after)
+    return failure
+
+
+def _count(error: ServiceError, by: Candidate, then: Verdict) -> None:
+    metrics.attempts_failed.add(1, {"expert": by.expert, "code": error.code.name, "next": then.value})
+
+
+def _name(candidate: Candidate) -> tuple[str, str]:
+    return candidate.expert, candidate.model_id
+
+
+def _allowed(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that may be given the caller's bytes, for their result: whatever is not said to be inside is outside."""
+    open_ = caller.may_leave_the_house()
+    return [
+        candidate
+        for candidate in candidates
+        if candidate.role != CANDIDATE_ROLE_SHADOW and (open_ or candidate.reach == REACH_INTERNAL)
+    ]

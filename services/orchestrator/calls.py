@@ -1,0 +1,178 @@
+"""One call of an expert: where it goes, and what is learnt from how it went."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from uuid import uuid4
+
+import grpc
+from grpc import StatusCode
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
+from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult
+from services.orchestrator.asking import Asking
+from services.orchestrator.circuits import Circuits, Key
+from services.orchestrator.lines import Lines
+from services.orchestrator.progress import Following
+from services.orchestrator.replicas import Replicas, Trailer
+from services.orchestrator.replies import check
+from services.runtime import caller
+from services.runtime.errors import DeadlineExceeded, Overloaded, ServiceError, Unavailable, from_rpc
+
+_BROKEN = {StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.DATA_LOSS}
+"""Codes of a model that fails."""
+
+FORGET_EVERY_SECONDS = 60.0
+
+
+class Calls:
+    """Makes calls, and keeps what is known of addresses and models by them.
+
+    Args:
+        attempt_seconds: the longest call.
+    """
+
+    def __init__(self, attempt_seconds: float) -> None:
+        self.circuits = Circuits()
+        self._attempt_seconds = attempt_seconds
+        self._lines, self._replicas = Lines(), Replicas()
+        self._prefix, self._numbers = uuid4().hex, itertools.count(1)
+        self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
+
+    async def close(self) -> None:
+        await self._lines.close()
+
+    async def forget(self) -> None:
+        """Drops, now and then, what is known of addresses of which nobody speaks any more."""
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
+            self._replicas.forget()
+            self.circuits.forget()
+            await self._lines.keep(self._replicas.addresses)
+
+    def seconds_left(self, candidate: Candidate) -> float:
+        """Until a candidate with addresses can be called; 0: now."""
+        if self.circuits.all_closed:
+            return 0.0
+        model = self.circuits.seconds_left(_model(candidate))
+        return max(model, min((self.circuits.seconds_left(place) for place in _places(candidate)), default=0.0))
+
+    def trouble(self, candidate: Candidate) -> tuple[str, str]:
+        """Why it cannot be called: what is wrong with its addresses, and with its model."""
+        return self.circuits.reason(*_places(candidate)), self.circuits.reason(_model(candidate))
+
+    def lost(self, candidate: Candidate, address: str) -> bool:
+        """Whether the address is taken for gone."""
+        return self.circuits.is_open(_place(candidate, address))
+
+    def elsewhere(self, candidate: Candidate, shunned: Collection[str]) -> bool:
+        """Whether there is an address to call now that is not shunned."""
+        return any(
+            endpoint.address not in shunned and not self.circuits.seconds_left(_place(candidate, endpoint.address))
+            for endpoint in candidate.endpoints
+        )
+
+    def place(self, candidate: Candidate, shunned: set[str]) -> str:
+        """The address for the next call; empty if there is none now.
+
+        Args:
+            candidate: what to call.
+            shunned: addresses not to be taken while there are others; emptied once there are none.
+        """
+        usable = list(candidate.endpoints)
+        if not self.circuits.all_closed:
+            if self.circuits.seconds_left(_model(candidate)):
+                return ""
+            usable = [each for each in usable if not self.circuits.seconds_left(_place(candidate, each.address))]
+        preferred = [endpoint for endpoint in usable if endpoint.address not in shunned] if shunned else usable
+        if not preferred:
+            shunned.clear()
+        return self._replicas.choose(candidate.model_id, preferred or usable) if usable else ""
+
+    async def make(self, asking: Asking, candidate: Candidate, address: str, seconds: float) -> TaskResult:
+        """Calls a candidate at an address.
+
+        Raises:
+            ServiceError: what went wrong; the circuits know it already.
+        """
+        by, begun = asking.started(candidate, address), time.monotonic()
+        place, model = _place(by, address), _model(by)
+        trailer: Trailer = ()
+        self.circuits.enter(place, model)
+        self._replicas.begun(address, by.model_id)
+        try:
+            reply, trailer = await self._reply(asking, by, address, seconds)
+            check(reply, asking.job.spec)
+        except ServiceError as error:
+            self._learn(error, place, model, whole=seconds >= self._attempt_seconds)
+            raise
+        except asyncio.CancelledError:
+            self.circuits.left(place)
+            self.circuits.left(model)
+            raise
+        finally:
+            self._replicas.ended(address, by.model_id, trailer)
+        self.circuits.succeeded(place)
+        self.circuits.succeeded(model)
+        return _result(asking, by, reply, time.monotonic() - begun)
+
+    async def _reply(
+        self, asking: Asking, by: Candidate, address: str, seconds: float
+    ) -> tuple[InferResponse, Trailer]:
+        request = InferRequest(model=by.model_id, revision=by.revision, call_id=f"{self._prefix}-{next(self._numbers)}")
+        request.MergeFrom(asking.job.request)
+        line = self._lines.take(address)
+        following = Following(line.expert, request.call_id, asking.progressed)
+        try:
+            call = line.expert.Infer(request, timeout=seconds, metadata=caller.metadata())
+            return await call, await call.trailing_metadata()
+        except grpc.aio.AioRpcError as error:
+            line.broken = line.broken or error.code() is StatusCode.UNAVAILABLE
+            raise from_rpc(error) from error
+        finally:
+            following.stop()
+            await self._lines.give_back(line)
+
+    def _learn(self, error: ServiceError, place: Key, model: Key, *, whole: bool) -> None:
+        """What a failure says of the address and of the model, if anything.
+
+        Args:
+            error: how the call failed.
+            place: the address.
+            model: the model.
+            whole: it had all the time that a call may take.
+        """
+        delay = error.retry_after.total_seconds() if error.retry_after else 0.0
+        if isinstance(error, Unavailable):
+            self.circuits.failed(place, error.message)
+            self.circuits.left(model)
+        elif error.code in _BROKEN or error.reason == "LOAD_FAILED" or (isinstance(error, DeadlineExceeded) and whole):
+            self.circuits.succeeded(place)
+            self.circuits.failed(model, error.message, delay)
+        else:
+            if isinstance(error, Overloaded):
+                self._replicas.full(place.address, delay)
+            self.circuits.left(place)
+            self.circuits.left(model)
+
+
+def _result(asking: Asking, by: Candidate, reply: InferResponse, seconds: float) -> TaskResult:
+    result = TaskResult(task_id=asking.job.task_id, attempt=asking.attempt, by=by, outputs=reply.outputs)
+    result.by.revision = reply.revision or by.revision
+    result.usage.CopyFrom(reply.usage)
+    result.usage.elapsed.FromTimedelta(timedelta(seconds=seconds))
+    return result
+
+
+def _model(candidate: Candidate) -> Key:
+    return Key(candidate.expert, model=candidate.model_id)
+
+
+def _place(candidate: Candidate, address: str) -> Key:
+    return Key(candidate.expert, address=address)
+
+
+def _places(candidate: Candidate) -> Iterator[Key]:
+    return (_place(candidate, endpoint.address) for endpoint in candidate.endpoints)
