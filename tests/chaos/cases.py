@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -216,7 +216,7 @@ def _grown(random: Random, size: int) -> Needs:
     }
 
 
-_SHAPES = {
+_SHAPES: dict[str, Callable[[Random], Needs]] = {
     "single": lambda _: {1: []},
     "chain": _chain,
     "diamond": _diamond,
