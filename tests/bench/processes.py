@@ -8,7 +8,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,7 +135,8 @@ def cores(count: int) -> Iterator[None]:
 
 def _stay_on(numbers: Iterable[int]) -> None:
     for thread in Path("/proc/self/task").iterdir():
-        os.sched_setaffinity(int(thread.name), numbers)
+        with suppress(ProcessLookupError):  # threads come and go
+            os.sched_setaffinity(int(thread.name), numbers)
 
 
 async def resident_mb(pid: int) -> float:
