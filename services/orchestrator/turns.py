@@ -75,8 +75,9 @@ class Turns:
         _less(self._experts, turn.expert)
         _less(self._runs, turn.run)
         while self._free and (waiter := self._next()):
-            self._enter(waiter.turn)
-            waiter.granted.set_result(None)
+            if not waiter.granted.cancelled():  # as it is while who waited is on the way out
+                self._enter(waiter.turn)
+                waiter.granted.set_result(None)
 
     def has_room(self, expert: str) -> bool:
         """Whether the expert has a place left."""
@@ -108,17 +109,23 @@ class _Line:
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, OrderedDict[str, _Run]] = OrderedDict()
         self._wanted: Counter[str] = Counter()
+        self._numbers: set[int] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._tenants)
+        return bool(self._numbers)
 
     def add(self, waiter: _Waiter) -> None:
         turn = waiter.turn
         run = self._tenants.setdefault(turn.tenant, OrderedDict()).setdefault(turn.run, {})
         run.setdefault(turn.expert, OrderedDict())[waiter.number] = waiter
         self._wanted[turn.expert] += 1
+        self._numbers.add(waiter.number)
 
     def remove(self, waiter: _Waiter) -> None:
+        """Takes one out, unless that was done already."""
+        if waiter.number not in self._numbers:
+            return
+        self._numbers.remove(waiter.number)
         turn = waiter.turn
         runs = self._tenants[turn.tenant]
         calls = runs[turn.run][turn.expert]
