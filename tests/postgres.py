@@ -25,15 +25,22 @@ _SETTINGS = {
 
 
 @contextmanager
-def standing() -> Iterator[str]:
-    """A server, as any user; gives the URL of its first database."""
+def standing(*, durable: bool = True) -> Iterator[str]:
+    """A server, as any user; gives the URL of its first database.
+
+    Args:
+        durable: what it has committed would survive a power cut; it always survives the end of a process.
+    """
     programs = _programs()
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     as_user = _as_user(folder)
     port = _free_port()
     try:
         _initialised(programs, folder, as_user)
-        settings = [f"-c{name}={value}" for name, value in {**_SETTINGS, "port": str(port)}.items()]
+        settings = [
+            f"-c{name}={value}"
+            for name, value in {**_SETTINGS, "port": str(port), "fsync": "on" if durable else "off"}.items()
+        ]
         log = (folder / "log").open("wb")
         server = subprocess.Popen(
             [*as_user, programs / "postgres", "-D", folder / "data", *settings], stdout=log, stderr=log, cwd="/"
@@ -92,8 +99,8 @@ def _initialised(programs: Path, folder: Path, as_user: list[str]) -> None:
     secret = folder / "password"
     secret.write_text(PASSWORD)
     secret.chmod(0o644)
-    options = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--locale=C", "--no-sync"]
-    command = [*as_user, programs / "initdb", "-D", folder / "data", *options]
+    options = ["-U", "postgres", "-A", "md5", f"--pwfile={secret}", "-E", "UTF8", "--locale=C", "--no-sync"]
+    command = [*as_user, str(programs / "initdb"), "-D", str(folder / "data"), *options]
     subprocess.run(command, check=True, capture_output=True, cwd="/")
 
 
@@ -104,7 +111,7 @@ def _free_port() -> int:
 
 
 def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    asked = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "10"]
+    asked = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "10"]
     for _ in range(100):
         if subprocess.run(asked, check=False).returncode == 0:
             return
@@ -119,5 +126,5 @@ def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Pa
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a server that stands as long as the tests run."""
-    with standing() as url:
+    with standing(durable=False) as url:
         yield url

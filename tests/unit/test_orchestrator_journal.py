@@ -1,6 +1,5 @@
 import asyncio
-import sqlite3
-from pathlib import Path
+import time
 
 import pytest
 
@@ -12,11 +11,13 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunAccepted,
     RunEvent,
     RunSpec,
+    TaskResult,
+    Value,
 )
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.tables import MIGRATIONS, SCHEMA, Command, NewRun
+from services.orchestrator.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Command, Memo, NewRun
 from services.runtime.database import Contradiction, Database, opened
-from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
+from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound
 
 
 def new(run_id: str, *, key: str = "", digest: str = "d", tenant: str = "default") -> NewRun:
@@ -137,3 +138,92 @@ async def test_an_operation_that_contradicts_the_tables_fails_alone(database: Da
     results = await asyncio.gather(journal.accept(new("r")), journal.accept(new("r")), return_exceptions=True)
     assert results[0] == "r"
     assert isinstance(results[1], Contradiction)
+
+
+async def test_a_page_of_events_is_limited_in_bytes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.journal.PAGE_BYTES", 1000)
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    sizes = (300, 300, 300, 300, 5000, 10)
+    events = [
+        RunEvent(run_id="r", sequence=number, answer_chunk=AnswerChunk(text="x" * size))
+        for number, size in enumerate(sizes, 2)
+    ]
+    await journal.append("r", 1, events, RUN_STATE_RUNNING)
+    pages, after = [], 0
+    while page := await journal.events("r", after, limit=3):
+        pages.append([kept.sequence for kept in page])
+        after = page[-1].sequence
+    assert pages == [[1, 2, 3], [4, 5], [6], [7]]
+
+
+async def test_results_are_remembered_within_the_tenant(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    first, second = (TaskResult(task_id=1, outputs={"text": Value(text=text)}) for text in ("one", "two"))
+    await journal.append("r", 1, [event(2)], RUN_STATE_RUNNING, memos=[Memo("default", "d", first)])
+    assert await journal.memo("default", "d") == first
+    assert await journal.memo("default", "another") is None
+    assert await journal.memo("another", "d") is None
+    twice = [Memo("default", "d", first), Memo("default", "d", second)]
+    await journal.append("r", 1, [event(3)], RUN_STATE_RUNNING, memos=twice)
+    assert await journal.memo("default", "d") == second
+
+
+async def test_what_an_old_owner_would_have_remembered_is_not(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    with pytest.raises(LeaseLost):
+        await journal.append("r", 9, [event(2)], RUN_STATE_RUNNING, memos=[Memo("default", "d", TaskResult())])
+    assert await journal.memo("default", "d") is None
+
+
+async def test_an_idempotency_key_stands_for_its_run_for_a_day(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, now = Journal(database, "me", 10), time.time
+    await journal.accept(new("a", key="k"))
+    monkeypatch.setattr("time.time", lambda: now() + IDEMPOTENCY_SECONDS - 60)
+    assert await journal.accept(new("b", key="k")) == "a"
+    monkeypatch.setattr("time.time", lambda: now() + IDEMPOTENCY_SECONDS + 60)
+    assert await journal.accept(new("c", key="k", digest="another")) == "c"
+    assert await journal.accept(new("d", key="k", digest="another")) == "c"
+
+
+async def test_one_key_sent_many_times_at_once_makes_one_run(address: str) -> None:
+    async with opened(address, SCHEMA, MIGRATIONS) as one, opened(address, SCHEMA, MIGRATIONS) as two:
+        journals = [Journal(one, "one", 10), Journal(two, "two", 10)]
+        found = await asyncio.gather(*(journals[number % 2].accept(new(f"r{number}", key="k")) for number in range(20)))
+        assert len(set(found)) == 1
+        assert [row.id for row in await journals[0].rows("default", limit=100)] == found[:1]
+
+
+async def test_rows_are_paged_and_filtered(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    for number in range(5):
+        await journal.accept(new(f"r{number}"))
+    await journal.append("r3", 1, [event(2)], RUN_STATE_COMPLETED)
+    page = await journal.rows("default", limit=2)
+    assert [row.id for row in page] == ["r4", "r3"]
+    last = (page[-1].created, page[-1].id)
+    assert [row.id for row in await journal.rows("default", limit=9, before=last)] == ["r2", "r1", "r0"]
+    assert [row.id for row in await journal.rows("default", limit=9, states=[RUN_STATE_COMPLETED])] == ["r3"]
+    assert [row.id for row in await journal.rows("default", limit=9, conversation_id="r1")] == ["r1"]
+    assert [row.id for row in await journal.rows("default", limit=9, created_after=page[1].created)] == ["r4"]
+
+
+async def test_each_write_is_measured_by_its_kind(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+
+    class Histogram:
+        def record(self, seconds: float, labels: dict[str, str]) -> None:
+            assert 0 < seconds < 10
+            measured.append(labels["kind"])
+
+    monkeypatch.setattr("services.orchestrator.metrics.journal_seconds", Histogram())
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    await journal.append("r", 1, [event(2)], RUN_STATE_RUNNING)
+    await journal.command("r", "cancel")
+    await asyncio.sleep(0)
+    assert measured == ["accept", "append", "command"]
