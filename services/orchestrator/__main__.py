@@ -19,12 +19,14 @@ from services.orchestrator.journal import Journal
 from services.orchestrator.memory import Memory
 from services.orchestrator.ownership import owner_name
 from services.orchestrator.pipeline import Pipeline
+from services.orchestrator.retention import Retention
 from services.orchestrator.runs import Runs
 from services.orchestrator.selections import Selections
 from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
 from services.orchestrator.tables import MIGRATIONS, SCHEMA
 from services.runtime import database
+from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect
 from services.runtime.server import Serving, run, serving
 
@@ -42,9 +44,11 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         database.opened(settings.journal, SCHEMA, MIGRATIONS) as kept,
         Forwarding(settings.own_address) as forwarding,
     ):
-        journal = Journal(kept, owner_name(), settings.lease_seconds, settings.own_address)
+        owner, store = owner_name(), ArtifactStore.open(settings.artifacts_url)
+        journal = Journal(kept, owner, settings.lease_seconds, settings.own_address)
         selector = SelectorServiceStub(selecting)
         async with (
+            Retention(kept, store, owner, settings.keep_seconds),
             _attempts(selector, settings) as attempts,
             _runs(journal, _pipeline(planner, responder, selector, attempts, journal), forwarding, settings) as runs,
         ):

@@ -57,6 +57,7 @@ async def standing(
         told = {
             **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items()},
             "ORCHESTRATOR_JOURNAL": store.setting,
+            "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
             "ORCHESTRATOR_LEASE_SECONDS": str(LEASE_SECONDS),
             "ORCHESTRATOR_ATTEMPT_SECONDS": str(ATTEMPT_SECONDS),
         }

@@ -76,6 +76,7 @@ def settings(peers: dict[str, str], tmp_path: Path) -> Settings:
         selector=peers["selector"],
         responder=peers["responder"],
         journal=tmp_path / "journal.sqlite",
+        artifacts_url=(tmp_path / "artifacts").as_uri(),
         drain_seconds=0,
     )
 

@@ -1,0 +1,337 @@
+"""What is removed when it is old, and what never is."""
+
+import asyncio
+import os
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_AWAITING_APPROVAL,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_RUNNING,
+    Artifact,
+    Caller,
+    NamedValue,
+    RunAccepted,
+    RunEvent,
+    RunSpec,
+    TaskEnded,
+    TaskResult,
+    Value,
+)
+from services.orchestrator.journal import Journal
+from services.orchestrator.retention import ARTIFACT_SECONDS, Retention
+from services.orchestrator.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Memo, NewRun
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.database import Database, Query, Steps, opened
+from services.runtime.errors import AlreadyExists, NotFound
+
+KEEP = 1000.0
+
+
+class World:
+    """A journal and a store, in which things can be made old."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database = database
+        self.folder = folder
+        self.store = ArtifactStore.open(folder.as_uri())
+        self.journal = Journal(database, "me", 0)
+        self.retention = self.collector("me")
+
+    def collector(self, owner: str, keep_seconds: float = KEEP) -> Retention:
+        return Retention(self.database, self.store, owner, keep_seconds)
+
+    async def run(self, name: str, *, parent: str = "", inputs: str = "", key: str = "") -> None:
+        """Accepts a run; its parent is the first of its conversation."""
+        values = [NamedValue(name="file1", value=Value(artifact=Artifact(sha256=inputs)))] if inputs else []
+        spec = RunSpec(request="hello", inputs=values)
+        first = RunEvent(run_id=name, sequence=1, run_accepted=RunAccepted(spec=spec))
+        caller = Caller(tenant="default")
+        await self.journal.accept(NewRun(name, parent or name, parent, "hello", 9e9, caller, key, "d", first))
+
+    async def end(self, name: str, *, output: str = "", memo: str = "", ended: bool = True) -> None:
+        result = TaskResult(task_id=1)
+        if output:
+            result.outputs["image"].artifact.sha256 = output
+        event = RunEvent(run_id=name, sequence=2, task_ended=TaskEnded(result=result))
+        memos = [Memo("default", memo, result)] if memo else []
+        state = RUN_STATE_COMPLETED if ended else RUN_STATE_RUNNING
+        await self.journal.append(name, 1, [event], state, memos=memos)
+
+    async def file(self, content: bytes, tenant: str = "default") -> str:
+        """An artifact as old as one must be to be collected."""
+        sha256 = (await self.store.put(tenant, content, media_type="text/plain", name="file")).sha256
+        self.age_file(sha256, tenant)
+        return sha256
+
+    def age_file(self, sha256: str, tenant: str = "default") -> None:
+        then = time.time() - ARTIFACT_SECONDS - 60
+        for name in (sha256, f"{sha256}.json"):
+            os.utime(self.folder / tenant / name, (then, then))
+
+    async def age(self) -> None:
+        """All that is in the journal by now becomes too old to be kept."""
+        then = time.time() - KEEP - 60
+        await self.tell("UPDATE runs SET created = ?, lease_until = ? WHERE lease_until < 8e9", then, then)
+        await self.tell("UPDATE memos SET created = ?", then)
+        await self.tell("UPDATE idempotency SET created = ?", time.time() - IDEMPOTENCY_SECONDS - 60)
+
+    async def tell(self, sql: str, *values: Any) -> None:
+        def operation() -> Steps[None]:
+            yield Query(sql, values)
+
+        await self.database.write(operation)
+
+    async def runs(self) -> set[str]:
+        return {row.id for row in await self.journal.rows("default", limit=100)}
+
+    async def has(self, sha256: str, tenant: str = "default") -> bool:
+        try:
+            await self.store.get(tenant, sha256)
+            await self.store.head(tenant, sha256)
+        except NotFound:
+            return False
+        return True
+
+
+@pytest.fixture
+async def world(database: Database, tmp_path: Path) -> World:
+    return World(database, tmp_path / "artifacts")
+
+
+async def test_ended_runs_go_when_they_are_old(world: World) -> None:
+    for name in ("old", "under-way"):
+        await world.run(name, key=name)
+    await world.end("old")
+    await world.age()
+    await world.run("young")
+    await world.end("young")
+    await world.retention.collect()
+    assert await world.runs() == {"under-way", "young"}
+    assert await world.journal.events("old", 0) == []
+
+
+async def test_many_go_a_few_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.retention._BATCH", 3)
+    for number in range(7):
+        await world.run(f"r{number}")
+        await world.end(f"r{number}")
+    await world.age()
+    await world.retention.collect()
+    assert await world.runs() == set()
+
+
+async def test_nothing_kept_for_ever_goes(world: World) -> None:
+    await world.run("old")
+    await world.end("old", memo="d")
+    await world.age()
+    await world.collector("me", keep_seconds=0).collect()
+    assert await world.runs() == {"old"}
+    assert await world.journal.memo("default", "d")
+
+
+async def test_a_run_that_waits_to_be_approved_is_kept(world: World) -> None:
+    await world.run("waits")
+    event = RunEvent(run_id="waits", sequence=2, approval_requested=types.ApprovalRequested())
+    await world.journal.append("waits", 1, [event], RUN_STATE_AWAITING_APPROVAL, parked_until=1.0)
+    await world.age()
+    await world.retention.collect()
+    assert await world.runs() == {"waits"}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_conversation_is_kept_as_long_as_its_last_turn(world: World, ended: bool) -> None:
+    await world.run("first")
+    await world.end("first")
+    await world.age()
+    await world.run("second", parent="first")
+    if ended:
+        await world.end("second")
+    await world.retention.collect()
+    assert await world.runs() == {"first", "second"}
+    if ended:
+        await world.age()
+        await world.retention.collect()
+        assert await world.runs() == set()
+
+
+async def test_keys_and_commands_go_when_nobody_needs_them(world: World) -> None:
+    await world.run("r", key="k")
+    await world.journal.command("r", "cancel")
+    await world.retention.collect()
+    assert len(await world.database.read("SELECT id FROM commands")) == 1
+    with pytest.raises(AlreadyExists):
+        await world.journal.accept(NewRun("s", "s", "", "", 9e9, Caller(tenant="default"), "k", "e", RunEvent()))
+    await world.end("r")
+    await world.tell("UPDATE idempotency SET created = 0")
+    await world.retention.collect()
+    for table in ("commands", "idempotency"):
+        assert list(await world.database.read(f"SELECT * FROM {table}")) == []
+    assert await world.runs() == {"r"}
+
+
+async def test_files_go_when_nothing_refers_to_them(world: World) -> None:
+    kept = {name: await world.file(name.encode()) for name in ("input", "output", "memo", "live", "argument", "edited")}
+    young = (await world.store.put("default", b"young", media_type="text/plain", name="young")).sha256
+    garbage, theirs = await world.file(b"garbage"), await world.file(b"input", tenant="another")
+    await world.run("r", inputs=kept["input"])
+    await world.end("r", output=kept["output"])
+    await world.run("m")
+    await world.end("m", output=kept["memo"], memo="d")
+    await world.journal.delete("m", "default")
+    await world.run("l", inputs=kept["live"])
+    plan = types.Plan(tasks=[types.Task(id=1, arguments={"image": _argument(kept["edited"])})])
+    task = types.Task(
+        id=1, arguments={"images": types.Argument(list=types.ArgumentList(items=[_argument(kept["argument"])]))}
+    )
+    events = [
+        RunEvent(run_id="l", sequence=2, task_planned=types.TaskPlanned(task=task)),
+        RunEvent(run_id="l", sequence=3, plan_approved=types.PlanApproved(plan=plan)),
+    ]
+    await world.journal.append("l", 1, events, RUN_STATE_RUNNING)
+    await world.retention.collect()
+    assert [name for name, sha256 in kept.items() if not await world.has(sha256)] == []
+    assert await world.has(young)
+    assert not await world.has(garbage)
+    assert not await world.has(theirs, "another")
+
+
+def _argument(sha256: str) -> types.Argument:
+    return types.Argument(value=Value(artifact=Artifact(sha256=sha256)))
+
+
+async def test_files_go_in_the_pass_after_what_referred_to_them(world: World) -> None:
+    sha256, shared = await world.file(b"output"), await world.file(b"shared")
+    await world.run("old", inputs=shared)
+    await world.end("old", output=sha256, memo="d")
+    await world.age()
+    await world.run("young", inputs=shared)
+    await world.retention.collect()
+    assert await world.runs() == {"young"}
+    assert await world.journal.memo("default", "d") is None
+    assert await world.has(sha256)
+    await world.retention.collect()
+    assert not await world.has(sha256)
+    assert await world.has(shared)
+
+
+async def test_a_file_that_is_put_again_while_it_is_collected_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha256 = await world.file(b"again")
+    looked_up = world.retention._referred
+
+    async def put_meanwhile(tenant: str, sha256s: list[str]) -> set[str]:
+        found = await looked_up(tenant, sha256s)
+        await world.store.put("default", b"again", media_type="text/plain", name="again")
+        return found
+
+    monkeypatch.setattr(world.retention, "_referred", put_meanwhile)
+    await world.retention.collect()
+    assert await world.has(sha256)
+
+
+async def test_a_file_that_is_referred_to_while_others_are_collected_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [await world.file(content) for content in (b"one", b"two")]
+    discard = world.store.discard
+    spared: list[str] = []
+
+    async def refer_to_the_other(tenant: str, sha256: str, **options: float) -> bool:
+        if not spared:
+            spared.extend(set(files) - {sha256})
+            await world.run("r", inputs=spared[0])
+        return await discard(tenant, sha256, **options)
+
+    monkeypatch.setattr(world.store, "discard", refer_to_the_other)
+    await world.retention.collect()
+    assert [await world.has(sha256) for sha256 in sorted(files, key=spared.__contains__)] == [False, True]
+
+
+async def test_streams_that_never_ended_go(world: World) -> None:
+    for name in ("old", "young"):
+        (world.folder / "_staging").mkdir(exist_ok=True)
+        (world.folder / "_staging" / name).write_bytes(b"half")
+    then = time.time() - ARTIFACT_SECONDS - 60
+    os.utime(world.folder / "_staging/old", (then, then))
+    await world.retention.collect()
+    assert [path.name for path in (world.folder / "_staging").iterdir()] == ["young"]
+
+
+async def test_a_store_of_another_journal_is_left_alone(world: World, tmp_path: Path) -> None:
+    await world.store.notes("journals").put("another", b"")
+    sha256 = await world.file(b"theirs")
+    await world.retention.collect()
+    assert await world.has(sha256)
+    await world.store.notes("journals").drop("another")
+    await world.retention.collect()
+    assert not await world.has(sha256)
+    async with opened(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as database:
+        theirs = await world.file(b"theirs")
+        await Retention(database, world.store, "other", KEEP).collect()
+    assert await world.has(theirs)
+
+
+async def test_one_process_collects_at_a_time(address: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        databases = [await stack.enter_async_context(opened(address, SCHEMA, MIGRATIONS)) for _ in range(3)]
+        worlds = [World(database, tmp_path / "artifacts") for database in databases]
+        collectors = [each.collector(f"owner{number}") for number, each in enumerate(worlds)]
+        turns = await asyncio.gather(*(collector._turn() for collector in collectors))
+        assert sorted(turns) == [False, False, True]
+        first = turns.index(True)
+        assert [await collector._turn() for collector in collectors] == turns  # it may go on, the others wait
+        await worlds[0].tell("UPDATE duties SET until = 0")
+        assert await collectors[(first + 1) % 3]._turn()
+
+
+async def test_what_an_earlier_program_kept_is_not_collected(tmp_path: Path) -> None:
+    """Files written under the first version have no references until the first pass."""
+    path = tmp_path / "journal.sqlite"
+    sha256 = "a" * 64
+    ended = RunEvent(run_id="r", sequence=1)
+    ended.task_ended.result.outputs["image"].artifact.sha256 = sha256
+    async with opened(path, SCHEMA, MIGRATIONS[:1]) as old:
+
+        def operation() -> Steps[None]:
+            values = ("r", "default", "r", "", 4, "hello", 1.0, 2.0, b"", 1, "me", 1, time.time())
+            yield Query(f"INSERT INTO runs VALUES ({', '.join('?' * 13)})", values)
+            yield Query("INSERT INTO events VALUES (?, ?, ?)", ("r", 1, ended.SerializeToString()))
+
+        await old.write(operation)
+    async with opened(path, SCHEMA, MIGRATIONS) as database:
+        world = World(database, tmp_path / "artifacts")
+        sha256 = await world.file(b"kept")
+        ended.task_ended.result.outputs["image"].artifact.sha256 = sha256
+        await world.tell("UPDATE events SET event = ?", ended.SerializeToString())
+        garbage = await world.file(b"garbage")
+        await world.retention.collect()
+        assert await world.has(sha256)
+        assert not await world.has(garbage)
+        row = await world.journal.row("r", "default")
+        assert (row.owner_address, row.request) == ("", "hello")
+
+
+async def test_passes_go_on_after_one_that_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.retention.FIRST_SECONDS", 0)
+    monkeypatch.setattr("services.orchestrator.retention.PASS_SECONDS", 0.01)
+    troubles: list[Exception] = [NotFound("a bug"), ValueError("another")]
+    passed, collect = asyncio.Event(), world.retention.collect
+
+    async def troubled() -> None:
+        if troubles:
+            raise troubles.pop()
+        await collect()
+        passed.set()
+
+    monkeypatch.setattr(world.retention, "collect", troubled)
+    async with asyncio.timeout(5), world.retention:
+        await passed.wait()
+    assert troubles == []
