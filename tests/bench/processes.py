@@ -57,15 +57,21 @@ async def service(module: str, prefix: str, home: Path, **settings: str) -> Asyn
         )
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            port = await _told(log)
+            port = await _told(process, log)
         yield Running(process.pid, f"127.0.0.1:{port}")
     finally:
         await stopped(process)
 
 
-async def _told(log: Path) -> int:
-    """The port on which a service's log says that it serves."""
+async def _told(process: Process, log: Path) -> int:
+    """The port on which a service's log says that it serves.
+
+    Raises:
+        RuntimeError: it has ended; the message is its log.
+    """
     while True:
+        if process.returncode is not None:
+            raise RuntimeError(b"\n".join(_entries(log)).decode())
         for entry in _entries(log):
             if b'"serving"' in entry:
                 return int(json.loads(entry)["port"])
