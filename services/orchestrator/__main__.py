@@ -55,12 +55,13 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
             register = partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs))
             service = pb.DESCRIPTOR.services_by_name["OrchestratorService"]
             async with serving(
-                register, service, listen=settings.listen, drain_seconds=settings.drain_seconds
+                register,
+                service,
+                listen=settings.listen,
+                drain_seconds=settings.drain_seconds,
+                closing=runs.hand_over,
             ) as running:
-                try:
-                    yield running
-                finally:
-                    await runs.hand_over()
+                yield running
 
 
 def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attempts:
