@@ -17,7 +17,7 @@ CONNECT_SECONDS = 5.0
 COMMAND_SECONDS = 10.0
 """How long one statement may take: longer, and the connection is taken for lost."""
 
-FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
 _REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -33,6 +33,7 @@ _AWAY = (
     asyncpg.TransactionRollbackError,
     asyncpg.LockNotAvailableError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # of a connection that was cut while idle, until its end is seen
     OSError,
     TimeoutError,
 )
