@@ -26,6 +26,7 @@ class Question:
     mode: str | None
     plan: Path | None
     timeout: float | None
+    fresh: bool
 
     def spec(self) -> dict[str, Any]:
         """As a gateway takes it.
@@ -42,6 +43,7 @@ class Question:
             "policy": self.policy,
             "inference_mode": self.mode,
             "budget": {"wall_time": self.timeout} if self.timeout else None,
+            "bypass_memo": self.fresh or None,
         }
         return {key: value for key, value in spec.items() if value is not None}
 

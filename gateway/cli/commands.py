@@ -102,6 +102,9 @@ def ask(
     timeout: Annotated[
         float | None, typer.Option(min=0.1, metavar="SECONDS", help="When the run must have ended.")
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run every task, even where an earlier run gave its result already.")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -122,7 +125,7 @@ def ask(
     from gateway.cli import asking, terminal
 
     question = asking.Question(
-        request, file or [], out, url, policy and policy.value, mode and mode.value, plan, timeout
+        request, file or [], out, url, policy and policy.value, mode and mode.value, plan, timeout, fresh
     )
     with terminal.problems_told():
         answered = asking.ask(question, terminal.view(as_json=as_json))

@@ -147,12 +147,14 @@ def test_the_json_is_one_object_with_plan_results_answer_and_files(gateway: Scri
 
 
 def test_what_was_sent_is_the_request_and_the_files(gateway: ScriptedGateway, folder: Path) -> None:
-    ask("read it", "-f", "sign.png", "--url", gateway.url, "--policy", "local", "--mode", "hybrid", "--timeout", "9")
+    also = ("--policy", "local", "--mode", "hybrid", "--timeout", "9", "--fresh")
+    ask("read it", "-f", "sign.png", "--url", gateway.url, *also)
     assert gateway.spec() == {
         "request": "read it",
         "policy": "local",
         "inference_mode": "hybrid",
         "budget": {"wall_time": 9.0},
+        "bypass_memo": True,
     }
     (body,) = [body for _, path, body in gateway.asked if path == "/v1/runs"]
     assert b'name="file"; filename="sign.png"' in body
