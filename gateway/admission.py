@@ -9,14 +9,11 @@ from gateway.files import clean_name
 from gateway.json_text import canonical, loads
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
 from services.runtime import caller
-from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
 from services.runtime.errors import InvalidRequest
 
 REQUEST_BYTES = 1_000_000
 """Longest request in words; more is a file."""
-
-INLINE_BYTES = 256 * 1024
-"""Longest value that travels in messages; a longer one becomes an artifact."""
 
 MAX_INPUTS = 1_000
 MAX_TASKS = 1_000

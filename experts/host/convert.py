@@ -22,11 +22,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     Value,
 )
-from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
 from services.runtime.errors import CorruptData, InvalidRequest, ModelFailed, NotFound
-
-INLINE_BYTES = 256 * 1024
-"""What is longer travels as an artifact."""
 
 _NAMES = {
     MODALITY_TEXT: "text",

@@ -4,11 +4,16 @@ import hashlib
 import secrets
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from protos.hugginggpt.v1 import planner_pb2 as planning
-from protos.hugginggpt.v1.types_pb2 import Caller, Plan, RunAccepted, RunEvent, RunSpec
+from protos.hugginggpt.v1.types_pb2 import Caller, Plan, RunAccepted, RunEvent, RunSpec, Value
 from services.orchestrator.tables import NewRun, Row
+from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import InvalidRequest
+
+_FRAMING_BYTES = 4
+"""What a message adds to its one field of INLINE_BYTES."""
 
 REQUEST_IN_LISTS = 200
 """Characters of the request that a list of runs shows."""
@@ -18,7 +23,7 @@ def check(spec: RunSpec) -> None:
     """Refuses what cannot become a run.
 
     Raises:
-        InvalidRequest: there is nothing to do, two inputs have one name, or a budget cannot be kept.
+        InvalidRequest: there is nothing to do, two inputs have one name, a budget cannot be kept, or TOO_LARGE.
     """
     if not spec.request.strip() and not spec.plan.tasks:
         raise InvalidRequest(
@@ -36,6 +41,14 @@ def check(spec: RunSpec) -> None:
             remedy="give the run more (budget.tasks), or supply a smaller plan",
             port="budget",
         )
+    for name, value in _sent(spec):
+        if value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES:
+            raise InvalidRequest(
+                f"{name} has {value.ByteSize() // 1024} KiB inline, where more than 256 are to be an artifact",
+                reason="TOO_LARGE",
+                remedy="send it as a file, and name the artifact",
+                port=name,
+            )
 
 
 def plan_to_check(spec: RunSpec, plan: Plan) -> planning.PlanRequest:
@@ -85,3 +98,13 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         digest=asked,
         first=first,
     )
+
+
+def _sent(spec: RunSpec) -> Iterator[tuple[str, Value]]:
+    """What came inline, under the name of its input or port."""
+    for item in spec.inputs:
+        yield item.name, item.value
+    for task in spec.plan.tasks:
+        for port, argument in task.arguments.items():
+            for one in argument.list.items if argument.HasField("list") else (argument,):
+                yield port, one.value

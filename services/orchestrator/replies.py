@@ -4,10 +4,8 @@ import json
 
 from protos.hugginggpt.v1.expert_pb2 import InferResponse
 from protos.hugginggpt.v1.types_pb2 import MODALITY_JSON, MODALITY_TEXT, Port, TaskSpec, Value
+from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import CorruptData
-
-INLINE_BYTES = 256 * 1024
-"""Longest value that is no artifact: every one is kept in the journal and sent to all who watch the run."""
 
 _FRAMING_BYTES = 4
 """What a message adds to its one field of that length."""

@@ -22,6 +22,9 @@ from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime.errors import CorruptData, InvalidRequest, NotFound, Unavailable
 from services.runtime.notes import Notes
 
+INLINE_BYTES = 256 * 1024
+"""Longest value that travels, and is kept, in messages; a longer one is an artifact."""
+
 PART_BYTES = 5 * 1024 * 1024
 PARTS_AT_ONCE = 2
 THREAD_BYTES = 1024 * 1024

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from experts.host.convert import INLINE_BYTES
 from experts.host.handler import Inputs, Media, Outputs, Parameters
 from protos.hugginggpt.v1.expert_pb2 import ValueList
 from protos.hugginggpt.v1.types_pb2 import Artifact, Value
 from services.runtime import errors
+from services.runtime.artifacts import INLINE_BYTES
 from tests.hosting import SERVING, Function, Start, does, hosts
 
 NOT_THERE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=1, name="gone.png"))

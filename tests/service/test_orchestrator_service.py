@@ -39,6 +39,14 @@ from tests.orchestrating import (
             {"plan": types.Plan(tasks=[types.Task(id=1), types.Task(id=2)]), "budget": types.Budget(tasks=1)},
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
+        (
+            {"inputs": [types.NamedValue(name="a", value=types.Value(text="x" * 300_000))]},
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
+        (
+            {"plan": types.Plan(tasks=[types.Task(id=1, task="x", arguments={"text": text("x" * 5_000_000)})])},
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
         ({"parent_run_id": "run_unknown"}, grpc.StatusCode.NOT_FOUND),
     ],
 )

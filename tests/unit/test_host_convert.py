@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experts.host.convert import INLINE_BYTES, arguments, fetched, kept, written
+from experts.host.convert import arguments, fetched, kept, written
 from experts.host.handler import Media
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
 from protos.hugginggpt.v1.types_pb2 import (
@@ -20,7 +20,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     Value,
 )
-from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
 from services.runtime.errors import CorruptData, InvalidRequest, ModelFailed, NotFound, ServiceError
 
 SPEC = TaskSpec(
