@@ -27,8 +27,8 @@ from services.runtime.errors import DeadlineExceeded
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-QUEUE, LOADED = "expert-queue", "expert-loaded"
-"""Trailing metadata of Infer: calls waiting or running; ids of loaded models, with commas between."""
+QUEUE, LOADED, FREE = "expert-queue", "expert-loaded", "expert-free-bytes"
+"""Trailing metadata of Infer: calls waiting or running; ids of loaded models, with commas between; bytes free."""
 
 
 class ExpertServicer(rpc.ExpertServiceServicer):
@@ -74,7 +74,8 @@ class ExpertServicer(rpc.ExpertServiceServicer):
 
     def _trailer(self) -> tuple[tuple[str, str], ...]:
         load = self._description.load()
-        return (QUEUE, str(load.waiting + load.running)), (LOADED, ",".join(load.loaded))
+        queue, loaded = str(load.waiting + load.running), ",".join(load.loaded)
+        return (QUEUE, queue), (LOADED, loaded), (FREE, str(load.free_bytes))
 
 
 @asynccontextmanager

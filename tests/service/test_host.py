@@ -34,6 +34,7 @@ async def test_a_call_gives_outputs_and_what_it_took(start: Start) -> None:
     assert (reply.outputs["text"].text, reply.revision) == ("abab", "1")
     assert timedelta() < reply.usage.busy.ToTimedelta() <= reply.usage.elapsed.ToTimedelta()
     assert (trailer["expert-queue"], trailer["expert-loaded"]) == ("0", "m,other")
+    assert trailer["expert-free-bytes"] == "0"
 
 
 @pytest.mark.parametrize(
