@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, RunState, TaskResult
 from services.orchestrator import metrics, statements
-from services.orchestrator.references import digests
-from services.orchestrator.statements import EVENTS, FIELDS, IDEMPOTENCY, MEMO_REFERENCES, MEMOS, REFERENCES
+from services.orchestrator.puts import kept, remembered
+from services.orchestrator.statements import FIELDS, IDEMPOTENCY
 from services.orchestrator.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Memo, NewRun, Row
-from services.runtime.database import Database, Into, Operation, Query, Steps
+from services.runtime.database import Database, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ class Journal:
         self._lease = lease_seconds
         self._address = address
         self._sql = statements.Statements(database.dialect)
+        self._accepting: set[asyncio.Future[str]] = set()
         self.taking = asyncio.Event()
         """The last write came about; cleared when one fails because the database does not answer."""
         self.taking.set()
@@ -60,7 +61,7 @@ class Journal:
             *(run.id, tenant, run.conversation_id, run.parent_id, RUN_STATE_QUEUED, run.request, now, run.deadline),
             *(run.caller.SerializeToString(), self._owner, self._address, self._lease),
         )
-        puts = [*_kept(run.id, [run.first])]
+        puts = kept(run.id, [run.first])
         if key:
             puts.append((IDEMPOTENCY, [(tenant, key, run.id, run.digest, now)]))
 
@@ -73,7 +74,10 @@ class Journal:
             yield Query(self._sql.accept, values, puts, alone=not key)
             return run.id
 
-        return self._write("accept", operation, run.id)
+        accepting = self._write("accept", operation, run.id)
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepting.discard)
+        return accepting
 
     def append(
         self,
@@ -107,13 +111,13 @@ class Journal:
         if parked_until is not None or deadline is not None or caller is not None:
             sql, changed = self._changes(parked_until, deadline, caller)
         values = (len(events), state, *changed, run_id, fence, first - 1)
-        puts = [*_kept(run_id, events), *_remembered(memos)]
+        puts = [*kept(run_id, events), *remembered(memos)]
 
         def operation() -> Steps[None]:
             if (yield Query(sql, values, puts, alone=True)):
                 return
-            kept = yield Query(statements.EVENT, (run_id, last))
-            if not kept or RunEvent.FromString(kept[0][0]) != events[-1]:
+            there = yield Query(statements.EVENT, (run_id, last))
+            if not there or RunEvent.FromString(there[0][0]) != events[-1]:
                 raise LeaseLost(f"run {run_id} is another orchestrator's by now")
 
         return self._write("append", operation, run_id)
@@ -192,9 +196,9 @@ class Journal:
 
     def release(self, run_ids: Collection[str] | None = None) -> "asyncio.Future[None]":
         """Lets go of runs of this owner, or of all of them, for others to claim at once."""
-        query = Query(self._sql.release_all, (self._owner,), alone=True)
-        if run_ids is not None:
-            query = Query(self._sql.release, (self._sql.texts(run_ids), self._owner), alone=True)
+        if run_ids is None:
+            return asyncio.ensure_future(self._release_all())
+        query = Query(self._sql.release, (self._sql.texts(run_ids), self._owner), alone=True)
         return self._write("release", _only(query, _nothing))
 
     def delete(self, run_id: str, tenant: str) -> "asyncio.Future[None]":
@@ -214,6 +218,11 @@ class Journal:
             yield Query(statements.DELETE, (run_id,))
 
         return self._write("delete", operation, run_id)
+
+    async def _release_all(self) -> None:
+        if self._accepting:  # they are this owner's too
+            await asyncio.wait(self._accepting)
+        await self._write("release", _only(Query(self._sql.release_all, (self._owner,), alone=True), _nothing))
 
     def _changes(
         self, parked_until: float | None, deadline: float | None, caller: Caller | None
@@ -253,27 +262,6 @@ def _only(query: Query, result: Callable[[Any], T]) -> Operation[T]:
 
 def _nothing(_: Any) -> None:
     return None
-
-
-def _kept(run_id: str, events: Sequence[RunEvent]) -> list[tuple[Into, Sequence[Sequence[Any]]]]:
-    """Events, and what they refer to."""
-    puts: list[tuple[Into, Sequence[Sequence[Any]]]] = [
-        (EVENTS, [(run_id, event.sequence, event.SerializeToString(), 1) for event in events])
-    ]
-    if referred := {digest for event in events for digest in digests(event)}:
-        puts.append((REFERENCES, [(run_id, digest) for digest in sorted(referred)]))
-    return puts
-
-
-def _remembered(memos: Sequence[Memo]) -> list[tuple[Into, Sequence[Sequence[Any]]]]:
-    """Memos, and what they refer to; in an order, so that two transactions never wait for each other."""
-    if not memos:
-        return []
-    now, by_key = time.time(), {(memo.tenant, memo.digest): memo.result for memo in memos}
-    ordered = sorted(by_key)
-    rows = [(*key, by_key[key].SerializeToString(), now) for key in ordered]
-    referred = [(*key, digest) for key in ordered for digest in sorted(set(digests(by_key[key])))]
-    return [(MEMOS, rows), (MEMO_REFERENCES, referred)] if referred else [(MEMOS, rows)]
 
 
 def _same_request(run_id: str, same: bool) -> str:

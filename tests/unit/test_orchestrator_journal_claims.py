@@ -136,3 +136,11 @@ async def test_two_owners_that_both_believe_in_their_lease_do_not_both_write(dat
     assert results[1] is None
     assert [kept.sequence for kept in await young.events("r", 0)] == [1, 2]
     assert (await young.row("r", "default")).state == RUN_STATE_COMPLETED
+
+
+async def test_what_is_being_accepted_is_released_with_the_rest(database: Database) -> None:
+    mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
+    accepting = [mine.accept(new(f"r{number}", key=f"k{number}")) for number in range(20)]
+    await mine.release()
+    assert all(future.done() for future in accepting)
+    assert len(await other.claim(100)) == 20

@@ -1,0 +1,32 @@
+"""Rows for the journal's tables: events and memos, with what they refer to."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from protos.hugginggpt.v1.types_pb2 import RunEvent
+from services.orchestrator.references import digests
+from services.orchestrator.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
+from services.orchestrator.tables import Memo
+from services.runtime.database import Into
+
+Puts: TypeAlias = list[tuple[Into, Sequence[Sequence[Any]]]]
+
+
+def kept(run_id: str, events: Sequence[RunEvent]) -> Puts:
+    """Events, and what they refer to."""
+    puts: Puts = [(EVENTS, [(run_id, event.sequence, event.SerializeToString(), 1) for event in events])]
+    if referred := {digest for event in events for digest in digests(event)}:
+        puts.append((REFERENCES, [(run_id, digest) for digest in sorted(referred)]))
+    return puts
+
+
+def remembered(memos: Sequence[Memo]) -> Puts:
+    """Memos, and what they refer to; in an order, so that two transactions never wait for each other."""
+    if not memos:
+        return []
+    now, by_key = time.time(), {(memo.tenant, memo.digest): memo.result for memo in memos}
+    ordered = sorted(by_key)
+    rows = [(*key, by_key[key].SerializeToString(), now) for key in ordered]
+    referred = [(*key, digest) for key in ordered for digest in sorted(set(digests(by_key[key])))]
+    return [(MEMOS, rows), (MEMO_REFERENCES, referred)] if referred else [(MEMOS, rows)]
