@@ -17,6 +17,9 @@ import httpx
 import pytest
 
 from services.runtime.channel import dial
+from tests.service.conftest import cast, peers
+
+__all__ = ["cast", "peers"]
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0

@@ -1,0 +1,217 @@
+"""Two orchestrators over one journal: a run is never driven by both, and never left alone."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest, RunRequest, WatchRunRequest
+from protos.hugginggpt.v1.types_pb2 import (
+    ON_DISCONNECT_CANCEL,
+    ON_DISCONNECT_UNSPECIFIED,
+    RUN_STATE_COMPLETED,
+    OnDisconnect,
+    RunEvent,
+    RunSpec,
+    Value,
+)
+from services.runtime import caller
+from tests import postgres as servers
+from tests.orchestrating import END, Cast, ref, states, task
+from tests.system.conftest import eventually
+from tests.system.replicas import Replica, replicas
+
+if TYPE_CHECKING:  # this name exists for type checkers only
+    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+
+SECONDS = 30
+HANDED_OVER_SECONDS = 2.0
+"""Aimed at is one; the machine may be busy."""
+
+
+class Calls:
+    """The expert's calls of the second task, each held until the test answers it."""
+
+    def __init__(self, cast: Cast) -> None:
+        self.arrived: asyncio.Queue[asyncio.Future[str]] = asyncio.Queue()
+        self.firsts = 0
+        cast.plan(task(1), task(2, text=ref(1)), END)
+        cast.infer["model"] = self._infer
+
+    async def next(self) -> "asyncio.Future[str]":
+        async with asyncio.timeout(SECONDS):
+            return await self.arrived.get()
+
+    async def _infer(self, request: InferRequest) -> dict[str, Value]:
+        if request.inputs["text"].text == "hello":
+            self.firsts += 1
+            return {"text": Value(text="first")}
+        answer = asyncio.get_running_loop().create_future()
+        self.arrived.put_nowait(answer)
+        return {"text": Value(text=await answer)}
+
+
+@pytest.fixture
+async def calls(cast: Cast) -> Calls:
+    return Calls(cast)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    async with AsyncExitStack() as stack:
+        if request.param == "sqlite":
+            yield str(tmp_path / "journal.sqlite")
+        else:
+            yield await stack.enter_async_context(servers.fresh(request.getfixturevalue("postgres")))
+
+
+Standing = Callable[[float], Coroutine[Any, Any, tuple[Replica, Replica]]]
+
+
+@pytest.fixture
+async def standing(peers: dict[str, str], journal: str, tmp_path: Path) -> AsyncIterator[Standing]:
+    """Starts two replicas with a lease."""
+    async with AsyncExitStack() as stack:
+
+        async def start(lease_seconds: float) -> tuple[Replica, Replica]:
+            opened = replicas(tmp_path, journal, peers, lease_seconds=lease_seconds)
+            one, other = await stack.enter_async_context(opened)
+            return one, other
+
+        yield start
+
+
+class Following:
+    """A stream of a run, read to its end beside the test."""
+
+    def __init__(self, stream: Any) -> None:
+        self.events: list[RunEvent] = []
+        self.slow: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """The run's id, once it is kept that its second task has started."""
+        self.end = asyncio.create_task(self._read(stream))
+
+    async def _read(self, stream: Any) -> grpc.StatusCode:
+        try:
+            async for event in stream:
+                self.events.append(event)
+                if event.HasField("task_started") and event.task_id == 2 and not self.slow.done():
+                    self.slow.set_result(event.run_id)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+        return grpc.StatusCode.OK
+
+
+def ask(replica: Replica, on_disconnect: "OnDisconnect.ValueType" = ON_DISCONNECT_UNSPECIFIED) -> Following:
+    request = RunRequest(spec=RunSpec(request="do it", on_disconnect=on_disconnect))
+    return Following(replica.stub.Run(request, timeout=SECONDS, metadata=caller.metadata()))
+
+
+def watch(replica: Replica, run_id: str) -> Following:
+    return Following(replica.stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=caller.metadata()))
+
+
+async def pause(replica: Replica, journal: str) -> None:
+    """Pauses an owner between two of its transactions: in one, it would keep everybody from a SQLite file."""
+    replica.process.pause()
+    while "://" not in journal and not await asyncio.to_thread(_is_free, journal):
+        replica.process.resume()
+        replica.process.pause()
+
+
+def _is_free(file: str) -> bool:
+    with closing(sqlite3.connect(file, timeout=0.1, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        return True
+
+
+async def until_taken_over(stub: "OrchestratorServiceAsyncStub", run_id: str) -> RunEvent:
+    async for event in stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=caller.metadata()):
+        if event.HasField("taken_over"):
+            return event
+    raise AssertionError("the run ended where it began")
+
+
+def whole(events: list[RunEvent]) -> None:
+    """The run is complete, its second task is what the second owner made of it, and nothing was done twice."""
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert events[-1].run_ended.state == RUN_STATE_COMPLETED
+    assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+    ends = [event.task_ended.result.outputs["text"].text for event in events if event.HasField("task_ended")]
+    assert ends == ["first", "of the second owner"]
+
+
+async def test_an_owner_that_was_paused_past_its_lease_writes_nothing_when_it_wakes_up(
+    standing: Standing, calls: Calls, journal: str
+) -> None:
+    """It holds the answer of the call it was paused in, and would tell it."""
+    one, other = await standing(1.0)
+    asked = ask(one)
+    first = await calls.next()
+    run_id = await asked.slow
+    watched = watch(other, run_id)
+    await pause(one, journal)
+    await until_taken_over(other.stub, run_id)
+    second = await calls.next()
+    first.set_result("of the first owner")
+    one.process.resume()
+    await asyncio.to_thread(eventually, lambda: "run lost to another orchestrator" in one.process.log.read_text())
+    second.set_result("of the second owner")
+    assert (await watched.end, await asked.end) == (grpc.StatusCode.OK, grpc.StatusCode.OK)
+    whole(watched.events)
+    assert asked.events == watched.events
+    assert calls.firsts == 1
+    kept = [
+        await replica.stub.Get(GetRunRequest(run_id=run_id), timeout=SECONDS, metadata=caller.metadata())
+        for replica in (one, other)
+    ]
+    assert kept[0] == kept[1]
+    assert kept[0].last_sequence == len(watched.events)
+
+
+@pytest.mark.parametrize("on_disconnect", [ON_DISCONNECT_UNSPECIFIED, ON_DISCONNECT_CANCEL])
+async def test_a_stop_hands_its_runs_over_at_once_and_cancels_none(
+    standing: Standing, calls: Calls, on_disconnect: "OnDisconnect.ValueType"
+) -> None:
+    one, other = await standing(600.0)
+    asked = ask(one, on_disconnect)
+    await calls.next()
+    run_id = await asked.slow
+    watched = watch(other, run_id)
+    stopped = time.time()
+    stopping = asyncio.create_task(one.process.stop())
+    taken_over = await until_taken_over(other.stub, run_id)
+    assert taken_over.time.ToNanoseconds() / 1e9 - stopped < HANDED_OVER_SECONDS
+    (await calls.next()).set_result("of the second owner")
+    assert await asked.end == grpc.StatusCode.UNAVAILABLE
+    assert await watched.end == grpc.StatusCode.OK
+    whole(watched.events)
+    assert asked.events == watched.events[: len(asked.events)]
+    assert calls.firsts == 1
+    await stopping
+    assert list(one.process.errors()) == []
+
+
+async def test_an_owner_that_is_killed_is_followed_within_its_lease(standing: Standing, calls: Calls) -> None:
+    one, other = await standing(2.0)
+    asked = ask(one)
+    await calls.next()
+    run_id = await asked.slow
+    killed = time.time()
+    await one.process.kill()
+    taken_over = await until_taken_over(other.stub, run_id)
+    assert taken_over.time.ToNanoseconds() / 1e9 - killed < 2.0 * 1.5
+    (await calls.next()).set_result("of the second owner")
+    watched = watch(other, run_id)
+    assert await watched.end == grpc.StatusCode.OK
+    whole(watched.events)
+    assert calls.firsts == 1
