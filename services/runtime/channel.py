@@ -36,7 +36,8 @@ _SERVICE_CONFIG = json.dumps(
 
 _BACKOFF = (
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Despite its name: how long connecting may take. A busy machine needs more than a moment for it.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
