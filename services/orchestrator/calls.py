@@ -14,7 +14,7 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult
 from services.orchestrator.asking import Asking
 from services.orchestrator.circuits import Circuits, Key
-from services.orchestrator.lines import Lines
+from services.orchestrator.lines import Line, Lines
 from services.orchestrator.progress import Following
 from services.orchestrator.replicas import Replicas, Trailer
 from services.orchestrator.replies import check
@@ -24,7 +24,13 @@ from services.runtime.errors import DeadlineExceeded, Overloaded, ServiceError, 
 _BROKEN = {StatusCode.INTERNAL, StatusCode.UNKNOWN, StatusCode.DATA_LOSS}
 """Codes of a model that fails."""
 
+_SILENT = {StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
+"""Codes that do not show that anybody is there."""
+
 FORGET_EVERY_SECONDS = 60.0
+
+REACHED_SECONDS = 1.0
+"""A call that has run so long on a channel that stands shows that the address is there, however long it yet takes."""
 
 
 class Calls:
@@ -125,6 +131,9 @@ class Calls:
         request.MergeFrom(asking.job.request)
         line = self._lines.take(address)
         following = Following(line.expert, request.call_id, asking.progressed)
+        reached = None
+        if self.lost(by, address):
+            reached = asyncio.get_running_loop().call_later(REACHED_SECONDS, self._reached, line, _place(by, address))
         try:
             call = line.expert.Infer(request, timeout=seconds, metadata=caller.metadata())
             return await call, await call.trailing_metadata()
@@ -133,7 +142,13 @@ class Calls:
             raise from_rpc(error) from error
         finally:
             following.stop()
+            if reached:
+                reached.cancel()
             await self._lines.give_back(line)
+
+    def _reached(self, line: Line, place: Key) -> None:
+        if line.channel.get_state() is grpc.ChannelConnectivity.READY:
+            self.circuits.succeeded(place)
 
     def _learn(self, error: ServiceError, place: Key, model: Key, *, whole: bool) -> None:
         """What a failure says of the address and of the model, if anything.
@@ -144,17 +159,17 @@ class Calls:
             model: the model.
             whole: it had all the time that a call may take.
         """
-        delay = error.retry_after.total_seconds() if error.retry_after else 0.0
         if isinstance(error, Unavailable):
             self.circuits.failed(place, error.message)
             self.circuits.left(model)
-        elif error.code in _BROKEN or error.reason == "LOAD_FAILED" or (isinstance(error, DeadlineExceeded) and whole):
-            self.circuits.succeeded(place)
+            return
+        (self.circuits.left if error.code in _SILENT else self.circuits.succeeded)(place)
+        delay = error.retry_after.total_seconds() if error.retry_after else 0.0
+        if isinstance(error, Overloaded):
+            self._replicas.full(place.address, delay)
+        if error.code in _BROKEN or error.reason == "LOAD_FAILED" or (isinstance(error, DeadlineExceeded) and whole):
             self.circuits.failed(model, error.message, delay)
         else:
-            if isinstance(error, Overloaded):
-                self._replicas.full(place.address, delay)
-            self.circuits.left(place)
             self.circuits.left(model)
 
 

@@ -1,0 +1,221 @@
+"""Experts that sleep, and tasks that wait for them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, REACH_EXTERNAL, Candidate
+from services.orchestrator.attempts import Attempts
+from services.runtime.errors import NotFound, Unavailable
+from services.runtime.server import serving
+from tests.asking import SPEC, Asked, Asker, asking, candidate
+from tests.fakes import FakeExpert, ScriptedSelector, card
+
+pytestmark = pytest.mark.timeout(20)
+
+EXPERT = "diffusion"
+
+
+class Catalogue(ScriptedSelector):
+    """A catalogue whose one expert sleeps until a test wakes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.where = self.sleeping()
+        self.watched = asyncio.Event()
+        self.streams = self.watches = self.asked = 0
+        self.breaks = False
+        self._news, self._left = asyncio.Event(), asyncio.Event()
+
+    @staticmethod
+    def sleeping(start: float | None = None) -> Candidate:
+        asleep = candidate(model="model", expert=EXPERT, dormant=True)
+        if start is not None:
+            asleep.start_time.FromTimedelta(timedelta(seconds=start))
+        return asleep
+
+    def changes(self, where: Candidate | None = None) -> None:
+        """Something is different in the catalogue; perhaps where the expert is."""
+        self.where = where or self.where
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def again(self) -> Sequence[Candidate]:
+        self.asked += 1
+        return [self.where]
+
+    async def unwatched(self) -> None:
+        """Waits until nobody watches any more."""
+        while self.streams:
+            self._left.clear()
+            await self._left.wait()
+
+    async def WatchCatalogue(self, request: pb.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        self.streams += 1
+        self.watches += 1
+        try:
+            while True:
+                news = self._news
+                await context.write(pb.WatchCatalogueResponse(revision="any"))
+                self.watched.set()
+                if self.breaks:
+                    self.breaks = False
+                    raise Unavailable("the selector is stopping", remedy="watch again")
+                await news.wait()
+        finally:
+            self.streams -= 1
+            self._left.set()
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+@pytest.fixture
+async def attempts(catalogue: Catalogue) -> AsyncIterator[Attempts]:
+    register, service = partial(rpc.add_SelectorServiceServicer_to_server, catalogue), "SelectorService"
+    async with (
+        serving(register, pb.DESCRIPTOR.services_by_name[service]) as running,
+        asking(f"127.0.0.1:{running.port}") as attempts,
+    ):
+        yield attempts
+
+
+@asynccontextmanager
+async def awake() -> AsyncIterator[str]:
+    async with FakeExpert(EXPERT, [card("model", SPEC.name), card("other", SPEC.name)]).serving() as address:
+        yield address
+
+
+async def test_a_task_waits_for_its_expert_and_goes_on_as_soon_as_it_wakes(
+    attempts: Attempts, catalogue: Catalogue
+) -> None:
+    waits, asked = Asker(attempts, seconds=100), Asked()
+    catalogue.where = catalogue.sleeping(start=42)
+    task = asyncio.create_task(waits.infer(catalogue.where, again=catalogue.again, asked=asked))
+    await catalogue.watched.wait()
+    assert asked.told == ["task_waiting"]
+    told = asked.events[0].task_waiting
+    assert (told.expert, told.start_time.seconds, EXPERT in told.reason) == (EXPERT, 42, True)
+    catalogue.changes()
+    async with awake() as address:
+        catalogue.changes(candidate(address, expert=EXPERT))
+        async with asyncio.timeout(1):
+            await task
+    assert (asked.result.outputs["text"].text, asked.result.attempt) == ("hello", 1)
+    assert asked.told == ["task_waiting", "task_started"]
+    await catalogue.unwatched()
+
+
+async def test_one_stream_serves_all_who_wait_and_is_there_only_for_them(
+    attempts: Attempts, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Counter[str]()
+
+    class Gauge:
+        def add(self, amount: int, labels: dict[str, str]) -> None:
+            wanted[labels["expert"]] += amount
+
+    monkeypatch.setattr("services.orchestrator.metrics.expert_queue_depth", Gauge())
+    waiting = [
+        asyncio.create_task(Asker(attempts, f"run-{number}").infer(catalogue.where, again=catalogue.again))
+        for number in range(20)
+    ]
+    await catalogue.watched.wait()
+    assert (catalogue.streams, wanted) == (1, {EXPERT: 20})
+    waiting.pop().cancel()
+    async with awake() as address:
+        catalogue.changes(candidate(address, expert=EXPERT))
+        for asked in await asyncio.gather(*waiting):
+            assert asked.result.outputs["text"].text == "hello"
+    await catalogue.unwatched()
+    assert (catalogue.watches, wanted) == (1, {EXPERT: 0})
+
+
+async def test_an_expert_that_woke_since_it_was_chosen_is_called_without_waiting(
+    attempts: Attempts, catalogue: Catalogue
+) -> None:
+    async with awake() as address:
+        asleep, catalogue.where = catalogue.where, candidate(address, expert=EXPERT)
+        asked = await Asker(attempts, seconds=1).infer(asleep, again=catalogue.again)
+    assert asked.told == ["task_started"]
+    assert catalogue.watches == 0
+
+
+async def test_a_stream_that_breaks_is_opened_anew_and_misses_nothing(attempts: Attempts, catalogue: Catalogue) -> None:
+    catalogue.breaks = True
+    task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=catalogue.again))
+    await catalogue.watched.wait()
+    async with awake() as address:
+        catalogue.where = candidate(address, expert=EXPERT)  # nobody is told but by the new stream
+        asked = await task
+    assert asked.result.outputs["text"].text == "hello"
+
+
+async def test_a_selector_that_does_not_choose_just_now_is_asked_again_later(
+    attempts: Attempts, catalogue: Catalogue
+) -> None:
+    failures = iter([NotFound("nobody", reason="TASK"), Unavailable("away")])
+
+    async def again() -> Sequence[Candidate]:
+        if failure := next(failures, None):
+            raise failure
+        return await catalogue.again()
+
+    task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=again))
+    await catalogue.watched.wait()
+    async with awake() as address:
+        catalogue.changes(candidate(address, expert=EXPERT))
+        assert (await task).result.outputs["text"].text == "hello"
+
+
+@pytest.mark.parametrize(("start", "seconds"), [(None, 100), (50.0, 40)], ids=["never seen", "seen"])
+async def test_a_start_that_would_take_too_long_is_not_waited_for(
+    attempts: Attempts, catalogue: Catalogue, start: float | None, seconds: float
+) -> None:
+    asleep = catalogue.where = catalogue.sleeping(start)
+    async with awake() as address, asyncio.timeout(2):
+        asker = Asker(attempts, seconds=seconds)
+        alone = await asker.infer(asleep, again=catalogue.again)
+        assert (alone.result.failure.code, alone.result.failure.reason) == ("UNAVAILABLE", "ASLEEP")
+        assert EXPERT in alone.result.failure.message
+        assert EXPERT in alone.result.failure.remedy
+        local = await asker.infer(asleep, candidate(address, model="other"), again=catalogue.again)
+        assert (local.result.by.model_id, local.failures) == ("other", [("UNAVAILABLE", "next candidate")])
+        remote = candidate(address, model="other", reach=REACH_EXTERNAL)
+        closed = await asker.infer(asleep, remote, again=catalogue.again)
+        assert closed.result.failure.reason == "ASLEEP"
+        opened = Asker(attempts, seconds=seconds, policy=DATA_POLICY_OPEN)
+        assert (await opened.infer(asleep, remote, again=catalogue.again)).result.by.model_id == "other"
+    assert catalogue.watches == 0
+
+
+async def test_an_expert_that_does_not_wake_is_waited_for_no_longer_than_there_is_time(
+    attempts: Attempts, catalogue: Catalogue
+) -> None:
+    asleep = catalogue.where = catalogue.sleeping(start=0.1)
+    async with awake() as address, asyncio.timeout(5):
+        asked = await Asker(attempts, seconds=1).infer(asleep, candidate(address, model="other"), again=catalogue.again)
+        assert (asked.result.by.model_id, asked.failures) == ("other", [("UNAVAILABLE", "next candidate")])
+        asked = await Asker(attempts, seconds=0.3).infer(asleep, again=catalogue.again)
+        assert asked.result.failure.reason == "ASLEEP"
+    await catalogue.unwatched()
+
+
+async def test_who_stops_waiting_closes_the_stream(attempts: Attempts, catalogue: Catalogue) -> None:
+    task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=catalogue.again))
+    await catalogue.watched.wait()
+    task.cancel()
+    async with asyncio.timeout(1):
+        await catalogue.unwatched()
+    await asyncio.wait([task])
+    assert task.cancelled()

@@ -1,0 +1,36 @@
+"""How often a call is made again."""
+
+from services.orchestrator.retries import EARNED, RESERVE, RetryBudget, backoff, spend
+
+
+def test_a_budget_has_a_reserve_and_then_what_calls_earn() -> None:
+    budget = RetryBudget()
+    assert sum(spend(budget) for _ in range(100)) == RESERVE
+    calls = 100
+    retries = 0
+    for _ in range(calls):
+        budget.earn()
+        retries += spend(budget)
+    assert retries == int(calls * EARNED)
+
+
+def test_quiet_times_do_not_add_up() -> None:
+    budget = RetryBudget()
+    for _ in range(1000):
+        budget.earn()
+    assert sum(spend(budget) for _ in range(100)) == RESERVE
+
+
+def test_a_retry_is_taken_from_all_budgets_or_from_none() -> None:
+    empty, full = RetryBudget(), RetryBudget()
+    while spend(empty):
+        pass
+    assert not spend(full, empty)
+    assert full.left == RESERVE
+
+
+def test_pauses_are_anywhere_below_a_limit_that_doubles() -> None:
+    for tries, limit in enumerate([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0], start=1):
+        pauses = [backoff(tries) for _ in range(300)]
+        assert max(pauses) <= limit
+        assert max(pauses) > limit / 2 > min(pauses)
