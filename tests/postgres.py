@@ -67,6 +67,16 @@ async def fresh(url: str) -> AsyncIterator[str]:
         await _told(url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+async def emptied(url: str) -> str:
+    """A database without anything in it or anybody at it: far quicker than a new one. Gives its URL again."""
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
+    await _told(url, f"SELECT pg_terminate_backend(pid) {others}")
+    schemas = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema|public)'"
+    drop = f"FOR name IN {schemas} LOOP EXECUTE format('DROP SCHEMA %I CASCADE', name); END LOOP"
+    await _told(url, f"DO $$ DECLARE name text; BEGIN {drop}; END $$")
+    return url
+
+
 async def _told(url: str, command: str) -> None:
     connection = await asyncpg.connect(url)
     try:

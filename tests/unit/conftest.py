@@ -1,25 +1,22 @@
 """What unit tests of the orchestrator ask for."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from services.orchestrator.tables import MIGRATIONS, SCHEMA
 from services.runtime.database import Database, opened
-from tests.postgres import fresh
+from tests.postgres import emptied
 from tests.stages import Stages
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of an empty database, of either kind."""
-    async with AsyncExitStack() as stack:
-        if request.param == "sqlite":
-            yield str(tmp_path / "journal.sqlite")
-        else:
-            yield await stack.enter_async_context(fresh(request.getfixturevalue("postgres")))
+    if request.param == "sqlite":
+        return str(tmp_path / "journal.sqlite")
+    return await emptied(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture

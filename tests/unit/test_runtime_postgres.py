@@ -13,7 +13,7 @@ from services.runtime.database import Operation, Query, Rows, Steps, opened
 from services.runtime.database.lines import Line
 from services.runtime.database.places import Connection, Place
 from services.runtime.errors import FailedPrecondition, InvalidRequest, Unavailable
-from tests.postgres import PASSWORD, fresh
+from tests.postgres import PASSWORD, emptied
 
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
 
@@ -30,9 +30,9 @@ def listed() -> str:
 
 
 @pytest.fixture
-async def url(postgres: str) -> AsyncIterator[str]:
-    async with fresh(postgres) as made:
-        yield made
+async def url(postgres: str) -> str:
+    """Of an empty database."""
+    return await emptied(postgres)
 
 
 class Cable:
