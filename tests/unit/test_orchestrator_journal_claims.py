@@ -3,13 +3,28 @@
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 
+import asyncpg
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_AWAITING_APPROVAL, RUN_STATE_COMPLETED, RUN_STATE_RUNNING, Caller
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_AWAITING_APPROVAL,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_RUNNING,
+    Artifact,
+    Caller,
+    RunEvent,
+    TaskEnded,
+    TaskResult,
+    Value,
+)
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.tables import MIGRATIONS, SCHEMA
+from services.orchestrator.retention import Retention
+from services.orchestrator.tables import MIGRATIONS, SCHEMA, Memo
+from services.runtime.artifacts import ArtifactStore
 from services.runtime.database import Database, opened
+from tests.postgres import emptied
 from tests.unit.test_orchestrator_journal import event, new
 
 LATER = 9e9
@@ -144,3 +159,43 @@ async def test_what_is_being_accepted_is_released_with_the_rest(database: Databa
     await mine.release()
     assert all(future.done() for future in accepting)
     assert len(await other.claim(100)) == 20
+
+
+async def test_a_run_that_another_transaction_holds_is_not_waited_for(postgres: str) -> None:
+    address = await emptied(postgres)
+    async with asyncio.timeout(20), opened(address, SCHEMA, MIGRATIONS) as database:
+        left = Journal(database, "left", -1)
+        for name in ("held", "free"):
+            await left.accept(new(name))
+        other = await asyncpg.connect(address, server_settings={"search_path": SCHEMA})
+        async with other.transaction():
+            await other.fetch("SELECT id FROM runs WHERE id = 'held' FOR UPDATE")
+            assert [row.id for row in await Journal(database, "young", 60).claim(10)] == ["free"]
+        await other.close()
+        assert [row.id for row in await Journal(database, "young", 60).claim(10)] == ["held"]
+
+
+async def test_the_journal_runs_on_tables_of_the_next_version(address: str, tmp_path: Path) -> None:
+    tables = ("runs", "events", "commands", "idempotency", "artifact_references", "memos", "memo_references", "duties")
+    wider = "; ".join(f"ALTER TABLE {table} ADD COLUMN later TEXT NOT NULL DEFAULT 'x'" for table in tables)
+    async with opened(address, SCHEMA, [*MIGRATIONS, wider]):
+        pass
+    async with opened(address, SCHEMA, MIGRATIONS) as database:
+        mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
+        await mine.accept(new("r", key="k"))
+        result = TaskResult(outputs={"image": Value(artifact=Artifact(sha256="a" * 64))})
+        ended = RunEvent(run_id="r", sequence=2, task_ended=TaskEnded(result=result))
+        await mine.append(
+            "r", 1, [ended], RUN_STATE_AWAITING_APPROVAL, memos=[Memo("t", "d", result)], parked_until=9e9
+        )
+        await other.command("r", "approve")
+        assert await mine.overdue()
+        assert [row.seq for row in await other.claim(10)] == [2]
+        assert await other.renew(["r"]) == {"r": 3}
+        assert [command.kind for command in await other.commands()] == ["approve"]
+        assert await mine.memo("t", "d") == result
+        assert len(await mine.events("r", 0)) == 2
+        await other.append("r", 3, [event(3)], RUN_STATE_COMPLETED)
+        await Retention(database, ArtifactStore.open((tmp_path / "store").as_uri()), "me", 1.0).collect()
+        await mine.delete("r", "default")
+        assert await mine.rows("default", limit=10) == []

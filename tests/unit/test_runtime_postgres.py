@@ -1,6 +1,7 @@
 """What only a PostgreSQL server does, or suffers."""
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -235,3 +236,28 @@ async def test_what_an_old_program_reads_survives_a_newer_ones_migration(url: st
             pass
         assert len(await old.read("SELECT * FROM notes")) == 1
         await old.write(noted("b"))
+
+
+async def test_more_changes_than_a_notice_can_name_are_told_as_any(url: str) -> None:
+    async with (
+        asyncio.timeout(20),
+        opened(url, "notes", [FIRST]) as one,
+        opened(url, "notes", [FIRST]) as other,
+        aclosing(one.changes()) as changes,
+    ):
+        for _ in range(2):  # it listens by then
+            assert await anext(changes) is None
+        await asyncio.gather(*(other.write(noted(f"n{number}"), f"n{number}") for number in range(500)))
+        told: set[str] = set()
+        while len(told) < 500:
+            change = await anext(changes)
+            told |= {f"n{number}" for number in range(500)} if change is None else change
+
+
+async def test_without_its_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    for name in [name for name in sys.modules if name.startswith("services.runtime.database.")]:
+        if name.rpartition(".")[2] in {"postgres", "places", "lines", "notices"}:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("services.runtime.database.postgres", raising=False)
+    assert "hugginggpt[postgres]" in await refusal("postgresql://me:secret@127.0.0.1:9/notes", FailedPrecondition)
