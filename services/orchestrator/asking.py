@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -140,24 +139,28 @@ class Asking:
 
 
 class Lineup:
-    """Candidates in the order in which they are asked; before it comes to its end, the selector is asked anew, once.
+    """Candidates in the order in which they are asked.
+
+    Before it comes to its end the selector is asked anew, once; and those that were passed over since they could not be
+    called just then have a second chance.
 
     Args:
         asking: whose candidates they are; those for comparison only are left out, and what the data policy forbids.
-        usable: whether one can be called now, as far as is known.
+        seconds: until one can be called, as far as is known; 0: now.
     """
 
-    def __init__(self, asking: Asking, usable: Callable[[Candidate], bool]) -> None:
-        self._asking, self._usable = asking, usable
-        self._queue = deque(_allowed(asking.job.candidates))
+    def __init__(self, asking: Asking, seconds: Callable[[Candidate], float]) -> None:
+        self._asking, self._seconds = asking, seconds
+        self._queue = _allowed(asking.job.candidates)
         self._current: Candidate | None = None
+        self._passed_over: list[Candidate] = []
         self._failed: set[tuple[str, str]] = set()
         self._asked = False
 
     @property
     def at_end(self) -> bool:
         """The one given last has nobody behind it."""
-        return not self._queue
+        return not self._queue and (self._asked or not self._passed_over)
 
     async def next(self, failure: ServiceError | None = None) -> Candidate | None:
         """The next to ask, if there is one.
@@ -167,12 +170,12 @@ class Lineup:
         """
         if failure and verdict(failure) is Verdict.GIVE_UP:
             return None
-        if self._current and not isinstance(failure, OutOfReach):
-            self._failed.add(_name(self._current))
-        if not self._asked and self._is_short(failure):
+        if self._current:
+            self._note(self._current, failure)
+        if not (self._asked or self._queue[1:] or (self._queue and not self._seconds(self._queue[0]))):
             self._asked = True
             await self._refill()
-        self._current = self._queue.popleft() if self._queue else None
+        self._current = self._queue.pop(0) if self._queue else None
         return self._current
 
     def nobody(self) -> ServiceError:
@@ -184,18 +187,20 @@ class Lineup:
             return FailedPrecondition(what, reason="POLICY", remedy=remedy)
         return NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
 
-    def _is_short(self, failure: ServiceError | None) -> bool:
-        if self._queue:
-            return len(self._queue) == 1 and not self._usable(self._queue[0])
-        return failure is not None and verdict(failure) is Verdict.RETRY
+    def _note(self, candidate: Candidate, failure: ServiceError | None) -> None:
+        if isinstance(failure, OutOfReach) and not self.at_end:
+            self._passed_over.append(candidate)
+        else:
+            self._failed.add(_name(candidate))
 
     async def _refill(self) -> None:
+        """Those that can be called now in their order, then those that cannot, the soonest last: it is waited for."""
         fresh = await self._asking.anew()
-        now = {_name(candidate): candidate for candidate in reversed(fresh)}
-        left = [now.pop(_name(candidate), candidate) for candidate in self._queue]
-        others = [candidate for candidate in fresh if _name(candidate) in now.keys() - self._failed]
-        ready = [candidate for candidate in (*left, *others) if self._usable(candidate)]
-        self._queue = deque([*ready, *(candidate for candidate in left if candidate not in ready)])
+        left = [same(candidate, fresh) for candidate in (*self._queue, *self._passed_over)]
+        known = {_name(candidate) for candidate in left} | self._failed
+        left += [candidate for candidate in fresh if _name(candidate) not in known]
+        self._queue = [candidate for candidate in left if not self._seconds(candidate)]
+        self._queue += sorted((each for each in left if self._seconds(each)), key=self._seconds, reverse=True)
 
 
 def same(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:

@@ -1,5 +1,6 @@
 """Asking experts: the candidates of a task in their order, until one answers."""
 
+import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Self
 
@@ -61,7 +62,7 @@ class Attempts:
         """Asks the candidates in order until one answers; gives the outputs, or the failure of the last attempt."""
         await self._calls.forget()
         asking = Asking(job)
-        lineup = Lineup(asking, self._usable)
+        lineup = Lineup(asking, self._seconds_left)
         candidate = await lineup.next()
         if candidate is None:
             return asking.ended(lineup.nobody())
@@ -75,8 +76,8 @@ class Attempts:
                 asking.failed(error, candidate, Verdict.NEXT_CANDIDATE)
                 candidate = following
 
-    def _usable(self, candidate: Candidate) -> bool:
-        return bool(candidate.endpoints) and not self._calls.seconds_left(candidate)
+    def _seconds_left(self, candidate: Candidate) -> float:
+        return self._calls.seconds_left(candidate) if candidate.endpoints else math.inf
 
     async def _ask(self, asking: Asking, candidate: Candidate, *, last: bool) -> TaskResult:
         attempt, label = asking.attempt, {"expert": candidate.expert}

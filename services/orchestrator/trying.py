@@ -1,6 +1,7 @@
 """One candidate, asked as often as makes sense: when it can be called, and what follows when a call fails."""
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -167,7 +168,9 @@ class Trying:
         seconds = self._calls.seconds_left(self._candidate)
         if self._last and seconds < min(PATIENCE_SECONDS, self._left):
             return seconds
-        remedy = f"see the log of {self._candidate.expert}, or start it again; it is tried again in {seconds:.0f} s"
+        remedy = (
+            f"see the log of {self._candidate.expert}, or start it again; it is tried again in {math.ceil(seconds)} s"
+        )
         after = timedelta(seconds=seconds)
         raise OutOfReach(self._trouble(), reason="CIRCUIT_OPEN", remedy=remedy, retry_after=after)
 
