@@ -25,6 +25,8 @@ from tests.chaos.stores import Store
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
+SUPERVISED_SECONDS = 0.2
+"""How often it is looked whether a replica could not start."""
 ENOUGH = 20
 """So many runs gone wrong say what there is to say: no more are asked for."""
 
@@ -104,11 +106,21 @@ class Campaign:
         }
         async with asyncio.TaskGroup() as group:
             for name, (deeds, pause) in struck.items():
-                group.create_task(rage(deeds, random(name), tally, over, pause=pause), name=name)
+                group.create_task(
+                    rage(deeds, random(name), tally, over, self._folder / "deeds", pause=pause), name=name
+                )
+            group.create_task(self._supervising(house, over), name="supervising")
             try:
                 yield
             finally:
                 over.set()
+
+    async def _supervising(self, house: House, over: asyncio.Event) -> None:
+        """Starts again what could not start because the journal was away just then."""
+        while not over.is_set():
+            for member in house.orchestrators:
+                self.outcome.tally["started once more"] += await member.revive()
+            await asyncio.sleep(SUPERVISED_SECONDS)
 
     async def _all_runs(self, house: House) -> None:
         async with AsyncExitStack() as stack:
@@ -157,10 +169,10 @@ class Campaign:
             may_be_cancelled = bool(case.cancels_after) or (case.leaves_with_client and asking.left_run)
             wrong += verdict.complaints(case, asking.events, may_be_cancelled=may_be_cancelled)
             wrong += verdict.disagreements(asking.events, watching.events)
-        self._judged(case, asking.events, wrong)
+        self._judged(case, asking, watching, wrong)
 
-    def _judged(self, case: Case, events: list[RunEvent], wrong: Sequence[str]) -> None:
-        tally = self.outcome.tally
+    def _judged(self, case: Case, asking: Client, watching: Client, wrong: Sequence[str]) -> None:
+        tally, events = self.outcome.tally, asking.events
         tally["runs"] += 1
         tally.update(counted(events))
         if events:
@@ -168,7 +180,8 @@ class Campaign:
         if wrong:
             self._wrong += 1
             left = self._folder / f"case-{case.number}.txt"
-            left.write_text("\n".join([repr(case), *wrong, *map(text_format.MessageToString, events)]), "utf-8")
+            told = [*wrong, "asking:", *asking.history, "watching:", *watching.history]
+            left.write_text("\n".join([repr(case), *told, *map(text_format.MessageToString, events)]), "utf-8")
             self.outcome.complaints += [f"case {case.number} ({case.shape}): {what}; see {left}" for what in wrong]
         if tally["runs"] % 100 == 0:
             self._told(f"{tally['runs']} runs, {tally['taken over']} takeovers, {self._wrong} wrong")

@@ -1,6 +1,7 @@
 """A client that follows one run to its end through whichever replica answers, and trusts none of them."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -65,6 +66,8 @@ class Client:
         self._leaves = leaves
         self._moved = asyncio.Event()
         self.events: list[RunEvent] = []
+        self.history: list[str] = []
+        """What was asked of whom, when, and how it ended: for whoever looks into what went wrong."""
         self.left_run = False
         """It left a stream that asked for the run, by its own wish, before the run's end."""
 
@@ -79,8 +82,7 @@ class Client:
             if self._random.random() < HASTY:
                 await self._ask_hastily(spec)
             while not self.events:
-                call = self._door().Run(RunRequest(spec=spec), timeout=PATIENCE_SECONDS, metadata=_WHO)
-                self.left_run |= not await self._read(call)
+                self.left_run |= not await self._read(RunRequest(spec=spec))
                 if not self.events:
                     self._tally["acceptance asked again"] += 1
             await self._follow()
@@ -147,16 +149,21 @@ class Client:
         while not self.ended:
             run_id = run_id or self.events[0].run_id
             request = WatchRunRequest(run_id=run_id, after_sequence=len(self.events))
-            await self._read(self._door().Watch(request, timeout=PATIENCE_SECONDS, metadata=_WHO))
+            await self._read(request)
             self._tally["watched again"] += not self.ended
 
-    async def _read(self, call: Any) -> bool:
+    async def _read(self, request: RunRequest | WatchRunRequest) -> bool:
         """Takes what a stream gives; whether the stream ended by itself."""
+        door = self._door()
+        method: Any = door.Run if isinstance(request, RunRequest) else door.Watch
+        call = method(request, timeout=PATIENCE_SECONDS, metadata=_WHO)
+        self._note(f"asks replica {self._doors.index(door) + 1} for what follows event {len(self.events)}")
         try:
             while True:
                 async with asyncio.timeout(STALL_SECONDS):
                     event = await call.read()
                 if event is grpc.aio.EOF:
+                    self._note("the stream has ended")
                     if not self.ended:
                         raise Unsound("a stream ended well before its run did")
                     return True
@@ -166,6 +173,7 @@ class Client:
                     return False
         except TimeoutError:
             self._tally["left a silent stream"] += 1
+            self._note("leaves a silent stream")
             return False
         except grpc.aio.AioRpcError as error:
             await self._passing(error)
@@ -186,4 +194,8 @@ class Client:
         if error.code() not in _PASSING:
             raise Unsound(f"a replica said {error.code().name}: {error.details()}") from error
         self._tally[f"told {error.code().name}"] += 1
+        self._note(f"told {error.code().name}: {error.details()}")
         await asyncio.sleep(self._random.uniform(0.05, 0.2))
+
+    def _note(self, what: str) -> None:
+        self.history.append(f"{time.time():.3f} {what}")

@@ -60,6 +60,7 @@ async def standing(
             "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
             "ORCHESTRATOR_LEASE_SECONDS": str(LEASE_SECONDS),
             "ORCHESTRATOR_ATTEMPT_SECONDS": str(ATTEMPT_SECONDS),
+            "HUGGINGGPT_HOME": str(folder),
         }
 
         def orchestrator(name: str) -> Member:

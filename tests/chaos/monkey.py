@@ -1,8 +1,10 @@
 """Strikes at random: kills, stops, pauses, locks."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 
 from tests.chaos.processes import Member
@@ -13,7 +15,9 @@ Deeds = Mapping[str, tuple[int, Deed]]
 """What can be done, and how likely each of it is."""
 
 
-async def rage(deeds: Deeds, random: Random, tally: Counter[str], over: asyncio.Event, *, pause: float) -> None:
+async def rage(
+    deeds: Deeds, random: Random, tally: Counter[str], over: asyncio.Event, log: Path, *, pause: float
+) -> None:
     """Does one thing after another until it is over; nothing is left half done.
 
     Args:
@@ -21,13 +25,17 @@ async def rage(deeds: Deeds, random: Random, tally: Counter[str], over: asyncio.
         random: chooses.
         tally: counts what was done.
         over: set from outside.
+        log: told of every deed, when it begins and ends.
         pause: mean time between two deeds, in seconds.
     """
     names, weights = list(deeds), [weight for weight, _ in deeds.values()]
     while not await _over_within(over, random.uniform(0.2, 1.8) * pause):
         name = random.choices(names, weights=weights)[0]
         tally[name] += 1
+        begun = time.time()
         await deeds[name][1]()
+        with log.open("a", encoding="utf-8") as told:
+            told.write(f"{begun:.3f} to {time.time():.3f} {name}\n")
 
 
 def against_orchestrators(members: Sequence[Member], lease_seconds: float, random: Random) -> Deeds:
@@ -45,6 +53,7 @@ def against_orchestrators(members: Sequence[Member], lease_seconds: float, rando
 
     async def stop() -> None:
         member = random.choice(members)
+        await member.ready()
         await member.stop()
         await member.start(ready=False)
 

@@ -14,6 +14,8 @@ from services.supervisor import environment, until_serving
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
 """How long a process may take to end after SIGTERM."""
+CANNOT_RUN = 1
+"""The exit status of a service that could not start, and says so."""
 
 
 class Member:
@@ -37,6 +39,7 @@ class Member:
         self._module = module
         self._settings = {"GRPC_VERBOSITY": "NONE", "LOG_LEVEL": "WARNING", **settings}
         self._process: Process | None = None
+        self._turn = asyncio.Lock()
 
     @property
     def pid(self) -> int:
@@ -50,6 +53,26 @@ class Member:
 
     async def start(self, *, ready: bool = True) -> None:
         """Begins a life; with ready, waits until it serves."""
+        async with self._turn:
+            await self._start()
+        if ready:
+            await self.ready()
+
+    async def ready(self) -> None:
+        """Waits until it serves."""
+        async with asyncio.timeout(READY_SECONDS):
+            await until_serving(self.address)
+
+    async def revive(self) -> bool:
+        """Does a supervisor's work: begins another life if the last could not start."""
+        async with self._turn:
+            could_not = self._process is not None and self._process.returncode == CANNOT_RUN
+            if could_not:
+                await self._end()
+                await self._start()
+        return could_not
+
+    async def _start(self) -> None:
         self.lives += 1
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -59,9 +82,6 @@ class Member:
                 stderr=log,
                 env=environment(self._settings),
             )
-        if ready:
-            async with asyncio.timeout(READY_SECONDS):
-                await until_serving(self.address)
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -74,12 +94,8 @@ class Member:
 
     async def kill(self) -> None:
         """Ends a life at once."""
-        if process := self._process:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-            _unleash(process)
-            self._process = None
+        async with self._turn:
+            await self._end()
 
     async def stop(self) -> None:
         """Ends a life as a deployment does.
@@ -87,12 +103,12 @@ class Member:
         Raises:
             TimeoutError: it does not end.
         """
-        if process := self._process:
-            self.ask_to_stop()
-            async with asyncio.timeout(STOP_SECONDS):
-                self.statuses.append(await process.wait())
-            _unleash(process)
-            self._process = None
+        async with self._turn:
+            if process := self._process:
+                self.ask_to_stop()
+                async with asyncio.timeout(STOP_SECONDS):
+                    self.statuses.append(await process.wait())
+                await self._end()
 
     def errors(self) -> Iterator[str]:
         """What its log has that nobody expects: errors, tracebacks, lines that are no JSON, ends of its own accord."""
@@ -100,6 +116,14 @@ class Member:
         for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
             if complaint := _complaint(line):
                 yield f"{self.name}: {complaint}"
+
+    async def _end(self) -> None:
+        if process := self._process:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            _unleash(process)
+            self._process = None
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process and self._process.returncode is None:
@@ -116,6 +140,10 @@ def _complaint(line: str) -> str:
         said: dict[str, Any] = json.loads(line)
     except ValueError:
         return line
+    if "ExecuteBatchError" in str(said.get("event")):
+        return ""  # gRPC's own: whoever had called was killed before the reply could be sent
+    if said.get("event") == "cannot run" and "does not answer" in str(said.get("error")):
+        return ""  # the journal's connections were cut while it started: its supervisor starts it again
     if said.get("level") in {"error", "critical"} or "exception" in said:
         return "\n".join(str(said[key]) for key in ("event", "error", "exception") if key in said)
     return ""
