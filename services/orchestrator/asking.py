@@ -142,7 +142,7 @@ class Lineup:
     """Candidates in the order in which they are asked.
 
     Before it comes to its end the selector is asked anew, once; and those that were passed over since they could not be
-    called just then have a second chance.
+    called just then have a second chance, for which they are waited for.
 
     Args:
         asking: whose candidates they are; those for comparison only are left out, and what the data policy forbids.
@@ -161,6 +161,11 @@ class Lineup:
     def at_end(self) -> bool:
         """The one given last has nobody behind it."""
         return not self._queue and (self._asked or not self._passed_over)
+
+    @property
+    def patient(self) -> bool:
+        """The one given last is worth waiting for."""
+        return self._asked or self.at_end
 
     async def next(self, failure: ServiceError | None = None) -> Candidate | None:
         """The next to ask, if there is one.
@@ -188,19 +193,18 @@ class Lineup:
         return NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
 
     def _note(self, candidate: Candidate, failure: ServiceError | None) -> None:
-        if isinstance(failure, OutOfReach) and not self.at_end:
+        if isinstance(failure, OutOfReach) and not self.patient:
             self._passed_over.append(candidate)
         else:
             self._failed.add(_name(candidate))
 
     async def _refill(self) -> None:
-        """Those that can be called now in their order, then those that cannot, the soonest last: it is waited for."""
+        """Those that can be called now in their order, then those that cannot, the soonest first."""
         fresh = await self._asking.anew()
         left = [same(candidate, fresh) for candidate in (*self._queue, *self._passed_over)]
         known = {_name(candidate) for candidate in left} | self._failed
         left += [candidate for candidate in fresh if _name(candidate) not in known]
-        self._queue = [candidate for candidate in left if not self._seconds(candidate)]
-        self._queue += sorted((each for each in left if self._seconds(each)), key=self._seconds, reverse=True)
+        self._queue = sorted(left, key=self._seconds)
 
 
 def same(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:

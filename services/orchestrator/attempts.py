@@ -68,7 +68,7 @@ class Attempts:
             return asking.ended(lineup.nobody())
         while True:
             try:
-                return await self._ask(asking, candidate, last=lineup.at_end)
+                return await self._ask(asking, candidate, last=lineup.at_end, patient=lineup.patient)
             except ServiceError as error:
                 following = await lineup.next(error) if asking.left > 0 else None
                 if following is None:
@@ -79,11 +79,11 @@ class Attempts:
     def _seconds_left(self, candidate: Candidate) -> float:
         return self._calls.seconds_left(candidate) if candidate.endpoints else math.inf
 
-    async def _ask(self, asking: Asking, candidate: Candidate, *, last: bool) -> TaskResult:
-        attempt, label = asking.attempt, {"expert": candidate.expert}
+    async def _ask(self, asking: Asking, candidate: Candidate, *, last: bool, patient: bool) -> TaskResult:
+        attempt, label, retries = asking.attempt, {"expert": candidate.expert}, self._retries[candidate.expert]
         metrics.expert_queue_depth.add(1, label)
         try:
-            return await Trying(self._means, asking, candidate, self._retries[candidate.expert], last=last).result()
+            return await Trying(self._means, asking, candidate, retries, last=last, patient=patient).result()
         except OutOfReach:
             if asking.attempt == attempt:
                 asking.passed_over()

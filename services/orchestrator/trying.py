@@ -19,7 +19,7 @@ TRIES = 8
 """Most calls of one candidate for one task, but those that an overloaded expert asked to come back later."""
 
 PATIENCE_SECONDS = 10.0
-"""How long a task waits at a time for the next probe of an expert that is away, if it has no other."""
+"""How long a task waits at a time for the next probe of an expert that is away, once it has no other."""
 
 USUAL_START_SECONDS = 180.0
 """How long an expert takes to start whose last start nobody has seen."""
@@ -50,15 +50,26 @@ class Trying:
         candidate: whom to ask.
         retries: those its expert has earned.
         last: there is nobody else to ask.
+        patient: it is worth waiting for, should it be away.
 
     Raises:
         DeadlineExceeded: there is no time left.
     """
 
-    def __init__(self, means: Means, asking: Asking, candidate: Candidate, retries: RetryBudget, *, last: bool) -> None:
+    def __init__(
+        self,
+        means: Means,
+        asking: Asking,
+        candidate: Candidate,
+        retries: RetryBudget,
+        *,
+        last: bool,
+        patient: bool,
+    ) -> None:
         self._calls, self._turns, self._sleepers = means.calls, means.turns, means.sleepers
         self._attempt_seconds = means.attempt_seconds
-        self._asking, self._candidate, self._last = asking, candidate, last
+        self._asking, self._candidate = asking, candidate
+        self._last, self._patient = last, patient
         self._until = asking.until(last=last)
         self._budgets = asking.job.retries, retries
         self._tries = 0
@@ -166,7 +177,7 @@ class Trying:
 
     def _seconds_to_probe(self) -> float:
         seconds = self._calls.seconds_left(self._candidate)
-        if self._last and seconds < min(PATIENCE_SECONDS, self._left):
+        if self._patient and seconds < min(PATIENCE_SECONDS, self._left):
             return seconds
         remedy = (
             f"see the log of {self._candidate.expert}, or start it again; it is tried again in {math.ceil(seconds)} s"

@@ -156,19 +156,23 @@ async def test_before_giving_up_the_selector_is_asked_where_the_expert_is_now() 
         assert (asked.result.attempt, asked.result.by.endpoints[0].address) == (1, address)
 
 
-async def test_who_was_passed_over_has_a_second_chance_before_the_task_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 0.1)
 
     async def broken(_: InferRequest) -> dict[str, Value]:
         raise ModelFailed("nan")
 
-    async with asking() as attempts, fake().serving() as one, fake(broken).serving() as two:
-        for _ in range(3):
-            attempts._calls.circuits.failed(Key("fake", address=one), "gone")
-        chosen = [candidate(one), candidate(two, model="other", expert="another")]
+    async with asking() as attempts, fake(broken).serving() as one, fake().serving() as two:
+        for key in (Key("fake", model="model"), Key("another", address=two), Key("fake", model="other")):
+            for _ in range(3):
+                attempts._calls.circuits.failed(key, "down")
+        chosen = [candidate(one), candidate(two, expert="another"), candidate(one, model="other")]
         asked = await Asker(attempts).infer(*chosen)
-    assert asked.failures == [("UNAVAILABLE", "next candidate"), ("INTERNAL", "next candidate")]
-    assert (asked.result.by.model_id, asked.result.attempt) == ("model", 3)
+    passed_over, failed = ("UNAVAILABLE", "next candidate"), ("INTERNAL", "next candidate")
+    assert asked.failures == [passed_over, passed_over, failed]
+    assert asked.result.by.expert == "another"
 
 
 async def test_an_expert_that_came_since_is_asked_before_the_task_fails() -> None:
