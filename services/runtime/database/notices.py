@@ -51,7 +51,8 @@ class Notices:
             sure_at = 0.0
             while not self._worker.done():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(inbox.stirred.wait(), max(0.0, sure_at - time.monotonic()))
+                    async with asyncio.timeout(max(0.0, sure_at - time.monotonic())):  # wait_for swallows cancellation
+                        await inbox.stirred.wait()
                 heard = inbox.taken()
                 if heard is None or time.monotonic() >= sure_at:
                     heard, sure_at = None, time.monotonic() + SURE_SECONDS
