@@ -139,7 +139,7 @@ class Calls:
             return await call, await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
             line.broken = line.broken or error.code() is StatusCode.UNAVAILABLE
-            raise from_rpc(error) from error
+            raise _told(from_rpc(error), by, seconds) from error
         finally:
             following.stop()
             if reached:
@@ -171,6 +171,14 @@ class Calls:
             self.circuits.failed(model, error.message, delay)
         else:
             self.circuits.left(model)
+
+
+def _told(error: ServiceError, by: Candidate, seconds: float) -> ServiceError:
+    """The error in words for people: of a time that is over, gRPC only speaks of streams."""
+    if isinstance(error, DeadlineExceeded) and not error.remedy:
+        what = f"model {by.model_id} of expert {by.expert} did not answer within {seconds:.3g} s"
+        return DeadlineExceeded(what, remedy="ask for less at once, or let the operator raise attempt_seconds")
+    return error
 
 
 def _result(asking: Asking, by: Candidate, reply: InferResponse, seconds: float) -> TaskResult:

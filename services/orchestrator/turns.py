@@ -140,9 +140,10 @@ class _Line:
 
     def pop(self, turns: Turns) -> _Waiter | None:
         """Takes out who is next, if anybody who waits can have a place."""
-        if not any(turns.has_room(expert) for expert in self._wanted):
+        ready = {expert for expert in self._wanted if turns.has_room(expert)}
+        if not ready:
             return None
-        waiter = next((found for runs in self._tenants.values() if (found := _first(runs, turns))), None)
+        waiter = next((found for runs in self._tenants.values() if (found := _first(runs, ready, turns))), None)
         if waiter:
             tenant, run = waiter.turn.tenant, waiter.turn.run
             self._tenants[tenant].move_to_end(run)
@@ -155,12 +156,11 @@ _Run = dict[str, OrderedDict[int, _Waiter]]
 """A run's waiting calls by expert, in the order in which they came."""
 
 
-def _first(runs: OrderedDict[str, _Run], turns: Turns) -> _Waiter | None:
+def _first(runs: OrderedDict[str, _Run], ready: set[str], turns: Turns) -> _Waiter | None:
     for run, experts in runs.items():
-        if turns.may_go(run):
-            heads = [next(iter(calls.values())) for expert, calls in experts.items() if turns.has_room(expert)]
-            if heads:
-                return min(heads, key=lambda waiter: waiter.number)
+        if not ready.isdisjoint(experts) and turns.may_go(run):
+            heads = (next(iter(calls.values())) for expert, calls in experts.items() if expert in ready)
+            return min(heads, key=lambda waiter: waiter.number)
     return None
 
 

@@ -336,6 +336,7 @@ async def test_the_time_of_a_run_is_final() -> None:
     async with asking() as attempts, expert.serving() as address, asyncio.timeout(2):
         asked = await Asker(attempts, seconds=0.3).infer(candidate(address))
         assert (asked.result.failure.code, len(expert.asked)) == ("DEADLINE_EXCEEDED", 1)
+        assert "model of expert fake did not answer within 0." in asked.result.failure.message
         assert not attempts.avoid()
         asked = await Asker(attempts, seconds=-1).infer(candidate(address), candidate(address, model="other"))
         assert (asked.result.failure.code, asked.result.attempt, len(expert.asked)) == ("DEADLINE_EXCEEDED", 0, 1)
