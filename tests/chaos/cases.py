@@ -51,9 +51,9 @@ SPECS = {
 }
 """Two names for one function: what weave gave may be reused by a later run, knit is given a seed."""
 
-AGAIN = ("unavailable", "overloaded", "hang", "slow")
+AGAIN = ("unavailable", "overloaded", "slow")
 """Faults after which the same model is asked again, and a delay that is none."""
-ELSEWHERE = ("missing port", "wrong kind", "unknown port", "broken")
+ELSEWHERE = ("missing port", "wrong kind", "unknown port", "broken", "hang")
 """Faults after which another model is asked."""
 
 MOST_AGAIN, MOST_ELSEWHERE = 2, 1
@@ -185,7 +185,7 @@ def _node(seed: int, number: int, task_id: int, needs: tuple[int, ...], random: 
     if not needs and random.random() < 0.15:  # a share
         return Node(task_id, "weave", needs, f"common {random.randrange(6)}", "", (), shy=False)
     faults = [random.choice(AGAIN) for _ in range(random.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, MOST_AGAIN)))]
-    faults += [random.choice(ELSEWHERE) for _ in range(random.choice((0, 0, 0, 0, 0, 0, 0, MOST_ELSEWHERE)))]
+    faults += [random.choice(ELSEWHERE) for _ in range(random.choice((0, 0, 0, 0, 0, 0, MOST_ELSEWHERE)))]
     random.shuffle(faults)
     key = f"{number}-{task_id}"
     name = random.choice(list(SPECS))
