@@ -72,6 +72,8 @@ class Cast:
     """The failed tasks it was told of, each time."""
     usage: types.Usage | None = None
     """Of every choice and every answer."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """The catalogue is another one than it was when its watchers were last told."""
 
     def plan(self, *events: planner_pb2.PlanEvent) -> None:
         async def script(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -119,6 +121,12 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
             decision=types.Decision(controller="rank", usage=self.cast.usage),
             spec=standard_tasks()[request.task.task],
         )
+
+    async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        while True:
+            await context.write(selector_pb2.WatchCatalogueResponse(revision="any"))
+            await self.cast.changed.wait()
+            self.cast.changed.clear()
 
 
 class Responder(responder_pb2_grpc.ResponderServiceServicer):

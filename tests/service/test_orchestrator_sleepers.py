@@ -12,12 +12,15 @@ import pytest
 
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, REACH_EXTERNAL, Candidate
+from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, REACH_EXTERNAL, Candidate, RunSpec
 from services.orchestrator.attempts import Attempts
+from services.runtime import caller
 from services.runtime.errors import NotFound, Unavailable
 from services.runtime.server import serving
 from tests.asking import SPEC, Asked, Asker, asking, candidate
 from tests.fakes import FakeExpert, ScriptedSelector, card
+from tests.orchestrating import END, House, states, task
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -219,3 +222,23 @@ async def test_who_stops_waiting_closes_the_stream(attempts: Attempts, catalogue
         await catalogue.unwatched()
     await asyncio.wait([task])
     assert task.cancelled()
+
+
+async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_there(house: House) -> None:
+    (there,) = house.cast.candidates
+    asleep = candidate(model="model", expert=EXPERT, dormant=True)
+    asleep.start_time.FromSeconds(42)
+    house.cast.candidates[:] = [asleep]
+    house.cast.plan(task(1), END)
+    request = RunRequest(spec=RunSpec(request="do it"))
+    events = []
+    async with asyncio.timeout(10):
+        async for event in house.stub.Run(request, timeout=20, metadata=caller.metadata()):
+            events.append(event)
+            if event.HasField("task_waiting"):
+                there.expert = EXPERT
+                house.cast.candidates[:] = [there]
+                house.cast.changed.set()
+    (waiting,) = [event.task_waiting for event in events if event.HasField("task_waiting")]
+    assert (waiting.expert, waiting.start_time.seconds) == (EXPERT, 42)
+    assert states(events) == {1: "SUCCEEDED"}
