@@ -4,17 +4,25 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
+import time
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import Value
+from tests.fakes import FakeExpert, card
 from tests.spoilt import DATA
-from tests.system.conftest import House
+from tests.system.conftest import House, eventually, standing
 
 SECONDS = 60
 REQUEST = "Read the text in each of these images aloud"
+TAKEOVER_SECONDS = 15
 
 
 @pytest.mark.parametrize("name", ["light", "orchestrator-1"])
@@ -45,3 +53,82 @@ async def watch(http: httpx.AsyncClient, run_id: str, events: list[dict[str, Any
                 events.append(json.loads(line.removeprefix("data:")))
                 if "task_started" in events[-1] and alive:
                     os.kill(alive.pop(), signal.SIGKILL)
+
+
+class Slow:
+    """An expert whose second task lasts as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.called: asyncio.Queue[str] = asyncio.Queue()
+        self.go_on = asyncio.Event()
+        self.expert = FakeExpert("slow", [card("slow", "summarization")], answer=self._answer)
+
+    async def until_called(self) -> None:
+        async with asyncio.timeout(SECONDS):
+            while await self.called.get() != "one.":
+                pass
+
+    async def _answer(self, request: InferRequest) -> dict[str, Value]:
+        text = request.inputs["text"].text
+        self.called.put_nowait(text)
+        if text == "one.":
+            await self.go_on.wait()
+        return {"text": Value(text=text + ".")}
+
+
+@pytest.mark.parametrize("orchestrators", [1, 2])
+async def test_a_slow_run_whose_orchestrator_is_killed_is_completed_under_the_eyes_of_its_watcher(
+    tmp_path: Path, orchestrators: int
+) -> None:
+    slow = Slow()
+    async with slow.expert.serving() as address:
+        (tmp_path / "experts").mkdir()
+        (tmp_path / "experts" / "slow.address").write_text(address + "\n", "utf-8")
+        options = ("--experts", "", "--orchestrators", str(orchestrators))
+        with standing(tmp_path, *options) as house:
+            async with httpx.AsyncClient(base_url=house.url, timeout=SECONDS, trust_env=False) as http:
+                await asyncio.to_thread(eventually, lambda: "summarization" in house.cli("tasks").out)
+                run_id = await slow_run(http)
+                events: list[dict[str, Any]] = []
+                watching = asyncio.create_task(watch_to_the_end(http, run_id, events))
+                await slow.until_called()
+                killed = time.monotonic()
+                os.kill(owner(house, run_id), signal.SIGKILL)
+                await slow.until_called()
+                taken_over = time.monotonic() - killed
+                slow.go_on.set()
+                async with asyncio.timeout(SECONDS):
+                    streams = await watching
+    assert taken_over <= TAKEOVER_SECONDS
+    assert streams == 1
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["task_id"] for event in events if "task_ended" in event] == [1, 2, 3]
+    assert sum("taken_over" in event for event in events) == 1
+    assert events[-1]["run_ended"]["state"] == "completed"
+    asked = Counter(request.inputs["text"].text for request in slow.expert.asked)
+    assert asked == {"one": 1, "one.": 2, "one..": 1}
+
+
+async def slow_run(http: httpx.AsyncClient) -> str:
+    """The id of a run of three tasks, one after the other."""
+    texts: list[Any] = ["one", {"task_id": 1, "output": "text"}, {"task_id": 2, "output": "text"}]
+    plan = [{"id": number, "task": "summarization", "args": {"text": text}} for number, text in enumerate(texts, 1)]
+    reply = await http.post("/v1/runs", json={"plan": plan, "mode": "results"})
+    assert reply.status_code == 202, reply.text
+    return str(reply.json()["run_id"])
+
+
+async def watch_to_the_end(http: httpx.AsyncClient, run_id: str, events: list[dict[str, Any]]) -> int:
+    """Reads a run's events; gives how many streams that took."""
+    streams = 0
+    while not (events and "run_ended" in events[-1]):
+        streams += 1
+        await watch(http, run_id, events, [])
+    return streams
+
+
+def owner(house: House, run_id: str) -> int:
+    """The process that drives a run."""
+    with closing(sqlite3.connect(f"file:{house.home / 'journal.sqlite'}?mode=ro", uri=True)) as journal:
+        (name,) = journal.execute("SELECT owner FROM runs WHERE id = ?", (run_id,)).fetchone()
+    return int(name.rsplit("-", 2)[1])

@@ -1,0 +1,20 @@
+"""The fault campaign, in short; `make chaos` is the whole of it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.campaign import Campaign
+from tests.chaos.stores import BACKENDS
+
+SEED = 2027
+RUNS = 40
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+async def test_runs_come_to_the_right_end_whatever_is_killed(backend: str, tmp_path: Path) -> None:
+    async with BACKENDS[backend](tmp_path) as store:
+        outcome = await Campaign(SEED, RUNS, backend, store, tmp_path).run()
+    assert outcome.complaints == []
+    assert outcome.tally["runs"] == RUNS
+    assert outcome.tally["taken over"]
