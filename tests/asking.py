@@ -19,8 +19,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     Value,
 )
-from services.orchestrator.attempts import Attempts, Job
-from services.orchestrator.retries import RetryBudget
+from services.orchestrator.calling.attempts import Attempts, Job
+from services.orchestrator.calling.retries import RetryBudget
 from services.runtime import caller
 from services.runtime.channel import connect
 

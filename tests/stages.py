@@ -10,10 +10,10 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.live import LiveRun
 from services.orchestrator.pipeline import Pipeline
 from services.orchestrator.runs import Runs
-from services.orchestrator.tables import NewRun
 from services.runtime.database import Database
 from services.runtime.errors import Unavailable
 

@@ -12,19 +12,19 @@ from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from services.orchestrator.attempts import Attempts
+from services.orchestrator.calling.attempts import Attempts
 from services.orchestrator.execution import Means
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.retention import Retention
+from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.memory import Memory
 from services.orchestrator.ownership import owner_name
 from services.orchestrator.pipeline import Pipeline
-from services.orchestrator.retention import Retention
 from services.orchestrator.runs import Runs
 from services.orchestrator.selections import Selections
 from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
-from services.orchestrator.tables import MIGRATIONS, SCHEMA
 from services.runtime import database
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect

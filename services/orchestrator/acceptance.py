@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from protos.hugginggpt.v1 import planner_pb2 as planning
 from protos.hugginggpt.v1.types_pb2 import Caller, Plan, RunAccepted, RunEvent, RunSpec, Value
-from services.orchestrator.tables import NewRun, Row
+from services.orchestrator.journal.tables import NewRun, Row
 from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import InvalidRequest
 

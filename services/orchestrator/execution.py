@@ -23,13 +23,13 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.orchestrator import seeds
 from services.orchestrator.arguments import digest, needs, resolved
-from services.orchestrator.attempts import Attempts, Job, to_failure
+from services.orchestrator.calling.attempts import Attempts, Job, to_failure
+from services.orchestrator.calling.retries import RetryBudget
 from services.orchestrator.dag import Dag
+from services.orchestrator.journal.tables import Memo
 from services.orchestrator.live import LiveRun
 from services.orchestrator.memory import Memory, memo
-from services.orchestrator.retries import RetryBudget
 from services.orchestrator.selections import Selections
-from services.orchestrator.tables import Memo
 from services.runtime.errors import ServiceError
 
 log = structlog.get_logger(__name__)

@@ -9,8 +9,8 @@ import structlog
 
 from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunEvent
 from services.orchestrator.journal import Journal, LeaseLost
+from services.orchestrator.journal.tables import Memo
 from services.orchestrator.spending import Spending
-from services.orchestrator.tables import Memo
 from services.orchestrator.view import RunView
 from services.runtime.errors import Unavailable
 

@@ -6,8 +6,8 @@ import structlog
 
 from protos.hugginggpt.v1.types_pb2 import DETERMINISM_EXACT, DETERMINISM_NUMERIC, Candidate, TaskResult, TaskSpec
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.tables import Memo
 from services.orchestrator.live import LiveRun
-from services.orchestrator.tables import Memo
 from services.runtime.errors import Unavailable
 
 log = structlog.get_logger(__name__)

@@ -18,8 +18,8 @@ from services.orchestrator.bells import Bells
 from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.tables import Command, Row
 from services.orchestrator.live import JOURNAL_PAUSE_SECONDS, LiveRun
-from services.orchestrator.tables import Command, Row
 from services.runtime.errors import Unavailable
 
 log = structlog.get_logger(__name__)

@@ -22,7 +22,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskStatus,
     Turn,
 )
-from services.orchestrator.attempts import to_failure
+from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.execution import Execution, Means, executing
 from services.orchestrator.live import LiveRun
 from services.orchestrator.plans import Plans

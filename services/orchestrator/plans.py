@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Turn,
 )
 from services.orchestrator.arguments import needs
-from services.orchestrator.attempts import to_failure
+from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.live import LiveRun
 from services.runtime import caller
 from services.runtime.errors import CorruptData, Overloaded, ServiceError, Unavailable, Verdict, from_rpc, verdict

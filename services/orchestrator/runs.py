@@ -16,10 +16,10 @@ from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.tables import NewRun, Row
 from services.orchestrator.live import LiveRun
 from services.orchestrator.ownership import APPROVE, CANCEL, Ownership
 from services.orchestrator.pipeline import Pipeline
-from services.orchestrator.tables import NewRun, Row
 from services.orchestrator.view import RunView
 from services.runtime import caller
 from services.runtime.errors import FailedPrecondition, Unavailable

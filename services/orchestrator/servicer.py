@@ -7,8 +7,8 @@ from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
+from services.orchestrator.journal.tables import Row
 from services.orchestrator.runs import Runs
-from services.orchestrator.tables import Row
 from services.runtime.errors import InvalidRequest, ServiceError
 
 PAGE_SIZE = 50

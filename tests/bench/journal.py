@@ -23,7 +23,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.orchestrator import acceptance
 from services.orchestrator.journal import Journal
-from services.orchestrator.tables import MIGRATIONS, SCHEMA, NewRun
+from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, NewRun
 from services.runtime import database
 from tests import postgres
 from tests.bench.rows import Row, median

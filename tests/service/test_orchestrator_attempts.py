@@ -18,7 +18,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Endpoint,
     Value,
 )
-from services.orchestrator.circuits import Key
+from services.orchestrator.calling.circuits import Key
 from services.runtime.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
 from tests.asking import SPEC, Asked, Asker, asking, candidate
 from tests.fakes import FakeExpert, card
@@ -44,7 +44,7 @@ async def forever(_: InferRequest) -> dict[str, Value]:
 
 
 async def test_a_channel_to_an_address_that_is_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.trying.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("services.orchestrator.calling.trying.PATIENCE_SECONDS", 0.0)
     async with asking() as attempts:
         async with fake().serving() as address:
             asked = await Asker(attempts).infer(candidate(address))
@@ -69,7 +69,7 @@ async def test_an_expert_that_comes_back_is_reached_again() -> None:
 
 
 async def test_a_lone_task_outlasts_a_restart_with_probes_ever_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 0.03)
+    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.03)
     asked, sixth = Asked(), asyncio.Event()
 
     class Events(list[Any]):
@@ -159,7 +159,7 @@ async def test_before_giving_up_the_selector_is_asked_where_the_expert_is_now() 
 async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 0.1)
+    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.1)
 
     async def broken(_: InferRequest) -> dict[str, Value]:
         raise ModelFailed("nan")
@@ -192,7 +192,7 @@ async def test_an_expert_that_came_since_is_asked_before_the_task_fails() -> Non
 
 
 async def test_an_overload_is_waited_out_when_nobody_else_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.trying.TRIES", 2)
+    monkeypatch.setattr("services.orchestrator.calling.trying.TRIES", 2)
     refusals = iter([Overloaded("full", retry_after=timedelta(milliseconds=1))] * 4)
 
     async def answer(request: InferRequest) -> dict[str, Value]:
@@ -346,7 +346,7 @@ async def test_the_time_of_a_run_is_final() -> None:
 
 
 async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 60.0)
+    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 60.0)
 
     async def broken(request: InferRequest) -> dict[str, Value]:
         if request.model == "model":
@@ -365,7 +365,7 @@ async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monke
 
 
 async def test_those_who_wait_for_an_expert_send_one_probe_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.circuits.COOL_DOWN_SECONDS", 0.05)
+    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.05)
     down, at_once, most, third = True, 0, 0, asyncio.Event()
 
     async def answer(request: InferRequest) -> dict[str, Value]:

@@ -14,7 +14,7 @@ from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, REACH_EXTERNAL, Candidate, RunSpec
-from services.orchestrator.attempts import Attempts
+from services.orchestrator.calling.attempts import Attempts
 from services.runtime import caller
 from services.runtime.errors import NotFound, Unavailable
 from services.runtime.server import serving

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.orchestrator.tables import MIGRATIONS, SCHEMA
+from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.runtime.database import Database, opened
 from tests.postgres import emptied
 from tests.stages import Stages

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.orchestrator.circuits import (
+from services.orchestrator.calling.circuits import (
     COOL_DOWN_SECONDS,
     FAILURES,
     FORGET_SECONDS,

@@ -15,7 +15,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Value,
 )
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Command, Memo, NewRun
+from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Command, Memo, NewRun
 from services.runtime.database import Contradiction, Database, opened
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound
 

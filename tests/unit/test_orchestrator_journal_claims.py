@@ -20,8 +20,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     Value,
 )
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.retention import Retention
-from services.orchestrator.tables import MIGRATIONS, SCHEMA, Memo
+from services.orchestrator.journal.retention import Retention
+from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, Memo
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.database import Database, opened
 from tests.postgres import emptied

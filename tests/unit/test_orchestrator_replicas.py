@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import Endpoint
-from services.orchestrator.replicas import FORGET_SECONDS, FRESH_SECONDS, LONG_QUEUE, UNUSED_SECONDS, Replicas
+from services.orchestrator.calling.replicas import FORGET_SECONDS, FRESH_SECONDS, LONG_QUEUE, UNUSED_SECONDS, Replicas
 
 A, B, C = "a:1", "b:1", "c:1"
 

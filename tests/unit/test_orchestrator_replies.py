@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     Value,
 )
-from services.orchestrator.replies import check
+from services.orchestrator.calling.replies import check
 from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import CorruptData
 

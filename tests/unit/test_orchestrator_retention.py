@@ -25,8 +25,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     Value,
 )
 from services.orchestrator.journal import Journal
-from services.orchestrator.retention import ARTIFACT_SECONDS, Retention
-from services.orchestrator.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Memo, NewRun
+from services.orchestrator.journal.retention import ARTIFACT_SECONDS, Retention
+from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Memo, NewRun
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.database import Database, Query, Steps, opened
 from services.runtime.errors import AlreadyExists, NotFound
@@ -118,7 +118,7 @@ async def test_ended_runs_go_when_they_are_old(world: World) -> None:
 
 
 async def test_many_go_a_few_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.retention._BATCH", 3)
+    monkeypatch.setattr("services.orchestrator.journal.retention._BATCH", 3)
     for number in range(7):
         await world.run(f"r{number}")
         await world.end(f"r{number}")
@@ -320,8 +320,8 @@ async def test_what_an_earlier_program_kept_is_not_collected(tmp_path: Path) -> 
 
 
 async def test_passes_go_on_after_one_that_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.retention.FIRST_SECONDS", 0)
-    monkeypatch.setattr("services.orchestrator.retention.PASS_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.journal.retention.FIRST_SECONDS", 0)
+    monkeypatch.setattr("services.orchestrator.journal.retention.PASS_SECONDS", 0.01)
     troubles: list[Exception] = [NotFound("a bug"), ValueError("another")]
     passed, collect = asyncio.Event(), world.retention.collect
 

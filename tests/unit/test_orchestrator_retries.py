@@ -1,6 +1,6 @@
 """How often a call is made again."""
 
-from services.orchestrator.retries import EARNED, RESERVE, RetryBudget, backoff, spend
+from services.orchestrator.calling.retries import EARNED, RESERVE, RetryBudget, backoff, spend
 
 
 def test_a_budget_has_a_reserve_and_then_what_calls_earn() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Failure, RunSpec
+from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.live import LiveRun
-from services.orchestrator.tables import MIGRATIONS, SCHEMA
 from services.runtime.database import Database, opened
 from services.runtime.errors import Unavailable
 from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, to_the_end, watched

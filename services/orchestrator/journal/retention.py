@@ -18,9 +18,9 @@ from uuid import uuid4
 import structlog
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent
-from services.orchestrator.references import digests
-from services.orchestrator.statements import ALIVE, REFERENCES
-from services.orchestrator.tables import IDEMPOTENCY_SECONDS
+from services.orchestrator.journal.references import digests
+from services.orchestrator.journal.statements import ALIVE, REFERENCES
+from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.database import Database, Query, Rows, Steps
 from services.runtime.errors import Unavailable

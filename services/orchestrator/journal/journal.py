@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, RunState, TaskResult
-from services.orchestrator import metrics, statements
-from services.orchestrator.puts import kept, remembered
-from services.orchestrator.statements import FIELDS, IDEMPOTENCY
-from services.orchestrator.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Memo, NewRun, Row
+from services.orchestrator import metrics
+from services.orchestrator.journal import statements
+from services.orchestrator.journal.puts import kept, remembered
+from services.orchestrator.journal.statements import FIELDS, IDEMPOTENCY
+from services.orchestrator.journal.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Memo, NewRun, Row
 from services.runtime.database import Database, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 

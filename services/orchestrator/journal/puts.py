@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent
-from services.orchestrator.references import digests
-from services.orchestrator.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
-from services.orchestrator.tables import Memo
+from services.orchestrator.journal.references import digests
+from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
+from services.orchestrator.journal.tables import Memo
 from services.runtime.database import Into
 
 Puts: TypeAlias = list[tuple[Into, Sequence[Sequence[Any]]]]

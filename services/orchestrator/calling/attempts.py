@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Self
 from protos.hugginggpt.v1.selector_pb2 import Avoid
 from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult
 from services.orchestrator import metrics
-from services.orchestrator.asking import Asking, Job, Lineup, OutOfReach, to_failure
-from services.orchestrator.calls import Calls
-from services.orchestrator.retries import RetryBudget
-from services.orchestrator.sleepers import Sleepers
-from services.orchestrator.trying import Means, Trying
-from services.orchestrator.turns import Turns
+from services.orchestrator.calling.asking import Asking, Job, Lineup, OutOfReach, to_failure
+from services.orchestrator.calling.calls import Calls
+from services.orchestrator.calling.retries import RetryBudget
+from services.orchestrator.calling.sleepers import Sleepers
+from services.orchestrator.calling.trying import Means, Trying
+from services.orchestrator.calling.turns import Turns
 from services.runtime.errors import ServiceError, Verdict
 
 if TYPE_CHECKING:  # these names exist for type checkers only

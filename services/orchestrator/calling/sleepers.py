@@ -10,7 +10,7 @@ import grpc
 import structlog
 
 from protos.hugginggpt.v1.selector_pb2 import WatchCatalogueRequest
-from services.orchestrator.retries import backoff
+from services.orchestrator.calling.retries import backoff
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub

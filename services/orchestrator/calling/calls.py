@@ -12,12 +12,12 @@ from grpc import StatusCode
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult
-from services.orchestrator.asking import Asking
-from services.orchestrator.circuits import Circuits, Key
-from services.orchestrator.lines import Line, Lines
-from services.orchestrator.progress import Following
-from services.orchestrator.replicas import Replicas, Trailer
-from services.orchestrator.replies import check
+from services.orchestrator.calling.asking import Asking
+from services.orchestrator.calling.circuits import Circuits, Key
+from services.orchestrator.calling.lines import Line, Lines
+from services.orchestrator.calling.progress import Following
+from services.orchestrator.calling.replicas import Replicas, Trailer
+from services.orchestrator.calling.replies import check
 from services.runtime import caller
 from services.runtime.errors import DeadlineExceeded, Overloaded, ServiceError, Unavailable, from_rpc
 

@@ -23,7 +23,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskWaiting,
 )
 from services.orchestrator import metrics
-from services.orchestrator.retries import RetryBudget
+from services.orchestrator.calling.retries import RetryBudget
 from services.runtime import caller
 from services.runtime.errors import (
     DeadlineExceeded,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Candidate, TaskResult
-from services.orchestrator.asking import Asking, OutOfReach, same
-from services.orchestrator.calls import Calls
-from services.orchestrator.retries import RetryBudget, backoff, spend
-from services.orchestrator.sleepers import Sleepers
-from services.orchestrator.turns import Turn, Turns
+from services.orchestrator.calling.asking import Asking, OutOfReach, same
+from services.orchestrator.calling.calls import Calls
+from services.orchestrator.calling.retries import RetryBudget, backoff, spend
+from services.orchestrator.calling.sleepers import Sleepers
+from services.orchestrator.calling.turns import Turn, Turns
 from services.runtime import caller
 from services.runtime.errors import DeadlineExceeded, Overloaded, ServiceError, Verdict, verdict
 

@@ -1,0 +1,5 @@
+"""What is kept of runs, in SQLite or PostgreSQL: tables, statements, the journal over them, and what is collected."""
+
+from services.orchestrator.journal.journal import Journal, LeaseLost
+
+__all__ = ["Journal", "LeaseLost"]
