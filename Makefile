@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check test-deps bench eval train protos
+.PHONY: help setup demo up test check test-deps bench chaos eval train protos
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -51,6 +51,9 @@ test-deps: ## What tests need beyond Python (Debian; root, or sudo)
 
 bench: $(VENV)/.dev ## Measure; a table, and out/bench.json
 	$(PY) -m tests.bench
+
+chaos: $(VENV)/.dev ## Kill, pause and confuse the orchestrators under 1,000 runs on each database; minutes; out/chaos.json
+	$(PY) -m tests.chaos
 
 eval: $(VENV)/.dev ## How good the plans are: TaskBench cross-validated, and our own requests; minutes
 	$(PY) -m tests.eval

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from secrets import randbelow
+from shutil import rmtree
 from tempfile import mkdtemp
 
 from services.runtime import telemetry
@@ -29,9 +30,12 @@ async def campaign(asked: argparse.Namespace, backend: str) -> Outcome:
     folder = Path(mkdtemp(prefix=f"chaos-{backend}-"))
     say(f"{backend}: {asked.runs} runs, seed {asked.seed}; logs in {folder}")
     async with BACKENDS[backend](folder) as store:
-        return await Campaign(
+        outcome = await Campaign(
             asked.seed, asked.runs, backend, store, folder, at_once=asked.at_once, told=lambda line: say(f"  {line}")
         ).run()
+    if not outcome.complaints:
+        rmtree(folder)
+    return outcome
 
 
 def say(line: str) -> None:
@@ -40,7 +44,7 @@ def say(line: str) -> None:
 
 def show(outcome: Outcome) -> None:
     say(f"\n{outcome.backend}, seed {outcome.seed}: {outcome.runs} runs in {outcome.seconds} s")
-    for name, count in sorted(outcome.tally.items()):
+    for name, count in sorted((+outcome.tally).items()):
         say(f"  {name:<60} {count:>7}")
     for complaint in outcome.complaints:
         say(f"  WRONG {complaint.splitlines()[0]}")
