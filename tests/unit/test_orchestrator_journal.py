@@ -141,7 +141,7 @@ async def test_an_operation_that_contradicts_the_tables_fails_alone(database: Da
 
 
 async def test_a_page_of_events_is_limited_in_bytes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.journal.PAGE_BYTES", 1000)
+    monkeypatch.setattr("services.orchestrator.journal.journal.PAGE_BYTES", 1000)
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
     sizes = (300, 300, 300, 300, 5000, 10)
