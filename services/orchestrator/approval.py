@@ -38,11 +38,9 @@ def is_due(run: LiveRun, failure: Failure | None) -> bool:
 
 
 def ask(run: LiveRun) -> None:
-    """Tells that the plan waits, and lets go of the run."""
+    """Tells that the plan waits; with that the run is let go of."""
     event = RunEvent(approval_requested=ApprovalRequested())
-    until = time.time() + WAITING_SECONDS
-    event.approval_requested.expires.FromMicroseconds(int(until * 1e6))
-    run.park(until)
+    event.approval_requested.expires.FromMicroseconds(int((time.time() + WAITING_SECONDS) * 1e6))
     run.emit(event)
 
 

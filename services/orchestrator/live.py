@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunEvent
+from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunEvent, RunState
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.spending import Spending
@@ -59,6 +60,33 @@ class Feed:
         woken.set()
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """Events to be kept together, and what they lead to: later ones are not to show in it, however late it is kept."""
+
+    events: Sequence[RunEvent]
+    memos: Sequence[Memo]
+    state: "RunState.ValueType"
+    deadline: float
+
+    @property
+    def approved(self) -> bool:
+        return any(event.HasField("plan_approved") for event in self.events)
+
+    @property
+    def parked_until(self) -> float | None:
+        """When the run is taken up again even if nobody asks for it, if nobody is to drive it before."""
+        last = self.events[-1]
+        if not last.HasField("approval_requested"):
+            return None
+        return last.approval_requested.expires.ToNanoseconds() / 1e9
+
+    @property
+    def last(self) -> bool:
+        """The run is driven no further."""
+        return self.events[-1].HasField("run_ended") or self.parked_until is not None
+
+
 class LiveRun:
     """A run under way.
 
@@ -89,7 +117,6 @@ class LiveRun:
         self._outbox: asyncio.Queue[RunEvent] = asyncio.Queue()
         self._memos: list[Memo] = []
         self._writing: asyncio.Future[None] | None = None
-        self._parked_until: float | None = None
         self._behind_since: float | None = None
         self._caught_up = asyncio.Event()
         self._spending = Spending(self.view.run.spec.budget, events, self.stop)
@@ -127,14 +154,6 @@ class LiveRun:
             if self.work:
                 self.work.cancel()
 
-    def park(self, until: float) -> None:
-        """Hands over all that has happened, and the run with it: nobody owns it until it is wanted again.
-
-        Args:
-            until: when it is taken up again even if nobody asks for it, in seconds since the epoch.
-        """
-        self._parked_until = until
-
     async def startable(self) -> None:
         """Waits while the journal takes nothing: what is under way then ends in memory, and nothing new begins."""
         await self._journal.taking.wait()
@@ -149,27 +168,32 @@ class LiveRun:
         """
         ended = False
         while not ended:
-            batch = [await self._outbox.get(), *self._waiting()]
+            batch = self._batch([await self._outbox.get()])
             await self._append(batch)
             self._behind_since = None if self._outbox.empty() else time.monotonic()
             if self._behind_since is None:
                 self._caught_up.set()
-            self.feed.publish(batch)
-            ended = batch[-1].HasField("run_ended") or self._parked_until is not None
+            self.feed.publish(batch.events)
+            ended = batch.last
 
     async def let_go(self) -> None:
         """Keeps what has happened so far, for the next owner to start from; nothing is written after it."""
-        with contextlib.suppress(Unavailable):
-            if self._writing:
-                await self._writing
-            if batch := self._waiting():
-                await self._write(batch)
-        self.feed.close()
+        try:
+            with contextlib.suppress(Unavailable):
+                if self._writing:
+                    await self._writing
+                if (batch := self._batch()).events:
+                    await self._write(batch)
+        finally:
+            self.feed.close()
 
-    def _waiting(self) -> list[RunEvent]:
-        return [self._outbox.get_nowait() for _ in range(self._outbox.qsize())]
+    def _batch(self, first: Sequence[RunEvent] = ()) -> _Batch:
+        """All that has happened and is not being kept yet."""
+        waiting = [self._outbox.get_nowait() for _ in range(self._outbox.qsize())]
+        memos, self._memos = self._memos, []
+        return _Batch([*first, *waiting], memos, self.view.run.state, self.deadline)
 
-    async def _append(self, batch: Sequence[RunEvent]) -> None:
+    async def _append(self, batch: _Batch) -> None:
         while True:
             try:
                 await self._write(batch)
@@ -181,18 +205,15 @@ class LiveRun:
             else:
                 return
 
-    async def _write(self, batch: Sequence[RunEvent]) -> None:
-        memos, state = self._memos[:], self.view.run.state
-        approved = any(event.HasField("plan_approved") for event in batch)
+    async def _write(self, batch: _Batch) -> None:
         self._writing = self._journal.append(
             self.id,
             self.fence,
-            batch,
-            state,
-            memos=memos,
-            parked_until=self._parked_until,
-            deadline=self.deadline if approved else None,
-            caller=self.caller if approved else None,
+            batch.events,
+            batch.state,
+            memos=batch.memos,
+            parked_until=batch.parked_until,
+            deadline=batch.deadline if batch.approved else None,
+            caller=self.caller if batch.approved else None,
         )
         await asyncio.shield(self._writing)  # whoever lets go waits for it
-        del self._memos[: len(memos)]

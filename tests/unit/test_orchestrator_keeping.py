@@ -1,0 +1,93 @@
+"""What is kept of a run under way, whatever the journal does meanwhile."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.orchestrator.journal import Journal
+from services.orchestrator.live import LiveRun
+from services.orchestrator.view import RunView
+from services.runtime.database import Database
+from tests.stages import GONE, SPEC, Stages, Troubled, running, to_the_end, watched
+
+
+class Noting(Troubled):
+    """Notes the state that it is told with each last event, also when it is in trouble."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.told: list[tuple[int, types.RunState.ValueType]] = []
+
+    def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
+        _, _, events, state = args
+        self.told.append((events[-1].sequence, state))
+        return super().append(*args, **changes)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.live.JOURNAL_PAUSE_SECONDS", 0.01)
+
+
+async def test_a_row_is_never_ahead_of_its_events_though_the_journal_is_away_meanwhile(
+    database: Database, stages: Stages
+) -> None:
+    journal = Noting(database)
+    journal.trouble["append"] = [GONE] * 3
+    async with running(journal, stages) as runs:
+        events = await watched(runs, await runs.accept(SPEC))
+    assert len(journal.told) > 3
+    for sequence, state in journal.told:
+        assert RunView(events[:sequence]).run.state == state
+
+
+async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_meanwhile(
+    database: Database, stages: Stages
+) -> None:
+    async def work(run: LiveRun) -> Failure | None:
+        if run.view.planned:
+            return None
+        run.emit(RunEvent(task_id=1, task_planned=types.TaskPlanned(task=types.Task(id=1, task="summarization"))))
+        run.emit(RunEvent(plan_completed=types.PlanCompleted(tasks=1)))
+        return None
+
+    stages.work = work
+    journal = Troubled(database)
+    journal.trouble["append"] = [GONE] * 3
+    async with running(journal, stages) as runs:
+        run_id = await runs.accept(RunSpec(request="do it", mode=types.RUN_MODE_APPROVE))
+        async for event in runs.watch(run_id, 0):
+            if event.HasField("approval_requested"):
+                await runs.approve(run_id, None)
+        events = await to_the_end(runs, run_id)
+    assert events[-1].HasField("run_ended")
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert sum(event.HasField("approval_requested") for event in events) == 1
+
+
+class Silent:
+    """A journal that never answers."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    def append(self, *_: Any, **__: Any) -> "asyncio.Future[None]":
+        self.asked.set()
+        return asyncio.get_running_loop().create_future()
+
+
+async def test_who_watches_is_told_though_the_letting_go_is_cut_short() -> None:
+    journal = Silent()
+    run = LiveRun(cast("Journal", journal), "run", 1, types.Caller(), [RunEvent(sequence=1)])
+    async with asyncio.timeout(5):
+        run.emit(RunEvent(plan_note=types.Note(kind=types.NOTE_KIND_CHAT)))
+        keeping = asyncio.create_task(run.keep())
+        await journal.asked.wait()
+        keeping.cancel()
+        letting_go = asyncio.create_task(run.let_go())
+        await asyncio.sleep(0)  # it waits for what is being written
+        letting_go.cancel()
+        assert [event async for event in run.feed.after(1)] == []
