@@ -71,7 +71,7 @@ class Driver:
         if approval.is_awaited(run) and not run.cancelled:
             approval.take(run)
         try:
-            failure = None if run.cancelled else await self._executed(run, turns)
+            failure = None if run.cancelled else run.stopped or await self._executed(run, turns)
             if approval.is_due(run, failure):
                 approval.ask(run)
                 return

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
 from services.runtime.errors import ModelFailed
-from tests.orchestrating import END, House, echo, ended, hanging, kinds, ref, states, task, text
+from tests.orchestrating import END, Cast, House, connected, echo, ended, hanging, kinds, ref, states, task, text
 
 
 def budget(**limits: object) -> types.Budget:
@@ -34,6 +38,30 @@ async def test_tokens_that_suffice_end_nothing(house: House) -> None:
     house.cast.plan(task(1), END)
     assert ended(await house.run(budget=budget(llm_tokens=1000))).state == types.RUN_STATE_COMPLETED
     assert not house.cast.answered[0].without_llm
+
+
+async def test_what_is_spent_stays_spent_when_another_takes_over(cast: Cast, settings: Settings) -> None:
+    answering = asyncio.Event()
+
+    async def hanging_answer() -> AsyncIterator[str]:
+        answering.set()
+        await asyncio.Event().wait()
+        yield ""
+
+    cast.usage, cast.answer = types.Usage(input_tokens=60), hanging_answer
+    cast.plan(task(1), task(2, text=ref(1)), task(3, text=ref(2)), END)
+    spec = types.RunSpec(request="do it", budget=budget(llm_tokens=150))
+    async with asyncio.timeout(20):
+        async with orchestrator(settings) as running, connected(running) as stub:
+            run_id = (await anext(aiter(stub.Run(pb.RunRequest(spec=spec), timeout=20)))).run_id
+            await answering.wait()
+        cast.answer = None
+        async with orchestrator(settings) as running, connected(running) as stub:
+            watching = stub.Watch(pb.WatchRunRequest(run_id=run_id), timeout=20)
+            events = [event async for event in watching]
+    assert "taken_over" in kinds(events)
+    assert ended(events).failure.reason == "BUDGET"
+    assert [request.without_llm for request in cast.answered] == [True, True]
 
 
 async def test_experts_are_stopped_when_their_time_is_spent(house: House) -> None:
