@@ -9,7 +9,15 @@ from typing import Self
 import structlog
 
 from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_AWAITING_APPROVAL, Plan, Run, RunEvent, RunSpec, RunState
+from protos.hugginggpt.v1.types_pb2 import (
+    ON_DISCONNECT_CANCEL,
+    RUN_STATE_AWAITING_APPROVAL,
+    Plan,
+    Run,
+    RunEvent,
+    RunSpec,
+    RunState,
+)
 from services.orchestrator import acceptance
 from services.orchestrator.admission import Admission
 from services.orchestrator.conversation import events_of
@@ -105,12 +113,21 @@ class Runs:
         keeping = self._journal.accept(new)
         self._keeping.add(keeping)
         keeping.add_done_callback(partial(self._start_kept, new))
-        return await asyncio.shield(keeping)  # a caller that leaves now does not undo it
+        try:
+            return await asyncio.shield(keeping)  # a caller that leaves now does not undo it
+        except asyncio.CancelledError:
+            if spec.on_disconnect == ON_DISCONNECT_CANCEL and not self.closed:
+                keeping.add_done_callback(partial(self._cancel_kept, new.id))
+            raise
 
     def _start_kept(self, new: NewRun, kept: "asyncio.Future[str]") -> None:
         self._keeping.discard(kept)
         if not kept.exception() and kept.result() == new.id:
             self._owned.start(LiveRun(self._journal, new.id, 1, new.caller, [new.first]), new.parent_id)
+
+    def _cancel_kept(self, run_id: str, _: "asyncio.Future[str]") -> None:
+        if run := self._owned.live.get(run_id):
+            run.cancel()
 
     async def watch(self, run_id: str, after: int) -> AsyncGenerator[RunEvent]:
         """Events numbered above after, to the run's end, wherever it is driven.
@@ -135,8 +152,13 @@ class Runs:
                 await bell.wait()
 
     def _from_here(self, run_id: str, after: int) -> AsyncGenerator[RunEvent] | None:
+        run = self._here(run_id)
+        return run.feed.after(after) if run else None
+
+    def _here(self, run_id: str) -> LiveRun | None:
+        """The caller's run, if it is driven here."""
         run = self._owned.live.get(run_id)
-        return run.feed.after(after) if run and run.caller.tenant == caller.current().tenant else None
+        return run if run and run.caller.tenant == caller.current().tenant else None
 
     async def _from_journal(self, run_id: str, after: int) -> AsyncGenerator[RunEvent]:
         await self._journal.row(run_id, caller.current().tenant)
@@ -179,18 +201,21 @@ class Runs:
         )
 
     async def cancel(self, run_id: str) -> None:
-        """Keeps the wish that a run stop, and stops it where it is driven.
+        """Stops a run where it is driven, and keeps the wish: at once if that is here, whatever the journal does.
 
         Raises:
             NotFound: RUN.
+            Unavailable: the wish is not kept.
         """
+        if run := self._here(run_id):
+            run.cancel()
         row = await self._journal.row(run_id, caller.current().tenant)
         if row.ended:
             return
-        if run := self._owned.live.get(run_id):
-            run.cancel()
         await self._journal.command(run_id, CANCEL)
-        if not run:
+        if run := self._here(run_id):  # it may have been taken up here meanwhile
+            run.cancel()
+        else:
             await self._forwarding.cancel(run_id, row.owner_address)
 
     async def approve(self, run_id: str, plan: Plan | None) -> None:

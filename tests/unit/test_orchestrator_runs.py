@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 import sqlite3
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import Failure, RunSpec
+from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
+from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.live import LiveRun
+from services.orchestrator.servicer import OrchestratorServicer
 from services.runtime.database import Database, opened
 from services.runtime.errors import Unavailable
 from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, to_the_end, watched
@@ -146,3 +149,52 @@ async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
                 await runs.accept(SPEC)
         assert not stages.executed
         assert (await watched(runs, await runs.accept(SPEC)))[-1].HasField("run_ended")
+
+
+class Gone:
+    """The context of a call whose caller leaves once it has had its first event."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+
+    async def write(self, _: RunEvent) -> None:
+        self.left.set()
+        await asyncio.Event().wait()
+
+
+UNWANTED = RunSpec(request="do it", on_disconnect=types.ON_DISCONNECT_CANCEL)
+
+
+async def test_a_run_whose_caller_leaves_ends_with_the_call_though_the_journal_is_away(
+    database: Database, stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> NoReturn:
+        raise GONE
+
+    stages.work = forever
+    journal = Troubled(database)
+    async with running(journal, stages) as runs:
+        context = Gone()
+        calling = asyncio.create_task(OrchestratorServicer(runs).Run(RunRequest(spec=UNWANTED), context))
+        await context.left.wait()
+        await stages.running.wait()
+        with monkeypatch.context() as trouble:
+            trouble.setattr(journal, "row", away)
+            calling.cancel()
+            await asyncio.wait([calling])
+        (row,) = await journal.rows("default", limit=10)
+        assert (await watched(runs, row.id))[-1].run_ended.state == types.RUN_STATE_CANCELLED
+
+
+async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
+    database: Database, stages: Stages
+) -> None:
+    stages.work = forever
+    journal = Troubled(database)
+    async with running(journal, stages) as runs:
+        calling = asyncio.create_task(OrchestratorServicer(runs).Run(RunRequest(spec=UNWANTED), Gone()))
+        await journal.accepting.wait()
+        (keeping,) = runs._keeping
+        calling.cancel()
+        await asyncio.wait([calling])
+        assert (await watched(runs, await keeping))[-1].run_ended.state == types.RUN_STATE_CANCELLED
