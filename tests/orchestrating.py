@@ -68,6 +68,8 @@ class Cast:
     select: Callable[[], Awaitable[None]] | None = None
     another_way: list[planner_pb2.PlanEvent] = field(default_factory=list)
     """What the planner has in place of tasks that failed."""
+    halfway: Callable[[], Awaitable[None]] | None = None
+    """Between the last of these tasks and their end."""
     given_up: list[list[int]] = field(default_factory=list)
     """The failed tasks it was told of, each time."""
     usage: types.Usage | None = None
@@ -99,8 +101,11 @@ class Planner(planner_pb2_grpc.PlannerServiceServicer):
             return
         if request.goal.HasField("replan"):
             self.cast.given_up.append(list(request.goal.replan.failed))
-            for event in (*self.cast.another_way, END):
+            for event in self.cast.another_way:
                 await context.write(event)
+            if self.cast.halfway:
+                await self.cast.halfway()
+            await context.write(END)
             return
         script = self.cast.plans[min(len(self.cast.planned), len(self.cast.plans)) - 1]
         async for event in script(request):

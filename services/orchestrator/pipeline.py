@@ -113,17 +113,17 @@ class Pipeline:
             settled.cancel()
             trouble.cancel()
         if execution.trouble.is_set():
-            await execution.dag.settled(GATHER_SECONDS)
-            failed = run.view.failed
-            run.emit(RunEvent(replanning=Replanning(failed=failed)))
-            await self._plans.another_way(run, turns, failed, execution.add)
+            if not run.view.replanning:  # else an earlier owner has asked, and was gone before all of it was there
+                await execution.dag.settled(GATHER_SECONDS)
+                run.emit(RunEvent(replanning=Replanning(failed=run.view.failed)))
+            await self._plans.another_way(run, turns, sorted(run.view.given_up), execution.add)
 
 
 def _may_replan(run: LiveRun) -> bool:
-    """Not where the plan is the caller's own or was approved as it is, and once only."""
+    """Not where the plan is the caller's own or was approved as it is, and once only, to the end."""
     spec = run.view.run.spec
     own = spec.HasField("plan") or spec.mode in {RUN_MODE_PLAN, RUN_MODE_APPROVE}
-    return not own and not run.view.given_up
+    return not own and (run.view.replanning or not run.view.given_up)
 
 
 def _told(view: RunView) -> list[TaskStatus]:

@@ -101,7 +101,7 @@ class Plans:
         return _given_up(run, error)
 
     async def another_way(self, run: LiveRun, turns: Sequence[Turn], failed: Sequence[int], add: Add) -> None:
-        """Asks once for other tasks in place of failed ones; where there are none, the failures stand as they are."""
+        """Asks once for other tasks in place of failed ones; where not all of them come, the failures stand."""
         request = _request(run, turns, planning.PlanGoal(replan=planning.Replan(failed=failed)))
         try:
             decision = await self._streamed(run, request, add)

@@ -33,6 +33,10 @@ class RunView:
         """When its plan began to wait, in nanoseconds since the epoch."""
         self.given_up: frozenset[int] = frozenset()
         """Failed tasks for whose results another way was asked; empty while none was."""
+        self.replanning = False
+        """Another way is asked for, and has not come to its end."""
+        self._other_way = False
+        """It was planned to its end."""
         self._first_way = 0
         """Id of the last task planned before that."""
         self.decisions: list[Decision] = []
@@ -85,8 +89,8 @@ class RunView:
 
     @property
     def replaced(self) -> frozenset[int]:
-        """Failed tasks to whose results another way was found."""
-        return self.given_up if self.last_task > self._first_way else frozenset()
+        """Failed tasks to whose results another way was found, all of it."""
+        return self.given_up if self._other_way and self.last_task > self._first_way else frozenset()
 
     def under_way(self) -> list[int]:
         """Tasks that have not ended."""
@@ -112,7 +116,10 @@ class RunView:
     def _plan_completed(self, event: RunEvent) -> None:
         self.run.state = RUN_STATE_RUNNING
         self.planned = True
-        self.decisions.append(event.plan_completed.decision)
+        decision = event.plan_completed.decision
+        self.decisions.append(decision)
+        if self.replanning:  # where the planner broke off nobody decided
+            self.replanning, self._other_way = False, bool(decision.controller)
 
     def _approval_requested(self, event: RunEvent) -> None:
         self.run.state = RUN_STATE_AWAITING_APPROVAL
@@ -130,6 +137,7 @@ class RunView:
             }
 
     def _replanning(self, event: RunEvent) -> None:
+        self.replanning = True
         self.given_up = frozenset(event.replanning.failed)
         self._first_way = self.last_task
 

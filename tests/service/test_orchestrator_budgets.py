@@ -15,6 +15,8 @@ from services.orchestrator.settings import Settings
 from services.runtime.errors import ModelFailed
 from tests.orchestrating import END, Cast, House, connected, echo, ended, hanging, kinds, ref, states, task, text
 
+RUN = pb.RunRequest(spec=types.RunSpec(request="do it"))
+
 
 def budget(**limits: object) -> types.Budget:
     made = types.Budget(**{key: value for key, value in limits.items() if key != "expert_time"})  # type: ignore[arg-type]
@@ -113,6 +115,41 @@ async def test_another_way_that_fails_too_is_the_end_of_it(house: House) -> None
     assert house.cast.given_up == [[2]]
     assert ended(events).state == types.RUN_STATE_INCOMPLETE
     assert ended(events).failure.reason == "MODEL_FAILED"
+
+
+async def test_another_way_that_breaks_off_is_not_taken_for_whole(house: House) -> None:
+    async def breaking() -> None:
+        raise ZeroDivisionError
+
+    house.cast.infer["model"], house.cast.halfway = broken, breaking
+    house.cast.plan(task(1, text=text("fine")), task(2), END)
+    house.cast.another_way = [task(3, text=ref(1))]
+    events = await house.run()
+    assert states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SUCCEEDED"}
+    assert (ended(events).state, ended(events).failure.reason) == (types.RUN_STATE_INCOMPLETE, "MODEL_FAILED")
+    assert any("no other way" in event.plan_completed.decision.reason for event in events)
+
+
+async def test_another_way_is_planned_to_its_end_by_the_next_owner(cast: Cast, settings: Settings) -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    cast.infer["model"], cast.halfway = broken, hang
+    cast.plan(task(1, text=text("fine")), task(2), END)
+    cast.another_way = [task(3, text=ref(1))]
+    async with asyncio.timeout(20):
+        async with orchestrator(settings) as running, connected(running) as stub:
+            async for event in stub.Run(RUN, timeout=20):
+                if event.task_id == 3 and event.HasField("task_ended"):
+                    break
+        cast.halfway, cast.another_way = None, [task(4, text=ref(3))]
+        async with orchestrator(settings) as running, connected(running) as stub:
+            watching = stub.Watch(pb.WatchRunRequest(run_id=event.run_id), timeout=20)
+            events = [event async for event in watching]
+    assert cast.given_up == [[2], [2]]
+    assert kinds(events).count("replanning") == 1
+    assert states(events) == {1: "SUCCEEDED", 2: "FAILED", 3: "SUCCEEDED", 4: "SUCCEEDED"}
+    assert ended(events).state == types.RUN_STATE_COMPLETED
 
 
 async def test_where_there_is_no_other_way_the_failure_stands(house: House) -> None:
