@@ -2,12 +2,13 @@
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -43,7 +44,9 @@ examples:
 
 Each service also reads its settings from the environment, such as HUGGINGGPT_HOME and LOG_LEVEL, and LLM_BASE_URL,
 LLM_MODEL and LLM_API_KEY for an OpenAI-compatible endpoint that plans, chooses and answers; PLANNER_LLM_MODEL and the
-like are for one of the three alone. Without an endpoint, or where it fails, the house does without."""
+like are for one of the three alone. Without an endpoint, or where it fails, the house does without.
+ORCHESTRATOR_JOURNAL=postgresql://user:password@host:5432/name keeps the runs in PostgreSQL instead of a SQLite file.
+METRICS_LISTEN=127.0.0.1:9464 has the first process answer GET /metrics there, the others at the ports after it."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,20 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
     working = [
         Child(name, f"experts.{name}", (own,), {"EXPERT_LISTEN": own}, essential=False) for name, own in experts.items()
     ]
-    return House(http, own_grpc, selector, list(experts), ([light], numbered, working))
+    stages = _measured(os.environ.get("METRICS_LISTEN", ""), ([light], numbered, working))
+    return House(http, own_grpc, selector, list(experts), stages)
+
+
+def _measured(listen: str, stages: Sequence[Sequence[Child]]) -> list[list[Child]]:
+    """Gives each child a place of its own for its metrics: the first the one that is set, the others ports after it."""
+    host, _, first = listen.rpartition(":")
+    if not first.isdecimal() or int(first) == 0:
+        return [list(stage) for stage in stages]
+    ports = itertools.count(int(first))
+    return [
+        [replace(child, settings={**child.settings, "METRICS_LISTEN": f"{host}:{next(ports)}"}) for child in stage]
+        for stage in stages
+    ]
 
 
 def _check_llms() -> None:

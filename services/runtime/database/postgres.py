@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 import asyncpg
+import structlog
 
 from services.runtime.database import places
 from services.runtime.database.lines import Line
@@ -28,6 +29,8 @@ DIALECT = Dialect(
 
 WRITERS, READERS = 6, 3
 """Connections of one process; one more is for notices."""
+
+log = structlog.get_logger(__name__)
 
 _START_SECONDS = 30.0
 _MIGRATION_SECONDS = 60
@@ -100,13 +103,16 @@ async def connected(url: str, schema: str, migrations: Sequence[str]) -> Postgre
 
 
 async def _patiently(place: Place) -> Connection:
-    until = time.monotonic() + _START_SECONDS
+    until, told = time.monotonic() + _START_SECONDS, False
     while True:
         try:
             return await place.connect(patient=True)
-        except Unavailable:
+        except Unavailable as error:
             if time.monotonic() > until:
                 raise
+            if not told:
+                told = True
+                log.warning("waiting for the database", error=error.message, seconds=_START_SECONDS)
             await asyncio.sleep(0.2)
 
 

@@ -1,0 +1,30 @@
+"""The house with its runs in PostgreSQL, two orchestrators, and metrics to fetch."""
+
+import json
+import urllib.request
+from pathlib import Path
+
+from services.ports import free
+from tests.system.conftest import standing
+
+CHILDREN = ("light", "orchestrator-1", "orchestrator-2")
+
+
+def fetched(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
+        return str(reply.read().decode())
+
+
+def test_runs_are_kept_in_postgresql_and_counted(tmp_path: Path, postgres: str) -> None:
+    first = free("127.0.0.1:0", option="metrics")
+    host, _, port = first.rpartition(":")
+    settings = {"ORCHESTRATOR_JOURNAL": postgres, "METRICS_LISTEN": first}
+    with standing(tmp_path / "home", "--experts", "lite", "--orchestrators", "2", **settings) as house:
+        said = house.cli("ask", "Is this text happy: I love it", "--json", "--fresh")
+        assert json.loads(said.out)["status"] == "completed", said.err
+        orchestrators = "".join(fetched(f"{host}:{int(port) + place}") for place in (1, 2))
+        assert "process_resident_memory_bytes" in fetched(first)
+    assert 'runs_ended_total{reason="",state="RUN_STATE_COMPLETED"} 1.0' in orchestrators
+    assert 'expert_queue_depth{expert="lite"} 0.0' in orchestrators
+    assert "journal_write_duration_seconds_bucket" in orchestrators
+    assert not list((tmp_path / "home").glob("journal.sqlite*"))
