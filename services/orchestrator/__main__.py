@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-import grpc
-
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
@@ -50,7 +48,16 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         async with (
             Retention(kept, store, owner, settings.keep_seconds),
             _attempts(selector, settings) as attempts,
-            _runs(journal, _pipeline(planner, responder, selector, attempts, journal), forwarding, settings) as runs,
+            _runs(
+                journal,
+                Pipeline(
+                    PlannerServiceStub(planner),
+                    ResponderServiceStub(responder),
+                    Means(Selections(selector, attempts.avoid), attempts, Memory(journal, store)),
+                ),
+                forwarding,
+                settings,
+            ) as runs,
         ):
             register = partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs))
             service = pb.DESCRIPTOR.services_by_name["OrchestratorService"]
@@ -72,17 +79,6 @@ def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attem
         calls_per_expert=settings.calls_per_expert,
         calls_per_run=settings.calls_per_run,
     )
-
-
-def _pipeline(
-    planner: grpc.aio.Channel,
-    responder: grpc.aio.Channel,
-    selector: "SelectorServiceAsyncStub",
-    attempts: Attempts,
-    journal: Journal,
-) -> Pipeline:
-    means = Means(Selections(selector, attempts.avoid), attempts, Memory(journal))
-    return Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
 
 
 def _runs(journal: Journal, pipeline: Pipeline, forwarding: Forwarding, settings: Settings) -> Runs:
