@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from protos.hugginggpt.v1 import planner_pb2
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
 from services.orchestrator.forwarding import Forwarding
@@ -30,6 +31,9 @@ class Stages:
         self.running = asyncio.Event()
         self.work: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
         self.answer: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
+
+    async def check(self, request: planner_pb2.PlanRequest) -> types.Plan:
+        return request.goal.check.draft
 
     async def plan(self, run: LiveRun, turns: Sequence[types.Turn]) -> Failure | None:
         return await self.execute(run, turns)

@@ -1,11 +1,9 @@
 """The orchestrator as a process."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
-
-import grpc
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
@@ -42,7 +40,6 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         connect(settings.selector) as selecting,
         connect(settings.responder) as responder,
         database.opened(settings.journal, SCHEMA, MIGRATIONS) as kept,
-        Forwarding(settings.own_address) as forwarding,
     ):
         owner, store = owner_name(), ArtifactStore.open(settings.artifacts_url)
         journal = Journal(kept, owner, settings.lease_seconds, settings.own_address)
@@ -50,18 +47,21 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         async with (
             Retention(kept, store, owner, settings.keep_seconds),
             _attempts(selector, settings) as attempts,
-            _runs(journal, _pipeline(planner, responder, selector, attempts, journal), forwarding, settings) as runs,
         ):
-            register = partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs))
-            service = pb.DESCRIPTOR.services_by_name["OrchestratorService"]
-            async with serving(
-                register,
-                service,
-                listen=settings.listen,
-                drain_seconds=settings.drain_seconds,
-                closing=runs.hand_over,
-            ) as running:
+            means = Means(Selections(selector, attempts.avoid), attempts, Memory(journal, store))
+            pipeline = Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
+            async with _runs(journal, pipeline, settings) as runs, _served(runs, settings) as running:
                 yield running
+
+
+def _served(runs: Runs, settings: Settings) -> AbstractAsyncContextManager[Serving]:
+    return serving(
+        partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs)),
+        pb.DESCRIPTOR.services_by_name["OrchestratorService"],
+        listen=settings.listen,
+        drain_seconds=settings.drain_seconds,
+        closing=runs.hand_over,
+    )
 
 
 def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attempts:
@@ -74,22 +74,11 @@ def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attem
     )
 
 
-def _pipeline(
-    planner: grpc.aio.Channel,
-    responder: grpc.aio.Channel,
-    selector: "SelectorServiceAsyncStub",
-    attempts: Attempts,
-    journal: Journal,
-) -> Pipeline:
-    means = Means(Selections(selector, attempts.avoid), attempts, Memory(journal))
-    return Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
-
-
-def _runs(journal: Journal, pipeline: Pipeline, forwarding: Forwarding, settings: Settings) -> Runs:
+def _runs(journal: Journal, pipeline: Pipeline, settings: Settings) -> Runs:
     return Runs(
         journal,
         pipeline,
-        forwarding,
+        Forwarding(settings.own_address),
         max_runs=settings.max_runs,
         max_bytes=settings.max_bytes,
         run_seconds=settings.run_seconds,

@@ -62,7 +62,7 @@ class Admission:
         try:
             yield
         finally:
-            self._arriving[tenant] -= 1
+            self._arriving -= Counter([tenant])  # which drops who has none
 
     def _check(self, tenant: str, size: int) -> None:
         if not self.free:

@@ -1,8 +1,5 @@
 """Passing wishes on to the orchestrator that owns a run: it would find them in the journal, only later."""
 
-from types import TracebackType
-from typing import Self
-
 import grpc
 import structlog
 
@@ -26,25 +23,14 @@ class Forwarding:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._channels: dict[str, grpc.aio.Channel] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for channel in self._channels.values():
-            await channel.close()
 
     async def cancel(self, run_id: str, address: str) -> None:
         """Tells the owner at an address to look at once; one that does not answer finds the kept wish by itself."""
         if address in ("", self._address):
             return
-        if address not in self._channels:
-            self._channels[address] = dial(address)
-        stub = OrchestratorServiceStub(self._channels[address])
-        try:
-            await stub.Cancel(CancelRunRequest(run_id=run_id), timeout=SECONDS, metadata=caller.metadata())
-        except grpc.aio.AioRpcError as error:
-            log.info("the run's owner was not told", run_id=run_id, code=error.code().name)
+        async with dial(address) as channel:  # for this once: it is rare, and addresses come and go
+            request = CancelRunRequest(run_id=run_id)
+            try:
+                await OrchestratorServiceStub(channel).Cancel(request, timeout=SECONDS, metadata=caller.metadata())
+            except grpc.aio.AioRpcError as error:
+                log.info("the run's owner was not told", run_id=run_id, code=error.code().name)

@@ -6,8 +6,10 @@ import structlog
 
 from protos.hugginggpt.v1.types_pb2 import DETERMINISM_EXACT, DETERMINISM_NUMERIC, Candidate, TaskResult, TaskSpec
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.references import digests
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.live import LiveRun
+from services.runtime.artifacts import ArtifactStore
 from services.runtime.errors import Unavailable
 
 log = structlog.get_logger(__name__)
@@ -20,20 +22,27 @@ class Memory:
 
     Args:
         journal: where they are kept.
+        store: where the artifacts are to which they refer.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, store: ArtifactStore) -> None:
         self._journal = journal
+        self._store = store
 
     async def recalled(self, run: LiveRun, spec: TaskSpec, by: Candidate, digest: str) -> TaskResult | None:
-        """The result that calling this model would give, if it is known and the run wants such."""
+        """The result that calling this model would give, if it is known, all of it, and the run wants such."""
         if run.view.run.spec.bypass_memo or not _is_kept(spec, by):
             return None
         try:
-            return await self._journal.memo(run.caller.tenant, _key(by, digest))
+            known = await self._journal.memo(run.caller.tenant, _key(by, digest))
+            return known if known and await self._whole(run.caller.tenant, known) else None
         except Unavailable as error:
             log.warning("earlier results cannot be looked up", error=error.message)
             return None
+
+    async def _whole(self, tenant: str, result: TaskResult) -> bool:
+        """Whether what it refers to is still there: others than this program may empty a store."""
+        return all([await self._store.holds(tenant, sha256) for sha256 in set(digests(result))])
 
 
 def memo(run: LiveRun, spec: TaskSpec, result: TaskResult) -> Memo | None:

@@ -1,12 +1,13 @@
 """The runs this process owns: begun here or taken over, kept by its heartbeat, handed over when it stops."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Self
 
@@ -26,6 +27,9 @@ log = structlog.get_logger(__name__)
 
 CANCEL, APPROVE = "cancel", "approve"
 """Kinds of commands: stop, and let the waiting plan run."""
+
+CLAIMED_AT_ONCE = 16
+"""Runs taken at a time: each must be read before its lease is over, and other orchestrators have room too."""
 
 
 def owner_name() -> str:
@@ -53,10 +57,10 @@ class Ownership:
         self._lease_seconds = lease_seconds
         self._driving: dict[LiveRun, asyncio.Task[None]] = {}
         self._watching: list[asyncio.Task[None]] = []
-        self._claiming = asyncio.Lock()
+        self._wanted = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        for step in (self._beat, self._follow):
+        for step in (self._beat, self._follow, self._take):
             self._watching.append(asyncio.create_task(_forever(step), name=step.__name__))
         return self
 
@@ -71,16 +75,9 @@ class Ownership:
         self._driving[run] = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
         self._driving[run].add_done_callback(partial(self._left, run))
 
-    async def claim(self) -> None:
-        """Takes runs that nobody owns: left by their orchestrator, or let go of and wanted again."""
-        async with self._claiming:
-            if self.closed or not (rows := await self._journal.claim(self._room(), list(self.live))):
-                return
-            commands: defaultdict[str, list[Command]] = defaultdict(list)
-            for command in await self._journal.commands():
-                commands[command.run_id].append(command)
-            for row in rows:
-                await self._take_up(row, commands[row.id])
+    def look(self) -> None:
+        """Has runs taken that nobody owns: left by their orchestrator, or let go of and wanted again."""
+        self._wanted.set()
 
     async def hand_over(self) -> None:
         """Stops driving and lets go of all runs, for others to take at once."""
@@ -109,21 +106,16 @@ class Ownership:
             log.error("a run was let go", run_id=run.id, exc_info=error)
 
     async def _beat(self) -> None:
-        """Keeps this process's runs, lets go of those it has lost, and takes those that others have left."""
+        """Keeps this process's runs, and lets go of those it has lost or cannot keep."""
         renewed = time.monotonic()
         while True:
             try:
-                held = dict(self.live)
                 begun = time.monotonic()
-                fences = await self._journal.renew(held)
+                async with asyncio.timeout(self._lease_seconds / 3):
+                    await self._renew()
                 renewed = begun
-                for run_id, run in held.items():
-                    if fences.get(run_id) != run.fence and run in self._driving:
-                        log.warning("run lost to another orchestrator", run_id=run_id)
-                        self._driving[run].cancel()
-                await self.claim()
-            except Unavailable as error:
-                log.warning("the journal does not answer", error=error.message)
+            except (Unavailable, TimeoutError) as error:
+                log.warning("the journal does not answer", error=str(error) or "it takes too long")
                 if self.live and time.monotonic() - renewed > self._lease_seconds * 2 / 3:
                     log.warning("runs are let go: their leases cannot be renewed", runs=len(self.live))
                     await self._let_go(list(self._driving.values()))
@@ -131,8 +123,16 @@ class Ownership:
             else:
                 await asyncio.sleep(self._lease_seconds / 3)
 
+    async def _renew(self) -> None:
+        held = dict(self.live)
+        fences = await asyncio.shield(self._journal.renew(held))
+        for run_id, run in held.items():
+            if fences.get(run_id) != run.fence and run in self._driving:
+                log.warning("run lost to another orchestrator", run_id=run_id)
+                self._driving[run].cancel()
+
     async def _follow(self) -> None:
-        """Wakes watchers of what others have written, does what others ask of runs here, and takes what was let go."""
+        """Wakes watchers of what others have written, does what others ask of runs here, and looks for runs let go."""
         async for run_ids in self._journal.changes():
             self.bells.ring(run_ids)
             if self.live and (run_ids is None or not run_ids.isdisjoint(self.live)):
@@ -141,7 +141,26 @@ class Ownership:
                     if run and command.kind == CANCEL and not run.cancelled:
                         run.cancel()
             if await self._journal.overdue():
-                await self.claim()
+                self.look()
+
+    async def _take(self) -> None:
+        """Takes runs that nobody owns, for as long as there is room."""
+        while True:
+            self._wanted.clear()
+            while limit := min(self._room(), CLAIMED_AT_ONCE):
+                if not (rows := await self._journal.claim(limit, list(self.live))):
+                    break
+                await self._take_all_up(rows)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._lease_seconds / 3):
+                    await self._wanted.wait()
+
+    async def _take_all_up(self, rows: Sequence[Row]) -> None:
+        commands: defaultdict[str, list[Command]] = defaultdict(list)
+        for command in await self._journal.commands():
+            commands[command.run_id].append(command)
+        for row in rows:
+            await self._take_up(row, commands[row.id])
 
     async def _take_up(self, row: Row, commands: list[Command]) -> None:
         """Goes on with a claimed run; if that cannot be, its lease will run out again."""

@@ -35,6 +35,10 @@ from services.runtime.errors import FailedPrecondition, Unavailable
 log = structlog.get_logger(__name__)
 
 
+_MOST_EVENTS = 2**53
+"""No run has so many; what comes after that comes after its end."""
+
+
 class Runs:
     """Accepts runs, has them driven, and shows them to whoever watches.
 
@@ -136,7 +140,7 @@ class Runs:
             NotFound: RUN.
             Unavailable: this process stops, or the journal does not answer; watch again.
         """
-        after, ended = max(after, 0), False
+        after, ended = min(max(after, 0), _MOST_EVENTS), False
         with self._owned.bells.listening(run_id) as bell:
             while not ended:
                 bell.clear()
@@ -223,22 +227,21 @@ class Runs:
 
         Raises:
             NotFound: RUN.
-            FailedPrecondition: NOT_WAITING, no plan of it waits.
-            InvalidRequest: PLAN, what is to run instead is not valid.
+            FailedPrecondition: NOT_WAITING, no plan of it waits, or somebody was quicker.
+            InvalidRequest: what is to run instead is not valid, or is more than the run may be.
         """
         row = await self._journal.row(run_id, caller.current().tenant)
         if row.state != RUN_STATE_AWAITING_APPROVAL:
-            raise FailedPrecondition(
-                f"no plan of run {run_id} waits for approval",
-                reason="NOT_WAITING",
-                remedy="approve once the run says approval_requested, and only once",
-            )
+            raise _not_waiting(run_id)
         approved = ApproveRunRequest(run_id=run_id)
         if plan:
             spec = (await self._journal.events(run_id, 0, 1))[0].run_accepted.spec
+            spec.plan.CopyFrom(plan)
+            acceptance.check(spec)
             approved.plan.CopyFrom(await self._pipeline.check(acceptance.plan_to_check(spec, plan)))
-        await self._journal.command(run_id, APPROVE, approved.SerializeToString())
-        await self._owned.claim()
+        if not await self._journal.unpark(run_id, APPROVE, approved.SerializeToString(deterministic=True)):
+            raise _not_waiting(run_id)
+        self._owned.look()
 
     async def delete(self, run_id: str) -> None:
         """Removes an ended run.
@@ -248,6 +251,14 @@ class Runs:
             FailedPrecondition: RUNNING, it has not ended.
         """
         await self._journal.delete(run_id, caller.current().tenant)
+
+
+def _not_waiting(run_id: str) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"no plan of run {run_id} waits for approval",
+        reason="NOT_WAITING",
+        remedy="approve once the run says approval_requested, and only once",
+    )
 
 
 def _stopping() -> Unavailable:

@@ -127,6 +127,11 @@ class ArtifactStore:
             sha256=sha256, media_type=known["media_type"], size_bytes=known["size_bytes"], name=known["name"]
         )
 
+    async def holds(self, tenant: str, sha256: str) -> bool:
+        """Whether the tenant has an artifact of that digest, its bytes and what is known of it."""
+        key = _key(tenant, sha256)
+        return all([await self._written(each) for each in (key, key + ".json")])
+
     async def get(self, tenant: str, sha256: str) -> bytes:
         """The bytes, checked against their digest.
 

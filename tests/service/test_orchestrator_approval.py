@@ -1,6 +1,7 @@
 """Plans that wait for somebody's word before anything of them runs."""
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -10,6 +11,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from services.runtime import caller
+from services.runtime.errors import InvalidRequest, from_rpc
 from tests.orchestrating import END, Cast, House, connected, ended, kinds, note, states, task, text
 
 APPROVE = types.RUN_MODE_APPROVE
@@ -18,8 +20,9 @@ APPROVE = types.RUN_MODE_APPROVE
 class Asked:
     """A run whose plan waits."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, **spec: Any) -> None:
         self._house = house
+        self._spec = types.RunSpec(request="do it", mode=APPROVE, **spec)
         self.events: list[types.RunEvent] = []
         self.waits = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
@@ -29,8 +32,7 @@ class Asked:
         return self.events[0].run_id
 
     async def _watch(self) -> None:
-        spec = types.RunSpec(request="do it", mode=APPROVE)
-        async for event in self._house.stub.Run(pb.RunRequest(spec=spec), timeout=20, metadata=caller.metadata()):
+        async for event in self._house.stub.Run(pb.RunRequest(spec=self._spec), timeout=20, metadata=caller.metadata()):
             self.events.append(event)
             if event.HasField("approval_requested"):
                 self.waits.set()
@@ -87,6 +89,27 @@ async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(house: Ho
         with pytest.raises(grpc.aio.AioRpcError) as again:
             await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
     assert again.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (types.Plan(tasks=[types.Task(id=1, task="x", arguments={"text": text("x" * 5_000_000)})]), "TOO_LARGE"),
+        (types.Plan(tasks=[types.Task(id=number, task="x") for number in range(1, 5)]), "BUDGET"),
+    ],
+    ids=["5 MB inline", "more tasks than the budget has"],
+)
+async def test_an_edited_plan_may_be_no_more_than_a_supplied_one(house: House, plan: types.Plan, reason: str) -> None:
+    house.cast.plan(task(1), END)
+    asked = Asked(house, budget=types.Budget(tasks=3))
+    async with asyncio.timeout(10):
+        await asked.waits.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id, plan=plan), timeout=5)
+        error = from_rpc(caught.value)
+        assert (type(error), error.reason) == (InvalidRequest, reason)
+        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        assert ended(await asked.end()).state == types.RUN_STATE_COMPLETED
 
 
 async def test_a_waiting_run_can_be_cancelled(house: House, asked: Asked) -> None:

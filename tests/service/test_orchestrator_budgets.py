@@ -1,6 +1,7 @@
 """Runs that spend what they may, find another way, or need not be run again."""
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -12,6 +13,8 @@ from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
+from services.runtime import caller
+from services.runtime.artifacts import ArtifactStore
 from services.runtime.errors import ModelFailed
 from tests.orchestrating import END, Cast, House, connected, echo, ended, hanging, kinds, ref, states, task, text
 
@@ -186,6 +189,40 @@ async def test_a_repeatable_task_is_not_run_again_for_the_same_inputs(house: Hou
     results = [event.task_ended.result for event in again if event.HasField("task_ended")]
     assert results[-1].outputs["text"].text == "hello!!"
     assert ended(again).state == types.RUN_STATE_COMPLETED
+
+
+@pytest.mark.parametrize("gone", [".json", ""])
+async def test_a_result_of_which_a_part_is_gone_is_made_again(house: House, gone: str) -> None:
+    store = ArtifactStore.open(house.settings.artifacts_url)
+    calls = 0
+
+    async def infer(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        nonlocal calls
+        calls += 1
+        made = await store.put("default", b"a picture", media_type="image/png", name="picture")
+        return {"image": types.Value(artifact=made)}
+
+    house.cast.infer["model"] = infer
+    house.cast.candidates[0].revision = "1"
+    picture = types.Argument(value=types.Value(artifact=types.Artifact(sha256="0" * 64, media_type="image/png")))
+    house.cast.plan(task(1, "image-super-resolution", image=picture), END)
+    assert states(await house.run()) == {1: "SUCCEEDED"}
+    assert states(await house.run()) == {1: "REUSED"}
+    path = store.path("default", hashlib.sha256(b"a picture").hexdigest())
+    assert path
+    path.with_name(path.name + gone).unlink()
+    assert states(await house.run()) == {1: "SUCCEEDED"}
+    assert calls == 2
+
+
+async def test_a_result_is_not_found_again_by_another_tenant(house: House) -> None:
+    house.cast.candidates[0].revision = "1"
+    house.cast.plan(task(1), END)
+    with caller.acting_for(types.Caller(tenant="one", policy=types.DATA_POLICY_OPEN)):
+        assert states(await house.run()) == {1: "SUCCEEDED"}
+        assert states(await house.run()) == {1: "REUSED"}
+    with caller.acting_for(types.Caller(tenant="two", policy=types.DATA_POLICY_OPEN)):
+        assert states(await house.run()) == {1: "SUCCEEDED"}
 
 
 async def test_what_draws_at_random_or_has_no_commit_is_run_again(house: House) -> None:

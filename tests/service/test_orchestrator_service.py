@@ -143,7 +143,7 @@ async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
     assert run.usage.elapsed.ToNanoseconds() > 0
 
 
-@pytest.mark.parametrize("after", [0, 3, 8, 1000])
+@pytest.mark.parametrize("after", [0, 3, 8, 1000, 2**63 - 1])
 async def test_watching_an_ended_run_ends(house: House, after: int) -> None:
     house.cast.plan(task(1), END)
     events = await house.run()

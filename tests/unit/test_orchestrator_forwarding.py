@@ -23,7 +23,8 @@ async def test_the_owner_is_told_at_once_and_nobody_else() -> None:
     owner = Owner()
     register = partial(rpc.add_OrchestratorServiceServicer_to_server, owner)
     service = pb.DESCRIPTOR.services_by_name["OrchestratorService"]
-    async with asyncio.timeout(10), serving(register, service) as running, Forwarding("me:1") as forwarding:
+    async with asyncio.timeout(10), serving(register, service) as running:
+        forwarding = Forwarding("me:1")
         await forwarding.cancel("run_1", f"127.0.0.1:{running.port}")
         await forwarding.cancel("run_2", "me:1")
         await forwarding.cancel("run_3", "")
@@ -31,5 +32,5 @@ async def test_the_owner_is_told_at_once_and_nobody_else() -> None:
 
 
 async def test_an_owner_that_is_gone_is_not_waited_for() -> None:
-    async with asyncio.timeout(10), Forwarding("me:1") as forwarding:
-        await forwarding.cancel("run_1", "127.0.0.1:1")
+    async with asyncio.timeout(10):
+        await Forwarding("me:1").cancel("run_1", "127.0.0.1:1")

@@ -52,6 +52,7 @@ def test_a_reply_that_fits_its_ports_is_taken(outputs: dict[str, Value]) -> None
         ({"text": Value(json='"said"')}, "text is json"),
         ({"text": SAID, "picture": Value(text="la")}, "picture is text"),
         ({"text": SAID, "sound": KEPT}, "has sound"),
+        ({"text": SAID, "picture": Value(artifact=Artifact(sha256="../etc"))}, "without a digest"),
         ({"text": Value(text="x" * (INLINE_BYTES + 1))}, "256 KiB inline"),
         ({"text": SAID, "boxes": Value(json="[1,")}, "boxes is not JSON"),
         ({"text": SAID, "boxes": Value(json="[" * 100_000)}, "boxes is not JSON"),

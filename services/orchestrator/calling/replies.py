@@ -1,11 +1,14 @@
 """What an expert's reply must be."""
 
 import json
+import re
 
 from protos.hugginggpt.v1.expert_pb2 import InferResponse
 from protos.hugginggpt.v1.types_pb2 import MODALITY_JSON, MODALITY_TEXT, Port, TaskSpec, Value
 from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import CorruptData
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _FRAMING_BYTES = 4
 """What a message adds to its one field of that length."""
@@ -33,6 +36,8 @@ def _check(port: Port, value: Value) -> None:
     kind = value.WhichOneof("kind")
     if not _fits(port, kind):
         raise _broken(port, f"is {kind or 'empty'}, which its port cannot carry")
+    if kind == "artifact" and not _DIGEST.fullmatch(value.artifact.sha256):
+        raise _broken(port, "is an artifact without a digest of 64 hexadecimal digits")
     if kind != "artifact" and value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES:
         raise _broken(port, f"has {value.ByteSize() // 1024} KiB inline, where more than 256 are to be an artifact")
     if kind == "json" and not _is_json(value.json):

@@ -46,7 +46,8 @@ class Journal:
         self._lease = lease_seconds
         self._address = address
         self._sql = statements.Statements(database.dialect)
-        self._accepting: set[asyncio.Future[str]] = set()
+        self._taking_on: set[asyncio.Future[Any]] = set()
+        """Writes by which runs become this owner's."""
         self.taking = asyncio.Event()
         """The last write came about; cleared when one fails because the database does not answer."""
         self.taking.set()
@@ -75,10 +76,7 @@ class Journal:
             yield Query(self._sql.accept, values, puts, alone=not key)
             return run.id
 
-        accepting = self._write("accept", operation, run.id)
-        self._accepting.add(accepting)
-        accepting.add_done_callback(self._accepting.discard)
-        return accepting
+        return self._takes_on(self._write("accept", operation, run.id))
 
     def append(
         self,
@@ -157,7 +155,24 @@ class Journal:
     def command(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[None]":
         """Leaves a wish for the owner of a run."""
         values = (run_id, kind, payload, time.time())
-        return self._write("command", _only(Query(statements.COMMAND, values, alone=True), _nothing), run_id)
+        return self._write("command", _only(Query(statements.COMMAND, values, alone=True), lambda _: None), run_id)
+
+    def unpark(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[bool]":
+        """Leaves a wish for a run that is parked; tells whether it is there.
+
+        It is not if the run has an owner, has ended, or another wish came first: then nobody would fulfil it.
+        """
+        values = (run_id, kind, payload, time.time())
+
+        def operation() -> Steps[bool]:
+            if not (yield Query(statements.UNOWNED, (run_id,))):
+                return False
+            wishes = yield Query(statements.WISHES, (run_id,))
+            if not wishes:
+                yield Query(statements.COMMAND, values)
+            return not wishes or (wishes[0][0], wishes[0][1] or b"") == (kind, payload)
+
+        return self._write("command", operation, run_id)
 
     async def commands(self) -> list[Command]:
         """The wishes for this owner's runs that have not ended, oldest first, those already fulfilled among them."""
@@ -185,7 +200,7 @@ class Journal:
         """
         values = (self._sql.texts(held), limit, self._owner, self._address, self._lease)
         query = Query(self._sql.claim, values, alone=True)
-        return self._write("claim", _only(query, lambda found: [_row(values) for values in found]))
+        return self._takes_on(self._write("claim", _only(query, lambda found: [_row(values) for values in found])))
 
     def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
         """Keeps runs for another lease; gives the fences of those that are still this owner's.
@@ -200,7 +215,7 @@ class Journal:
         if run_ids is None:
             return asyncio.ensure_future(self._release_all())
         query = Query(self._sql.release, (self._sql.texts(run_ids), self._owner), alone=True)
-        return self._write("release", _only(query, _nothing))
+        return self._write("release", _only(query, lambda _: None))
 
     def delete(self, run_id: str, tenant: str) -> "asyncio.Future[None]":
         """Removes an ended run with its events.
@@ -220,10 +235,15 @@ class Journal:
 
         return self._write("delete", operation, run_id)
 
+    def _takes_on(self, writing: "asyncio.Future[T]") -> "asyncio.Future[T]":
+        self._taking_on.add(writing)
+        writing.add_done_callback(self._taking_on.discard)
+        return writing
+
     async def _release_all(self) -> None:
-        if self._accepting:  # they are this owner's too
-            await asyncio.wait(self._accepting)
-        await self._write("release", _only(Query(self._sql.release_all, (self._owner,), alone=True), _nothing))
+        if self._taking_on:  # what they bring is this owner's too
+            await asyncio.wait(self._taking_on)
+        await self._write("release", _only(Query(self._sql.release_all, (self._owner,), alone=True), lambda _: None))
 
     def _changes(
         self, parked_until: float | None, deadline: float | None, caller: Caller | None
@@ -245,7 +265,9 @@ class Journal:
 
     def _written(self, labels: dict[str, str], started: float, future: "asyncio.Future[Any]") -> None:
         metrics.journal_seconds.record(time.perf_counter() - started, labels)
-        error = None if future.cancelled() else future.exception()
+        if future.cancelled():  # by who asked: it says nothing of the database
+            return
+        error = future.exception()
         if isinstance(error, Unavailable) and not isinstance(error, LeaseLost):
             self.taking.clear()
         else:
@@ -259,10 +281,6 @@ def _only(query: Query, result: Callable[[Any], T]) -> Operation[T]:
         return result((yield query))
 
     return operation
-
-
-def _nothing(_: Any) -> None:
-    return None
 
 
 def _same_request(run_id: str, same: bool) -> str:

@@ -54,6 +54,9 @@ PAGE = (
 )
 ROW = f"SELECT {COLUMNS} FROM runs WHERE id = ? AND tenant = ?"
 COMMAND = "INSERT INTO commands (run_id, kind, payload, created) VALUES (?, ?, ?, ?)"
+UNOWNED = f"UPDATE runs SET fence = fence WHERE id = ? AND owner = '' AND {ALIVE} RETURNING id"
+"""Changes nothing, and keeps others from claiming the run until the transaction has ended."""
+WISHES = "SELECT kind, payload FROM commands WHERE run_id = ? ORDER BY id"
 COMMANDS = (
     "SELECT id, run_id, kind, payload FROM commands WHERE run_id IN"
     f" (SELECT id FROM runs WHERE {ALIVE} AND owner = ?) ORDER BY id"

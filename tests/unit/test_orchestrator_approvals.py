@@ -1,0 +1,117 @@
+"""Words for plans that wait, from several people at once, through several orchestrators."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.orchestrator.journal.tables import Row
+from services.orchestrator.live import LiveRun
+from services.orchestrator.runs import Runs
+from services.runtime.database import Database
+from services.runtime.errors import FailedPrecondition
+from tests.stages import Stages, Troubled, forever, running, to_the_end
+
+
+@pytest.fixture
+def planned(stages: Stages) -> Stages:
+    """A plan of one task; once it is approved its work never ends, if its request says so."""
+
+    async def work(run: LiveRun) -> Failure | None:
+        if run.view.approved:
+            return await forever(run) if run.view.run.spec.request == "for ever" else None
+        planned = types.TaskPlanned(task=types.Task(id=1, task="summarization"))
+        run.emit(RunEvent(task_id=1, task_planned=planned))
+        run.emit(RunEvent(plan_completed=types.PlanCompleted(tasks=1)))
+        return None
+
+    stages.work = work
+    return stages
+
+
+async def waiting(runs: Runs, request: str = "do it") -> str:
+    """A run whose plan waits."""
+    run_id = await runs.accept(RunSpec(request=request, mode=types.RUN_MODE_APPROVE))
+    async for event in runs.watch(run_id, 0):
+        if event.HasField("approval_requested"):
+            return run_id
+    raise AssertionError
+
+
+def plan(number: int) -> types.Plan:
+    return types.Plan(tasks=[types.Task(id=1, task=f"task-{number}")])
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_of_two_approvals_at_once_one_is_taken_and_the_other_refused(
+    database: Database, planned: Stages, replicas: int
+) -> None:
+    async with AsyncExitStack() as stack:
+        several = [
+            await stack.enter_async_context(running(Troubled(database, f"owner-{number}"), planned))
+            for number in range(replicas)
+        ]
+        for _ in range(10):
+            run_id = await waiting(several[0])
+            answers = await asyncio.gather(
+                *(runs.approve(run_id, plan(number)) for number, runs in enumerate(several * (4 // replicas))),
+                return_exceptions=True,
+            )
+            (taken,) = [number for number, answer in enumerate(answers) if answer is None]
+            assert all(isinstance(answer, FailedPrecondition) for answer in answers if answer)
+            events = await to_the_end(several[-1], run_id)
+            (approved,) = [event.plan_approved for event in events if event.HasField("plan_approved")]
+            assert approved.plan == plan(taken)
+            assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_an_approval_that_comes_twice_is_one(database: Database, planned: Stages) -> None:
+    async with running(Troubled(database), planned) as runs:
+        run_id = await waiting(runs)
+        journal = Troubled(database, "other")
+        assert await journal.unpark(run_id, "approve", b"")
+        assert await journal.unpark(run_id, "approve", b"")
+        assert not await journal.unpark(run_id, "approve", b"another")
+        await to_the_end(runs, run_id)
+        assert not await journal.unpark(run_id, "approve", b"")
+
+
+async def test_a_run_that_is_approved_and_cancelled_at_once_is_cancelled(database: Database, planned: Stages) -> None:
+    async with (
+        running(Troubled(database), planned) as runs,
+        running(Troubled(database, "other"), planned) as beside,
+    ):
+        for _ in range(10):
+            run_id = await waiting(runs, "for ever")
+            await asyncio.gather(runs.cancel(run_id), beside.approve(run_id, None), return_exceptions=True)
+            events = await to_the_end(runs, run_id)
+            assert events[-1].run_ended.state == types.RUN_STATE_CANCELLED
+
+
+async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(
+    database: Database, planned: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.stages.LEASE_SECONDS", 60.0)  # nobody else would take it soon
+    claiming, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Troubled):
+        def claim(self, *args: object, **more: object) -> "asyncio.Future[list[Row]]":
+            async def claimed() -> list[Row]:
+                rows: list[Row] = await super(Slow, self).claim(*args, **more)  # type: ignore[arg-type]
+                if rows:
+                    claiming.set()
+                    await go_on.wait()
+                return rows
+
+            return asyncio.ensure_future(claimed())
+
+    async with running(Slow(database), planned) as runs:
+        run_id = await waiting(runs)
+        approving = asyncio.create_task(runs.approve(run_id, None))
+        await claiming.wait()
+        approving.cancel()
+        await asyncio.wait([approving])
+        go_on.set()
+        assert (await to_the_end(runs, run_id))[-1].HasField("run_ended")

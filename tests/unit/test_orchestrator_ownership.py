@@ -1,0 +1,73 @@
+"""How runs stay with their owner, whatever holds it up."""
+
+import asyncio
+from collections.abc import Collection
+
+from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent
+from services.orchestrator.journal import Journal
+from services.orchestrator.live import LiveRun
+from services.runtime.database import Database
+from tests.stages import SPEC, Stages, Troubled, forever, running, to_the_end
+
+
+async def test_runs_are_kept_while_others_are_taken_up_slowly(database: Database, stages: Stages) -> None:
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    renewals: asyncio.Queue[Collection[str]] = asyncio.Queue()
+
+    class Slow(Troubled):
+        async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
+            if run_id == left:
+                reading.set()
+                await go_on.wait()
+            return await super().events(run_id, after, limit)
+
+        def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
+            if reading.is_set():
+                renewals.put_nowait(list(run_ids))
+            return super().renew(run_ids)
+
+    stages.work = forever
+    async with running(Troubled(database, "first"), stages) as runs:
+        left = await runs.accept(SPEC)
+        await stages.running.wait()
+    stages.running.clear()
+    async with running(Slow(database), stages) as runs:
+        await reading.wait()
+        mine = await runs.accept(SPEC)
+        await stages.running.wait()
+        for _ in range(5):  # longer than a lease
+            await renewals.get()
+        assert mine not in [row.id for row in await Journal(database, "other", 60).claim(10)]
+        go_on.set()
+
+
+async def test_runs_are_let_go_of_when_the_journal_does_not_even_refuse(database: Database, stages: Stages) -> None:
+    stopped, silent = asyncio.Event(), True
+
+    class Silent(Troubled):
+        def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
+            if silent and run_ids:
+                return asyncio.get_running_loop().create_future()
+            return super().renew(run_ids)
+
+    async def work(_: LiveRun) -> Failure | None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return None
+
+    stages.work = work
+    async with running(Silent(database), stages) as runs:
+        run_id = await runs.accept(SPEC)
+        await stopped.wait()
+        silent, stages.work = False, None
+        assert (await to_the_end(runs, run_id))[-1].HasField("run_ended")
+
+
+async def test_a_wait_that_is_given_up_does_not_say_that_the_journal_is_back(database: Database) -> None:
+    journal = Troubled(database)
+    journal.taking.clear()
+    journal.command("run", "cancel").cancel()
+    await asyncio.sleep(0)
+    assert not journal.taking.is_set()
