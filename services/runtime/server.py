@@ -182,12 +182,25 @@ def _guarded(
     return call
 
 
-async def stop_signal() -> None:
-    """Waits for SIGTERM or SIGINT."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+async def _until_signalled(opened: AbstractAsyncContextManager[object]) -> None:
+    """Keeps something open until SIGTERM or SIGINT, and closes it; one that comes while it opens undoes that."""
+    loop, stop, opening = asyncio.get_running_loop(), asyncio.Event(), asyncio.current_task()
+
+    def on_signal() -> None:
+        stop.set()
+        if opening:
+            opening.cancel()
+
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop.set)
-    await stop.wait()
+        loop.add_signal_handler(name, on_signal)
+    try:
+        async with opened:
+            opening = None
+            await stop.wait()
+            log.info("stopping")
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
 
 
 def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: S) -> None:
@@ -196,9 +209,8 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
     tracing.begin(name, settings.traces_endpoint)
 
     async def main() -> None:
-        async with metrics.exposed(name, settings.metrics_listen), opened(settings):
-            await stop_signal()
-            log.info("stopping")
+        async with metrics.exposed(name, settings.metrics_listen):
+            await _until_signalled(opened(settings))
 
     try:
         asyncio.run(main())

@@ -25,7 +25,7 @@ class Replica:
 
 @asynccontextmanager
 async def replicas(
-    folder: Path, journal: str, peers: Mapping[str, str], *, lease_seconds: float, count: int = 2
+    folder: Path, journal: str, peers: Mapping[str, str], *, lease_seconds: float, count: int = 2, ready: bool = True
 ) -> AsyncIterator[Sequence[Replica]]:
     """Starts replicas; what is left of them is killed when the block exits.
 
@@ -35,6 +35,7 @@ async def replicas(
         peers: addresses of planner, selector and responder.
         lease_seconds: the journal's.
         count: how many.
+        ready: wait until they serve.
     """
     told = {f"ORCHESTRATOR_{name.upper()}": peers[name] for name in ("planner", "selector", "responder")}
     told |= {
@@ -50,6 +51,6 @@ async def replicas(
             settings = {**told, "ORCHESTRATOR_LISTEN": own}
             process = Member(f"orchestrator-{number}", "services.orchestrator", own, settings, folder)
             stack.push_async_callback(process.kill)
-            await process.start()
+            await process.start(ready=ready)
             standing.append(Replica(process, OrchestratorServiceStub(await stack.enter_async_context(dial(own)))))
         yield standing

@@ -201,6 +201,27 @@ async def test_a_stop_hands_its_runs_over_at_once_and_cancels_none(
     assert list(one.process.errors()) == []
 
 
+async def test_one_that_is_stopped_while_it_starts_has_closed_what_it_opened(
+    peers: dict[str, str], tmp_path: Path
+) -> None:
+    """The journal it is given accepts connections and says nothing."""
+    connected = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as database:
+        host, port = database.sockets[0].getsockname()
+        journal = f"postgresql://me@{host}:{port}/journal"
+        async with replicas(tmp_path, journal, peers, lease_seconds=1.0, count=1, ready=False) as (one,):
+            async with asyncio.timeout(SECONDS):
+                await connected.wait()
+            await one.process.stop()
+            assert list(one.process.errors()) == []
+
+
 async def test_an_owner_that_is_killed_is_followed_within_its_lease(standing: Standing, calls: Calls) -> None:
     one, other = await standing(2.0)
     asked = ask(one)
