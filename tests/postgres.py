@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -24,36 +25,56 @@ _SETTINGS = {
 }
 
 
+class Server:
+    """A server that can be stopped and started again."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._programs, self._folder, self._as_user = _programs(), folder, _as_user(folder)
+        self._port = _free_port()
+        settings = {**_SETTINGS, "port": str(self._port), "fsync": "on" if durable else "off"}
+        self._settings = [f"-c{name}={value}" for name, value in settings.items()]
+        self.url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self._port}/postgres"
+        """Of its first database."""
+        _initialised(self._programs, folder, self._as_user)
+
+    def start(self) -> None:
+        """Returns once it takes connections."""
+        data = self._folder / "data"
+        command = [*self._as_user, str(self._programs / "postgres"), "-D", str(data), *self._settings]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
+        _ready(self._programs, self._port, self._process, self._folder / "log")
+
+    def stop(self) -> None:
+        """As by a crash, if it runs."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(30)
+
+
 @contextmanager
-def standing(*, durable: bool = True) -> Iterator[str]:
-    """A server, as any user; gives the URL of its first database.
+def serving(*, durable: bool = True) -> Iterator[Server]:
+    """A server of one's own, as any user.
 
     Args:
         durable: what it has committed would survive a power cut; it always survives the end of a process.
     """
-    programs = _programs()
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
-    as_user = _as_user(folder)
-    port = _free_port()
     try:
-        _initialised(programs, folder, as_user)
-        settings = [
-            f"-c{name}={value}"
-            for name, value in {**_SETTINGS, "port": str(port), "fsync": "on" if durable else "off"}.items()
-        ]
-        log = (folder / "log").open("wb")
-        server = subprocess.Popen(
-            [*as_user, programs / "postgres", "-D", folder / "data", *settings], stdout=log, stderr=log, cwd="/"
-        )
+        server = Server(folder, durable=durable)
+        server.start()
         try:
-            _ready(programs, port, server, folder / "log")
-            yield f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
+            yield server
         finally:
-            server.send_signal(3)  # SIGQUIT: nothing needs to be kept
-            server.wait(30)
-            log.close()
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def standing(*, durable: bool = True) -> Iterator[str]:
+    """The URL of a server's first database, as with serving."""
+    with serving(durable=durable) as server:
+        yield server.url
 
 
 @asynccontextmanager

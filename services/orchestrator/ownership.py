@@ -172,6 +172,9 @@ class Ownership:
                 run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason=reason)))
                 metrics.runs_taken_over.add(1)
                 log.info("run taken over", run_id=row.id, events=row.seq)
+        except Unavailable as error:
+            log.warning("a run is not taken over: the journal does not answer", run_id=row.id, error=error.message)
+            return
         except Exception:
             log.exception("a run cannot be taken over", run_id=row.id)
             return

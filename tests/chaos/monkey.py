@@ -53,7 +53,8 @@ def against_orchestrators(members: Sequence[Member], lease_seconds: float, rando
 
     async def stop() -> None:
         member = random.choice(members)
-        await member.ready()
+        if random.choice((True, False)):
+            await member.ready()
         await member.stop()
         await member.start(ready=False)
 

@@ -39,6 +39,7 @@ class Member:
         self._module = module
         self._settings = {"GRPC_VERBOSITY": "NONE", "LOG_LEVEL": "WARNING", **settings}
         self._process: Process | None = None
+        self._served = False
         self._turn = asyncio.Lock()
 
     @property
@@ -62,6 +63,7 @@ class Member:
         """Waits until it serves."""
         async with asyncio.timeout(READY_SECONDS):
             await until_serving(self.address)
+        self._served = True
 
     async def revive(self) -> bool:
         """Does a supervisor's work: begins another life if the last could not start."""
@@ -74,6 +76,7 @@ class Member:
 
     async def _start(self) -> None:
         self.lives += 1
+        self._served = False
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "services.leash", self._module),
@@ -107,7 +110,9 @@ class Member:
             if process := self._process:
                 self.ask_to_stop()
                 async with asyncio.timeout(STOP_SECONDS):
-                    self.statuses.append(await process.wait())
+                    status = await process.wait()
+                if status != -signal.SIGTERM or self._served:  # else it had not come so far as to hear signals
+                    self.statuses.append(status)
                 await self._end()
 
     def errors(self) -> Iterator[str]:

@@ -1,0 +1,74 @@
+"""PostgreSQL that ends in the middle of runs, and comes back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2, planner_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.orchestrating import END, Cast, connected, echo, ended, ref, states, task
+from tests.postgres import Server, serving
+
+RUN = pb.RunRequest(spec=types.RunSpec(request="do it"))
+RUNS = 20
+AWAY_SECONDS = 5.0
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as server:
+        yield server
+
+
+@pytest.mark.parametrize("lease_seconds", [10.0, 2.0], ids=["shorter than a lease", "longer than a lease"])
+async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_away(
+    cast: Cast, settings: Settings, server: Server, lease_seconds: float
+) -> None:
+    full, go, further = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
+
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        if request.inputs["text"].text == "hello":
+            full.release()
+            await go.wait()
+        else:
+            further.set()
+        return await echo(request)
+
+    cast.infer["model"] = infer
+
+    async def planned(request: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
+        kept = {prior.task.id for prior in request.prior}
+        for event in (task(1), task(2, text=ref(1))):
+            if event.task.id not in kept:
+                yield event
+        yield END
+
+    cast.plans.append(planned)
+    settings = settings.model_copy(update={"journal": server.url, "lease_seconds": lease_seconds, "calls_per_run": 99})
+    async with asyncio.timeout(60), orchestrator(settings) as running, connected(running) as stub:
+        calls = [stub.Run(RUN, timeout=60) for _ in range(RUNS)]
+        run_ids = [(await anext(aiter(call))).run_id for call in calls]
+        for _ in run_ids:
+            await full.acquire()
+        await asyncio.to_thread(server.stop)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await anext(aiter(stub.Run(RUN, timeout=20)))
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        go.set()  # now that it is known to be away
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(AWAY_SECONDS):
+                await further.wait()
+        await asyncio.to_thread(server.start)
+        for run_id in run_ids:
+            watch = stub.Watch(pb.WatchRunRequest(run_id=run_id), timeout=30)
+            events = [event async for event in watch]
+            assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+            assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
+            assert ended(events).state == types.RUN_STATE_COMPLETED
+        listed = await stub.List(pb.ListRunsRequest(), timeout=5)
+        assert {run.run_id for run in listed.runs} == set(run_ids)
