@@ -101,10 +101,11 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
 
 
 def _sent(spec: RunSpec) -> Iterator[tuple[str, Value]]:
-    """What came inline, under the name of its input or port."""
+    """What came inline, under the name of its input or port, or as parameters."""
     for item in spec.inputs:
         yield item.name, item.value
     for task in spec.plan.tasks:
+        yield "parameters", Value(json=task.parameters_json)
         for port, argument in task.arguments.items():
             for one in argument.list.items if argument.HasField("list") else (argument,):
                 yield port, one.value

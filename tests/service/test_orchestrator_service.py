@@ -47,6 +47,10 @@ from tests.orchestrating import (
             {"plan": types.Plan(tasks=[types.Task(id=1, task="x", arguments={"text": text("x" * 5_000_000)})])},
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
+        (
+            {"plan": types.Plan(tasks=[types.Task(id=1, task="x", parameters_json='"' + "x" * 300_000 + '"')])},
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
         ({"parent_run_id": "run_unknown"}, grpc.StatusCode.NOT_FOUND),
     ],
 )
