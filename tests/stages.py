@@ -76,9 +76,9 @@ class Troubled(Journal):
         self._troubles("renew")
         return super().renew(run_ids)
 
-    def release(self, run_ids: Collection[str] | None = None) -> "asyncio.Future[None]":
+    async def release(self) -> None:
         self._troubles("release")
-        return super().release(run_ids)
+        await super().release()
 
     def _troubles(self, what: str) -> None:
         if self.trouble.get(what):

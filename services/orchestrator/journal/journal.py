@@ -210,12 +210,11 @@ class Journal:
         query = Query(self._sql.renew, (self._lease, self._sql.texts(run_ids), self._owner), alone=True)
         return self._write("renew", _only(query, dict))
 
-    def release(self, run_ids: Collection[str] | None = None) -> "asyncio.Future[None]":
-        """Lets go of runs of this owner, or of all of them, for others to claim at once."""
-        if run_ids is None:
-            return asyncio.ensure_future(self._release_all())
-        query = Query(self._sql.release, (self._sql.texts(run_ids), self._owner), alone=True)
-        return self._write("release", _only(query, lambda _: None))
+    async def release(self) -> None:
+        """Lets go of all runs of this owner, for others to claim at once; of those too that are just becoming its."""
+        if self._taking_on:
+            await asyncio.wait(self._taking_on)
+        await self._write("release", _only(Query(self._sql.release, (self._owner,), alone=True), lambda _: None))
 
     def delete(self, run_id: str, tenant: str) -> "asyncio.Future[None]":
         """Removes an ended run with its events.
@@ -239,11 +238,6 @@ class Journal:
         self._taking_on.add(writing)
         writing.add_done_callback(self._taking_on.discard)
         return writing
-
-    async def _release_all(self) -> None:
-        if self._taking_on:  # what they bring is this owner's too
-            await asyncio.wait(self._taking_on)
-        await self._write("release", _only(Query(self._sql.release_all, (self._owner,), alone=True), lambda _: None))
 
     def _changes(
         self, parked_until: float | None, deadline: float | None, caller: Caller | None

@@ -96,8 +96,7 @@ class Statements:
         self.renew = (
             f"UPDATE runs SET lease_until = {now} + ? WHERE id {dialect.among} AND owner = ? RETURNING id, fence"
         )
-        self.release = f"UPDATE runs SET lease_until = 0 WHERE id {dialect.among} AND owner = ? AND {ALIVE}"
-        self.release_all = f"UPDATE runs SET lease_until = 0 WHERE owner = ? AND {ALIVE}"
+        self.release = f"UPDATE runs SET lease_until = 0 WHERE owner = ? AND {ALIVE}"
 
 
 def append(*changes: str) -> str:
