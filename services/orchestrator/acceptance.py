@@ -8,12 +8,9 @@ from collections.abc import Iterator
 
 from protos.hugginggpt.v1 import planner_pb2 as planning
 from protos.hugginggpt.v1.types_pb2 import Caller, Plan, RunAccepted, RunEvent, RunSpec, Value
+from services.orchestrator.arguments import is_too_long
 from services.orchestrator.journal.tables import NewRun, Row
-from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import InvalidRequest
-
-_FRAMING_BYTES = 4
-"""What a message adds to its one field of INLINE_BYTES."""
 
 REQUEST_IN_LISTS = 200
 """Characters of the request that a list of runs shows."""
@@ -42,7 +39,7 @@ def check(spec: RunSpec) -> None:
             port="budget",
         )
     for name, value in _sent(spec):
-        if value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES:
+        if is_too_long(value):
             raise InvalidRequest(
                 f"{name} has {value.ByteSize() // 1024} KiB inline, where more than 256 are to be an artifact",
                 reason="TOO_LARGE",

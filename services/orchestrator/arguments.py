@@ -5,7 +5,11 @@ from collections.abc import Iterator, Mapping
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
 from protos.hugginggpt.v1.types_pb2 import Argument, Task, TaskResult, Value
+from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import InvalidRequest
+
+_FRAMING_BYTES = 4
+"""What a message adds to its one field of INLINE_BYTES."""
 
 
 def needs(task: Task) -> set[int]:
@@ -32,6 +36,11 @@ def resolved(task: Task, inputs: Mapping[str, Value], results: Mapping[int, Task
         else:
             request.inputs[port].CopyFrom(_value(port, argument, inputs, results))
     return request
+
+
+def is_too_long(value: Value) -> bool:
+    """Whether it should have been an artifact: what is inline is kept with every event and sent to all who watch."""
+    return not value.HasField("artifact") and value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES
 
 
 def digest(request: InferRequest) -> str:

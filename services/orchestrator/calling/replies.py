@@ -5,13 +5,10 @@ import re
 
 from protos.hugginggpt.v1.expert_pb2 import InferResponse
 from protos.hugginggpt.v1.types_pb2 import MODALITY_JSON, MODALITY_TEXT, Port, TaskSpec, Value
-from services.runtime.artifacts import INLINE_BYTES
+from services.orchestrator.arguments import is_too_long
 from services.runtime.errors import CorruptData
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-_FRAMING_BYTES = 4
-"""What a message adds to its one field of that length."""
 
 _REMEDY = "the expert is at fault: see what its task promises, and correct it"
 
@@ -38,7 +35,7 @@ def _check(port: Port, value: Value) -> None:
         raise _broken(port, f"is {kind or 'empty'}, which its port cannot carry")
     if kind == "artifact" and not _DIGEST.fullmatch(value.artifact.sha256):
         raise _broken(port, "is an artifact without a digest of 64 hexadecimal digits")
-    if kind != "artifact" and value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES:
+    if is_too_long(value):
         raise _broken(port, f"has {value.ByteSize() // 1024} KiB inline, where more than 256 are to be an artifact")
     if kind == "json" and not _is_json(value.json):
         raise _broken(port, "is not JSON")
