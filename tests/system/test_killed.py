@@ -28,7 +28,8 @@ TAKEOVER_SECONDS = 15
 @pytest.mark.parametrize("name", ["light", "orchestrator-1"])
 async def test_a_run_survives_whoever_is_killed(house: House, http: httpx.AsyncClient, name: str) -> None:
     files: list[tuple[str, Any]] = [("file", (f"{n}.png", (DATA / "sign.png").read_bytes())) for n in range(3)]
-    run_id = (await http.post("/v1/runs", files=[("request", (None, REQUEST)), *files])).json()["run_id"]
+    spec = json.dumps({"request": REQUEST, "bypass_memo": True})
+    run_id = (await http.post("/v1/runs", files=[("spec", (None, spec)), *files])).json()["run_id"]
     events: list[dict[str, Any]] = []
     alive = [house.children[name]]
     async with asyncio.timeout(SECONDS):
@@ -92,6 +93,7 @@ async def test_a_slow_run_whose_orchestrator_is_killed_is_completed_under_the_ey
                 events: list[dict[str, Any]] = []
                 watching = asyncio.create_task(watch_to_the_end(http, run_id, events))
                 await slow.until_called()
+                await asyncio.to_thread(eventually, lambda: kept(events, "task_started", 2))
                 killed = time.monotonic()
                 os.kill(owner(house, run_id), signal.SIGKILL)
                 await slow.until_called()
@@ -107,6 +109,11 @@ async def test_a_slow_run_whose_orchestrator_is_killed_is_completed_under_the_ey
     assert events[-1]["run_ended"]["state"] == "completed"
     asked = Counter(request.inputs["text"].text for request in slow.expert.asked)
     assert asked == {"one": 1, "one.": 2, "one..": 1}
+
+
+def kept(events: list[dict[str, Any]], kind: str, task_id: int) -> bool:
+    """Whether an event has been seen: it is kept then, and all before it."""
+    return any(kind in event and event["task_id"] == task_id for event in events)
 
 
 async def slow_run(http: httpx.AsyncClient) -> str:
