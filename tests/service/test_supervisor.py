@@ -25,12 +25,15 @@ tell.sendall(f"up {name} {os.getpid()}\\n".encode())
 """
 
 PROGRAMS = {
-    "steady": TELLING
-    + """
+    "steady": """
+import signal
 def leave(*_):
     tell.sendall(f"down {name} {os.getpid()}\\n".encode())
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
+"""
+    + TELLING
+    + """
 while True:
     signal.pause()
 """,
