@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from experts.host.app import opened
 from experts.host.expert import Expert, offered
-from experts.host.handler import Call, Handler, Inputs, Loader, Outputs, Parameters, single
+from experts.host.handler import Batching, Call, Handler, Inputs, Loader, Outputs, Parameters, single
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
@@ -22,10 +22,12 @@ from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_IMAGE,
     MODALITY_JSON,
     MODALITY_TEXT,
+    PRIORITY_UNSPECIFIED,
     Caller,
     ModelCard,
     Parameter,
     Port,
+    Priority,
     TaskSpec,
     Value,
 )
@@ -69,12 +71,20 @@ class Host:
     def stub(self) -> "ExpertServiceAsyncStub":
         return rpc.ExpertServiceStub(self.channel)
 
-    def infer(self, text: str = "hello", *, tenant: str = "default", **fields: Any) -> Any:
+    def infer(
+        self,
+        text: str = "hello",
+        *,
+        tenant: str = "default",
+        priority: Priority.ValueType = PRIORITY_UNSPECIFIED,
+        timeout: float = 10,
+        **fields: Any,
+    ) -> Any:
         """A call under way: awaitable, cancellable, with trailing metadata."""
         values = {"text": Value(text=text)} | fields.pop("inputs", {})
         request = pb.InferRequest(**{"task": "saying", "inputs": values, **fields})
-        with caller.acting_for(Caller(tenant=tenant)):
-            return self.stub.Infer(request, timeout=10, metadata=caller.metadata())
+        with caller.acting_for(Caller(tenant=tenant, priority=priority)):
+            return self.stub.Infer(request, timeout=timeout, metadata=caller.metadata())
 
     async def refusal(self, **fields: Any) -> errors.ServiceError:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -93,6 +103,11 @@ class Host:
         """The health of a name as it changes: a stream, to be cancelled."""
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
         return stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=10)
+
+    async def until_waiting(self, count: int) -> None:
+        """So many calls have come and wait."""
+        while (await self.describe()).load.waiting < count:
+            pass
 
     async def until(self, status: int, name: str = "") -> None:
         watch = self.watch(name)
@@ -166,6 +181,42 @@ class Gate:
 
     def finish(self, raw: str) -> Outputs:
         return {"text": raw}
+
+
+class Batches:
+    """A model that remembers its batches, and holds the first until let through; "poison" breaks any it is in."""
+
+    def __init__(self, batching: Batching | None = None) -> None:
+        self.batching = batching or Batching()
+        self.batches: list[list[str]] = []
+        self.entered, self.release = threading.Event(), threading.Event()
+        self.prepared = threading.Semaphore(0)
+
+    def __call__(self, model_id: str, device: str) -> Handler:
+        return self
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
+        self.prepared.release()
+        return str(inputs["text"])
+
+    def cost(self, item: str) -> float:
+        return len(item)
+
+    def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
+        self.batches.append(list(items))
+        self.entered.set()
+        assert self.release.wait(10)
+        if "poison" in items:
+            raise ValueError("poison")
+        return [item.upper() for item in items]
+
+    def finish(self, raw: str) -> Outputs:
+        return {"text": raw}
+
+    async def all_prepared(self, count: int) -> None:
+        """So many inputs have been read since this was asked last."""
+        for _ in range(count):
+            assert await asyncio.to_thread(self.prepared.acquire, timeout=5)
 
 
 async def reached(event: threading.Event) -> None:

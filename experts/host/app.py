@@ -74,7 +74,12 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
 
 def _models(expert: Expert, settings: Settings) -> Models:
     loaders = ((offer.spec.name, offer.card.id, offer.loader) for offer in expert.offers)
-    return Models(loaders, max_waiting=settings.max_waiting)
+    return Models(
+        loaders,
+        max_waiting=settings.max_waiting,
+        batch_items=settings.batch_items,
+        background_seconds=settings.background_seconds,
+    )
 
 
 async def _get_ready(expert: Expert, models: Models, description: Description, running: Serving, began: float) -> None:

@@ -10,7 +10,9 @@ from enum import Enum
 import structlog
 
 from experts.host.batching import Queue
-from experts.host.handler import Handler, Loader
+from experts.host.composing import Composer
+from experts.host.handler import Loader
+from experts.host.loaded import Loaded
 from experts.host.times import Times
 from services.runtime.errors import FailedPrecondition, ServiceError
 
@@ -47,9 +49,9 @@ class Model:
         self.id = model_id
         self.queue = queue
         self.times = Times()
-        self._task, self._loader, self._loads = task, loader, loads
-        self._outcome: Handler | Failure | None = None
-        self._loading: asyncio.Task[Handler | Failure] | None = None
+        self.task, self._loader, self._loads = task, loader, loads
+        self._outcome: Loaded | Failure | None = None
+        self._loading: asyncio.Task[Loaded | Failure] | None = None
 
     @property
     def state(self) -> State:
@@ -62,7 +64,7 @@ class Model:
         """Why it did not load, for as long as that is remembered."""
         return self._settled if isinstance(self._settled, Failure) else None
 
-    async def handler(self) -> Handler:
+    async def handler(self) -> Loaded:
         """The model, loaded. However many ask at once, it is loaded once; who stops waiting does not stop it.
 
         Raises:
@@ -77,17 +79,17 @@ class Model:
         return outcome
 
     @property
-    def _settled(self) -> Handler | Failure | None:
+    def _settled(self) -> Loaded | Failure | None:
         if isinstance(self._outcome, Failure) and self._loads.clock() >= self._outcome.until:
             return None
         return self._outcome
 
-    async def _load_once(self) -> Handler | Failure:
+    async def _load_once(self) -> Loaded | Failure:
         if self._loading is None:
             self._loading = asyncio.create_task(self._load(), name=f"load-{self.id}")
         return await asyncio.shield(self._loading)
 
-    async def _load(self) -> Handler | Failure:
+    async def _load(self) -> Loaded | Failure:
         try:
             async with self._loads.turn:
                 self._outcome = outcome = await self._tried()
@@ -96,19 +98,19 @@ class Model:
         self._loads.changed.set()
         return outcome
 
-    async def _tried(self) -> Handler | Failure:
+    async def _tried(self) -> Loaded | Failure:
         began = time.monotonic()
         try:
             handler = await self.queue.thread.run(self._loader, self.id, DEVICE)
         except ServiceError as error:
-            log.warning("model not loaded", model=self.id, task=self._task, error=error.message)
+            log.warning("model not loaded", model=self.id, task=self.task, error=error.message)
             return self._failed(error.message, error.remedy)
         except Exception as error:
-            log.exception("model not loaded", model=self.id, task=self._task)
+            log.exception("model not loaded", model=self.id, task=self.task)
             return self._failed(type(error).__name__, "look for the cause in the log of the expert")
         seconds = round(time.monotonic() - began, 3)
-        log.info("model loaded", model=self.id, task=self._task, seconds=seconds)
-        return handler
+        log.info("model loaded", model=self.id, task=self.task, seconds=seconds)
+        return Loaded(handler)
 
     def _failed(self, cause: str, remedy: str) -> Failure:
         until = self._loads.clock() + FAILURE_SECONDS
@@ -129,7 +131,13 @@ class Models:
     """All models of an expert, by task and id. Those of one id share a queue and a thread."""
 
     def __init__(
-        self, loaders: Iterable[tuple[str, str, Loader]], *, max_waiting: int, clock: Clock = time.monotonic
+        self,
+        loaders: Iterable[tuple[str, str, Loader]],
+        *,
+        max_waiting: int,
+        batch_items: int = 32,
+        background_seconds: float = 0.05,
+        clock: Clock = time.monotonic,
     ) -> None:
         """Given (task, model id, loader); max_waiting is for each id."""
         self._loads = Loads(clock)
@@ -137,7 +145,8 @@ class Models:
         self._models: dict[tuple[str, str], Model] = {}
         for task, model_id, loader in loaders:
             if model_id not in self._queues:
-                self._queues[model_id] = Queue(model_id, limit=max_waiting)
+                composer = Composer(items=batch_items, background_seconds=background_seconds)
+                self._queues[model_id] = Queue(model_id, limit=max_waiting, composer=composer)
             self._models[task, model_id] = Model(task, model_id, loader, self._queues[model_id], self._loads)
 
     @property

@@ -9,8 +9,13 @@ class Settings(ServiceSettings, StoreSettings):
 
     model_config = SettingsConfigDict(env_prefix="EXPERT_")
 
-    max_waiting: int = Field(32, ge=1)
-    """How many calls one model takes at a time, running or waiting; more are refused at once."""
+    max_waiting: int = Field(64, ge=1)
+    """How many calls one model takes at a time, running or waiting; more are refused at once. Of background calls it
+    takes three quarters of that."""
+    batch_items: int = Field(32, ge=1)
+    """Most calls in one batch, whatever the model would take."""
+    background_seconds: float = Field(0.05, gt=0)
+    """Most time on the device for a batch of background calls, which interactive ones then wait for."""
     max_input_bytes: int = Field(256 * 1024 * 1024, ge=1)
     """Most bytes of artifacts that one call may bring, since models take them whole."""
     call_seconds: float = Field(900.0, gt=0)
