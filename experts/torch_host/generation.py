@@ -112,7 +112,9 @@ def _sampler(model: Any, sampling: Sampling) -> Any:
     from transformers import LogitsProcessor
 
     warpers = _warpers(model, sampling.temperature)
-    seed = secrets.randbelow(_LARGEST_SEED) if sampling.seed is None else sampling.seed
+
+    def seed() -> int:
+        return secrets.randbelow(_LARGEST_SEED) if sampling.seed is None else sampling.seed
 
     class Sampler(LogitsProcessor):
         def __init__(self) -> None:
@@ -122,7 +124,7 @@ def _sampler(model: Any, sampling: Sampling) -> Any:
             for warper in warpers:
                 scores = warper(input_ids, scores)
             if not self._rows:
-                self._rows = [torch.Generator().manual_seed(seed) for _ in range(len(scores))]
+                self._rows = [torch.Generator().manual_seed(seed()) for _ in range(len(scores))]
             noise = [torch.rand(scores.shape[1], generator=row, dtype=torch.float64) for row in self._rows]
             uniform = torch.stack(noise).clamp_(min=torch.finfo(torch.float64).tiny)
             return scores - torch.log(-torch.log(uniform)).to(scores)
