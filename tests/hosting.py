@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from experts.host.app import opened
 from experts.host.expert import Expert, offered
-from experts.host.handler import Batching, Call, Handler, Inputs, Loader, Outputs, Parameters, single
+from experts.host.handler import Batching, Call, Handler, Inputs, Loader, Outputs, Parameters, Single, single
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
@@ -126,12 +126,14 @@ Start = Callable[..., Awaitable[Host]]
 
 @asynccontextmanager
 async def hosts(folder: Path) -> AsyncIterator[Start]:
-    """Starts hosts of the models "m", whose loader is given, and "other", which echoes; their store is the folder."""
+    """Starts hosts of the models "m" and "other", whose loaders may be given; their store is the folder."""
     async with AsyncExitStack() as stack:
 
-        async def start(loader: Loader = echo, *, preload: Sequence[str] = ("m", "other"), **settings: Any) -> Host:
+        async def start(
+            loader: Loader = echo, other: Loader = echo, *, preload: Sequence[str] = ("m", "other"), **settings: Any
+        ) -> Host:
             def load(model_id: str, device: str) -> Handler:
-                return (loader if model_id == "m" else echo)(model_id, device)
+                return (loader if model_id == "m" else other)(model_id, device)
 
             cards = [ModelCard(id=name, revision="1", task="saying") for name in ("m", "other")]
             expert = Expert("test", offered(cards, {"saying": SPEC}, {"saying": load}), tuple(preload), "0")
@@ -147,6 +149,16 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
 
 def echo(model_id: str, device: str) -> Handler:
     return single(lambda inputs, parameters: {"text": inputs["text"] * parameters["times"]})
+
+
+def takes(size: int) -> Loader:
+    """A model that echoes, and says how many bytes it takes."""
+
+    @dataclass(frozen=True)
+    class Sized(Single):
+        memory_bytes: int = size
+
+    return lambda model_id, device: Sized(lambda inputs, parameters: {"text": inputs["text"]})
 
 
 def does(function: Function) -> Loader:

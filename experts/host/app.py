@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from experts.host.describe import Description
 from experts.host.expert import Expert, read_expert
 from experts.host.inference import Inference
-from experts.host.models import Models
+from experts.host.models import Limits, Models
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import Threads, any_busy
@@ -73,13 +73,8 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
 
 
 def _models(expert: Expert, settings: Settings) -> Models:
-    loaders = ((offer.spec.name, offer.card.id, offer.loader) for offer in expert.offers)
-    return Models(
-        loaders,
-        max_waiting=settings.max_waiting,
-        batch_items=settings.batch_items,
-        background_seconds=settings.background_seconds,
-    )
+    limits = Limits(settings.max_waiting, settings.batch_items, settings.background_seconds, settings.memory_bytes)
+    return Models(expert.offers, limits, devices=expert.devices, places=settings.devices)
 
 
 async def _get_ready(expert: Expert, models: Models, description: Description, running: Serving, began: float) -> None:

@@ -46,18 +46,17 @@ class Queue:
         model_id: whose calls they are.
         limit: how many it takes at a time; of background calls only three quarters of that.
         composer: puts the batches together.
-        make_room: frees memory, called on the thread when there is too little of it.
     """
 
-    def __init__(
-        self, model_id: str, *, limit: int, composer: Composer, make_room: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, model_id: str, *, limit: int, composer: Composer) -> None:
         self.thread = Threads(model_id)
         """For loading too: an engine may care on which thread it lives."""
         self.busy_since: float | None = None
         """When the call began that the device is at, on time.monotonic()'s clock."""
         self._model_id, self._limit = model_id, limit
-        self._composer, self._make_room = composer, make_room
+        self.make_room: Callable[[], None] = lambda: None
+        """Frees memory; called on the thread when there is too little of it."""
+        self._composer = composer
         self._lock = threading.Lock()
         self._waiting: list[Member] = []
         self._present = self._running = 0
@@ -121,7 +120,7 @@ class Queue:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        self._make_room()
+        self.make_room()
         return self._run(model, [item], cost, call)[0]
 
     def _enter(self, members: Sequence[Member]) -> None:
@@ -179,7 +178,7 @@ class Queue:
     def _failed(self, batch: Sequence[Member], cost: float, error: Exception) -> None:
         """Gives every member another chance, smaller or alone; one that had them all hears of the error."""
         if is_out_of_memory(error) and not any(member.retried for member in batch):
-            self._make_room()
+            self.make_room()
             batch[0].model.did_not_fit(cost)
             for member in batch:
                 member.retried = True

@@ -3,7 +3,8 @@
 An expert is a package. Its parts:
 
     tasks.py     TASKS: Loader by task; where needed REQUIRES: by model id the module it cannot do without;
-                 PRELOAD: ids of the models loaded before it is ready, in that order, instead of all
+                 PRELOAD: ids of the models loaded before it is ready, in that order, instead of all;
+                 DEVICES: what its engine knows of GPUs (devices.Devices)
     models.json  its ModelCards
     tasks.json   TaskSpecs of the kinds of task that are not standard, if it has any
 """
@@ -23,6 +24,7 @@ import structlog
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from experts.host.devices import Devices
 from experts.host.handler import Loader
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard, TaskSpec
@@ -53,13 +55,14 @@ class Expert:
     """Ids of the models that are loaded before it is ready."""
     version: str = ""
     """Of its code; empty means unknown."""
+    devices: Devices | None = None
+    """What its engine knows of GPUs, if it uses any."""
 
-    def find(self, task: str, model_id: str, revision: str) -> Offer:
+    def find(self, task: str, model_id: str) -> Offer:
         """The offer for a task; without an id the first.
 
         Raises:
             NotFound: TASK or MODEL.
-            FailedPrecondition: REVISION, the model is here with another one.
         """
         offers = [offer for offer in self.offers if offer.spec.name == task]
         if not offers:
@@ -70,12 +73,6 @@ class Expert:
             known = ", ".join(offer.card.id for offer in offers)
             remedy = f"its models for it are {known}"
             raise NotFound(f"{self.name} has no model {model_id} for {task}", reason="MODEL", remedy=remedy)
-        if revision not in ("", found.card.revision):
-            raise FailedPrecondition(
-                f"{found.card.id} is here at revision {found.card.revision or 'unknown'}, not {revision}",
-                reason="REVISION",
-                remedy="ask for that revision, or for none",
-            )
         return found
 
 
@@ -97,7 +94,8 @@ def read_expert(package: str) -> Expert:
     offers = offered(installed, specs, tasks["TASKS"])
     present = dict.fromkeys(card.id for card in installed)
     preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
-    return Expert(package.rpartition(".")[2], offers, preload, _version_of(_DISTRIBUTION))
+    name, version = package.rpartition(".")[2], _version_of(_DISTRIBUTION)
+    return Expert(name, offers, preload, version, tasks.get("DEVICES"))
 
 
 def offered(

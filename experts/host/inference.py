@@ -9,7 +9,7 @@ from experts.host.batching import Queue, Ran
 from experts.host.blame import blaming
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.loaded import Loaded
-from experts.host.models import Model, State
+from experts.host.model import Model
 from experts.host.progress import CallUnderWay
 from experts.host.threads import Threads
 from experts.host.times import Stopwatch
@@ -24,8 +24,6 @@ class Done(Generic[T]):
     result: T
     busy_seconds: float
     """Its own: waiting excluded, and of the batch only its share."""
-    revision: str
-    """The commit that ran, if the model knows."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,15 @@ class Inference:
             OutOfMemory: the input or the result does not fit.
             ModelFailed: the model broke; the cause is in the log.
         """
-        if model.state is not State.READY:
-            steps.call.progress(0, "loading the model")
-        loaded, queue, watch = await model.handler(), model.queue, Stopwatch()
-        with blaming(model.id):
-            if queue.quiet:
-                ran, result = await self._at_once(loaded, queue, steps, watch)
-            else:
-                ran, result = await self._in_turn(model.task, loaded, queue, steps, watch)
+        queue, watch = model.queue, Stopwatch()
+        async with model.used(steps.call) as loaded:
+            with blaming(model.id):
+                if queue.quiet:
+                    ran, result = await self._at_once(loaded, queue, steps, watch)
+                else:
+                    ran, result = await self._in_turn(model.task, loaded, queue, steps, watch)
         model.times.add(watch.seconds + ran.seconds)
-        return Done(result, watch.seconds + ran.share, loaded.revision)
+        return Done(result, watch.seconds + ran.share)
 
     async def _at_once(self, loaded: Loaded, queue: Queue, steps: Steps[T], watch: Stopwatch) -> tuple[Ran, T]:
         """On the device's thread alone: there is nothing to overlap with, and each change of threads costs 0.1 ms."""

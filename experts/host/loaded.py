@@ -30,6 +30,11 @@ class Loaded:
         """The commit that was loaded, if the model knows."""
         return getattr(self.handler, "revision", None) or ""
 
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes, if the model knows better than this process can measure."""
+        return getattr(self.handler, "memory_bytes", None) or 0
+
     def ran(self, cost: float, seconds: float) -> None:
         """A batch ran well, and took so long; the first says nothing, engines warm up on it."""
         if self._warm:

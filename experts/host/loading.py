@@ -1,4 +1,4 @@
-"""What a loader may ask of the host beside the model's id and device: which revision, and whom to tell of progress."""
+"""What a loader may ask of the host beside the model's id and device: where and how, and whom to tell of progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +18,12 @@ class Loading:
     """The one on the model's card; empty means whichever is there."""
     progress: Callable[[float, str], None] = _nobody
     """Tells how far it is, 0 to 1, and at what; callable from any thread."""
+    task: str = ""
+    model_id: str = ""
+    device: str = ""
+    """Never "auto"."""
+    dtype: str = ""
+    """"float32", "float16" or "bfloat16" if the operator chose one for this model; empty leaves it to the engine."""
 
 
 _NOTHING = Loading()

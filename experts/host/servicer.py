@@ -24,7 +24,7 @@ from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Usage
 from services.runtime import caller
 from services.runtime.artifacts import ArtifactStore
-from services.runtime.errors import DeadlineExceeded
+from services.runtime.errors import DeadlineExceeded, ServiceError, to_status
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -49,12 +49,22 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         self._parameters = {offer.spec.name: ParameterReader(offer.spec) for offer in expert.offers}
 
     async def Infer(self, request: pb.InferRequest, context: Context) -> pb.InferResponse:
+        try:
+            reply = await self._inferred(request, context)
+        except ServiceError as error:  # raised further it would lose the trailer
+            status = to_status(error)
+            await context.abort(status.code, status.details, (*status.trailing_metadata, *self._trailer()))
+        context.set_trailing_metadata(self._trailer())
+        return reply
+
+    async def _inferred(self, request: pb.InferRequest, context: Context) -> pb.InferResponse:
         began, asking = time.perf_counter(), caller.current()
         tenant, background = asking.tenant, asking.priority == PRIORITY_BATCH
-        offer = self._expert.find(request.task, request.model, request.revision)
+        offer = self._expert.find(request.task, request.model)
+        model = self._models.get(request.task, offer.card.id)
+        model.check(request.revision)
         parameters = self._parameters[request.task].read(request.parameters_json)
         given = convert.arguments(offer.spec, request, max_bytes=self._settings.max_input_bytes)
-        model = self._models.get(request.task, offer.card.id)
         with (
             model.queue.place(background=background),
             self._calls.entered(tenant, request.call_id, background=background, deadline=_deadline(context)) as call,
@@ -63,11 +73,10 @@ class ExpertServicer(rpc.ExpertServiceServicer):
                 read = await convert.fetched(given, self._store, tenant)
                 write = partial(convert.written, offer.spec, offer.card.id)
                 done = await self._inference.run(model, Steps(read, parameters, write, call))
+                model.check(request.revision)  # where the card says nothing, it is known since the model was loaded
                 outputs = await convert.kept(done.result, self._store, tenant)
-        context.set_trailing_metadata(self._trailer())
         usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began)
-        revision = offer.card.revision or done.revision
-        return pb.InferResponse(outputs=outputs, revision=revision, usage=usage)
+        return pb.InferResponse(outputs=outputs, revision=model.revision, usage=usage)
 
     async def Describe(self, request: pb.DescribeRequest, context: Context) -> pb.DescribeResponse:
         return self._description.since(request.known_revision)

@@ -1,6 +1,7 @@
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from experts.host.devices import Places
 from services.runtime.settings import ServiceSettings, StoreSettings
 
 
@@ -20,9 +21,20 @@ class Settings(ServiceSettings, StoreSettings):
     """Most bytes of artifacts that one call may bring, since models take them whole."""
     call_seconds: float = Field(900.0, gt=0)
     """Longest call, loading included, whatever deadline the caller has."""
+    memory_bytes: int = Field(0, ge=0)
+    """What models may take of each device's memory; those not used for longest leave. 0: 70 % of the machine's, or 90 %
+    of what a GPU has free."""
+    devices: str = "*=auto"
+    """Where models compute, and with which numbers: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
     threads: int = Field(2, ge=1)
     """Threads that read inputs and write outputs, beside each model's own."""
     may_sleep: bool = False
     """It may be scaled to zero: its models then stay in the catalogue while it is away."""
     region: str = ""
     """Where its machine stands, the wider first, as in eu-central-1: for the cards of models that run here."""
+
+    @field_validator("devices")
+    @classmethod
+    def _are_places(cls, value: str) -> str:
+        Places(value)
+        return value

@@ -82,7 +82,8 @@ def queue(made_room: list[str]) -> Iterator[Queue]:
     def make_room() -> None:
         made_room.append("room")
 
-    queue = Queue("m", limit=20, composer=Composer(items=32, background_seconds=0.05), make_room=make_room)
+    queue = Queue("m", limit=20, composer=Composer(items=32, background_seconds=0.05))
+    queue.make_room = make_room
     yield queue
     queue.thread.close()
 
