@@ -55,7 +55,7 @@ def _from_csv(text: str, port: str) -> list[list[str]]:
 
 
 def _from_json(text: str, port: str) -> list[list[str]]:
-    """Of [{column: cell}], [[cell]] with a header first, {column: [cell]}, or {"columns": […], "rows" or "data": […]}."""
+    """Of [{column: cell}], [[cell]] with a header first, {column: [cell]}, or {"columns": […], "rows": [[cell]]}."""
     try:
         value = strict_json.read(text)
     except ValueError as error:
@@ -70,7 +70,7 @@ def _from_json(text: str, port: str) -> list[list[str]]:
 def _rows(value: Any) -> list[list[Any]] | None:
     if isinstance(value, dict):
         header, body = value.get("columns", value.get("header")), value.get("rows", value.get("data"))
-        if isinstance(header, list) and _all(body, list):
+        if isinstance(header, list) and isinstance(body, list) and _all(body, list):
             return [header, *body]
         if value and _all(list(value.values()), list):
             longest = max(len(column) for column in value.values())

@@ -12,6 +12,7 @@ from experts.text.summaries import summarization
 from experts.text.tables import table_question_answering
 from experts.text.translation import translation
 from experts.text.writing import conversational, text2text_generation, text_generation
+from experts.torch_host.devices import TorchDevices
 
 TASKS: Mapping[str, Loader] = {
     "text-classification": text_classification,
@@ -28,3 +29,8 @@ TASKS: Mapping[str, Loader] = {
     "feature-extraction": feature_extraction,
     "sentence-similarity": sentence_similarity,
 }
+
+PRELOAD = ()
+"""A dozen models take minutes to fetch and gigabytes to keep: each is loaded when first asked for."""
+
+DEVICES = TorchDevices()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from experts.host import loading
 from experts.torch_host.devices import device_named, dtype_for
-from experts.torch_host.settings import TorchSettings
 from experts.torch_host.sources import snapshot
 from services.runtime.errors import FailedPrecondition, OutOfMemory, ServiceError
 
@@ -36,16 +35,15 @@ class Checkpoint:
 
         Args:
             model_id: the repository.
-            device: as a loader gets it; the settings of the model come first.
+            device: as a loader gets it.
             variant: of weights where there are several, such as "fp16".
 
         Raises:
             FailedPrecondition: LOAD_FAILED, with what is missing.
         """
-        settings = TorchSettings()
-        place = device_named(settings.device_of(model_id, device))
-        found = snapshot(model_id, loading.current().revision, variant=variant)
-        return cls(model_id, found.folder, found.commit, place, dtype_for(place, settings.dtype_of(model_id)))
+        told, place = loading.current(), device_named(device)
+        found = snapshot(model_id, told.revision, variant=variant)
+        return cls(model_id, found.folder, found.commit, place, dtype_for(place, told.dtype))
 
     def processor(self, kind: Any, **options: Any) -> Any:
         """A tokenizer, image processor, feature extractor or configuration: whatever has from_pretrained.
@@ -90,7 +88,7 @@ class Checkpoint:
         except torch.OutOfMemoryError:
             raise OutOfMemory(
                 f"{self.model_id} does not fit into the GPU's memory",
-                remedy="take a smaller model, a smaller dtype (EXPERT_DTYPE) or a larger GPU",
+                remedy="take a smaller model, a smaller dtype (EXPERT_DEVICES) or a larger GPU",
             ) from None
         except ImportError as error:
             raise self._failed(

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from experts.host.handler import Batching
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import release
+from experts.torch_host.devices import TorchDevices
 
 
 class Resident:
@@ -20,4 +20,4 @@ class Resident:
     def close(self) -> None:
         """Lets go of the weights, and gives the GPU's memory back."""
         self.model = None
-        release()
+        TorchDevices().release()

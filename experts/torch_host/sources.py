@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from experts.torch_host import bucket, hub
 from experts.torch_host.choosing import WEIGHTS, chosen
-from experts.torch_host.settings import TorchSettings
+from experts.torch_host.settings import SourceSettings
 from services.runtime.errors import FailedPrecondition
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -37,7 +37,7 @@ def snapshot(model_id: str, revision: str = "", *, variant: str = "") -> Snapsho
         FailedPrecondition: LOAD_FAILED, with what is missing: network, token, consent, safetensors, files.
     """
     commit = revision if _COMMIT.fullmatch(revision) else ""
-    url = TorchSettings().models_url
+    url = SourceSettings().models_url
     found = _in_own(model_id, url) if url else None
     if found is None:
         folder, commit = hub.fetched(model_id, commit, variant)
@@ -48,7 +48,7 @@ def snapshot(model_id: str, revision: str = "", *, variant: str = "") -> Snapsho
 
 def resolve(model_id: str) -> str:
     """The commit that the main branch of a model is at, as far as can be told without fetching it; else empty."""
-    url = TorchSettings().models_url
+    url = SourceSettings().models_url
     own = _in_own(model_id, url) if url and _path(url) else None
     return own.commit if own else hub.resolved(model_id)
 

@@ -113,14 +113,14 @@ class Tiny:
     @asynccontextmanager
     async def expert(self, modality: str, **settings: Any) -> AsyncIterator[Served]:
         """The modality's own loaders over gRPC, with its tiny models; the first of each task is what a call gets."""
-        loaders = import_module(f"experts.{modality}.tasks").TASKS
+        tasks = import_module(f"experts.{modality}.tasks")
         cards = [
             ModelCard(id=model_id, task=task, revision="1")
             for model_id, model in models(modality).items()
             for task in model.tasks
         ]
-        wrapped = {task: self._building(modality, loader) for task, loader in loaders.items()}
-        expert = Expert(modality, offered(cards, standard_tasks(), wrapped))
+        wrapped = {task: self._building(modality, loader) for task, loader in tasks.TASKS.items()}
+        expert = Expert(modality, offered(cards, standard_tasks(), wrapped), devices=tasks.DEVICES)
         store = (self.folder / "artifacts").as_uri()
         told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "drain_seconds": 0, "ARTIFACTS_URL": store, **settings}
         async with opened(expert, Settings(**told)) as running, dial(f"127.0.0.1:{running.port}") as channel:
