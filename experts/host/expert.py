@@ -4,14 +4,16 @@ An expert is a package. Its parts:
 
     tasks.py     TASKS: Loader by task; where needed REQUIRES: by model id the module it cannot do without;
                  PRELOAD: ids of the models loaded before it is ready, in that order, instead of all;
-                 DEVICES: what its engine knows of GPUs (devices.Devices)
+                 DEVICES: what its engine knows of GPUs (devices.Devices);
+                 or EXPERT alone, where what it offers is known only when it starts: given name and version, the Expert
     models.json  its ModelCards
     tasks.json   TaskSpecs of the kinds of task that are not standard, if it has any
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
@@ -57,6 +59,8 @@ class Expert:
     """Of its code; empty means unknown."""
     devices: Devices | None = None
     """What its engine knows of GPUs, if it uses any."""
+    beside: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = lambda _changed: nullcontext()
+    """What is open as long as it serves; given what to call when a model's trouble comes or goes."""
 
     def find(self, task: str, model_id: str) -> Offer:
         """The offer for a task; without an id the first.
@@ -83,6 +87,8 @@ def read_expert(package: str) -> Expert:
         FailedPrecondition: its parts contradict each other, or nothing is left.
     """
     tasks: Mapping[str, Any] = vars(import_module(f"{package}.tasks"))
+    if made := tasks.get("EXPERT"):
+        return made(package.rpartition(".")[2], _version_of(_DISTRIBUTION))  # type: ignore[no-any-return]  # an Expert
     requires: Mapping[str, str] = tasks.get("REQUIRES", {})
     folder = files(package)
     cards = [_completed(card, requires.get(card.id, "")) for card in _read(folder / "models.json", ModelCard)]

@@ -5,7 +5,7 @@ Inputs and outputs are plain Python, by port: str for text, parsed JSON for json
 a list of these for a port that takes many.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
@@ -80,6 +80,34 @@ class Handler(Protocol):
 
 
 @dataclass(frozen=True)
+class Trouble:
+    """Why a model cannot answer for now, though it is loaded: what a Handler may say of itself in `trouble`."""
+
+    message: str
+    remedy: str
+
+
+class Elsewhere(Protocol):
+    """A model that runs elsewhere: a Handler but for `run`, in whose place it is asked, on the event loop.
+
+    Many calls are under way at once, each with its own caller as services.runtime.caller has it; there are no batches.
+    A call that nobody waits for any more is cancelled. It may have a `trouble` besides.
+    """
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
+        """As a Handler's."""
+
+    def cost(self, item: Any) -> float:
+        """As a Handler's; nobody weighs it."""
+
+    def ask(self, item: Any, call: Call) -> Awaitable[Any]:
+        """What the model makes of one item."""
+
+    def finish(self, raw: Any) -> Outputs:
+        """As a Handler's."""
+
+
+@dataclass(frozen=True)
 class Single:
     """A plain function as a Handler: one call after the other, no batching."""
 
@@ -109,5 +137,5 @@ def single(function: Callable[[Inputs, Parameters], Outputs]) -> Handler:
     return Single(function)
 
 
-Loader = Callable[[str, str], Handler]
+Loader = Callable[[str, str], Handler | Elsewhere]
 """Given a model id and a device ("cpu", "cuda:0"), loads it. Heavy imports stay inside."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf
 
-from experts.host.handler import Batching, Handler
+from experts.host.handler import Batching, Elsewhere, Handler, Trouble
 from experts.host.pace import Pace
 
 _RECOVERY = 1.1
@@ -13,7 +13,7 @@ _RECOVERY = 1.1
 class Loaded:
     """A model in memory, and what was learnt of it there."""
 
-    handler: Handler
+    handler: Handler | Elsewhere
     pace: Pace = field(default_factory=Pace)
     ceiling: float = inf
     """Most that a batch may cost, since a larger one did not fit."""
@@ -34,6 +34,11 @@ class Loaded:
     def memory_bytes(self) -> int:
         """What it takes, if the model knows better than this process can measure."""
         return getattr(self.handler, "memory_bytes", None) or 0
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why it cannot answer for now, if it says so."""
+        return getattr(self.handler, "trouble", None)
 
     def ran(self, cost: float, seconds: float) -> None:
         """A batch ran well, and took so long; the first says nothing, engines warm up on it."""

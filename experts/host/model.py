@@ -13,6 +13,7 @@ import structlog
 
 from experts.host.batching import Queue
 from experts.host.expert import Offer
+from experts.host.handler import Trouble
 from experts.host.loaded import Loaded
 from experts.host.progress import CallUnderWay, Step
 from experts.host.times import TOLERANCE, Times
@@ -73,9 +74,10 @@ class Model:
         return State.LOADABLE if self._settled is None else State.READY
 
     @property
-    def failure(self) -> Failure | None:
-        """Why it did not load, for as long as that is remembered."""
-        return self._settled if isinstance(self._settled, Failure) else None
+    def failure(self) -> Failure | Trouble | None:
+        """Why it did not load, for as long as that is remembered, or is no use for now."""
+        settled = self._settled
+        return settled.trouble if isinstance(settled, Loaded) else settled
 
     def check(self, revision: str) -> None:
         """Whether it is here at a revision; empty asks for any.
