@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
@@ -79,6 +80,8 @@ class Writer(Resident):
         self._longest = longest(tokenizer, model.config)
         self._left = not model.config.is_encoder_decoder
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+        self._lock = Lock()
+        """Reading what is no control token changes the tokenizer for a moment."""
 
     @property
     def chats(self) -> bool:
@@ -89,7 +92,8 @@ class Writer(Resident):
         text = inputs["text"]
         if len(text) > self._longest * _CHARACTERS_PER_TOKEN:
             raise self._too_long(f"{len(text)} characters")
-        tokens = self._tokens(text)
+        with self._lock:
+            tokens = self._tokens(text)
         room = self._longest - len(tokens) if self._left else self._longest
         if room < _LEAST_ROOM or len(tokens) > self._longest:
             raise self._too_long(f"{len(tokens)} tokens")
@@ -125,7 +129,8 @@ class Writer(Resident):
         return [tokens for (tokens,) in kinds]
 
     def finish(self, raw: list[int]) -> Outputs:
-        text: str = self._tokenizer.decode(raw, skip_special_tokens=True)
+        with self._lock:
+            text: str = self._tokenizer.decode(raw, skip_special_tokens=True)
         return {"text": _said(text)}
 
     def _tokens(self, text: str) -> list[int]:

@@ -15,8 +15,13 @@ from services.runtime.errors import FailedPrecondition, OutOfMemory, ServiceErro
 if TYPE_CHECKING:
     import torch
 
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # several threads tokenize already
+for _name, _value in (
+    ("HF_HUB_DISABLE_TELEMETRY", "1"),
+    ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),  # the log tells
+    ("TRANSFORMERS_VERBOSITY", "error"),
+    ("TOKENIZERS_PARALLELISM", "false"),  # several threads tokenize already
+):
+    os.environ.setdefault(_name, _value)  # read when these libraries are imported, by loaders
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import pytest
 
 from experts.host.app import opened
 from experts.host.expert import Expert, offered
-from experts.host.handler import Handler, Loader, Media
+from experts.host.handler import Elsewhere, Handler, Loader, Media
 from experts.host.settings import Settings
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2 as pb
@@ -128,7 +128,7 @@ class Tiny:
             yield Served(channel, ArtifactStore.open(store))
 
     def _building(self, modality: str, loader: Loader) -> Loader:
-        def load(model_id: str, device: str) -> Handler:
+        def load(model_id: str, device: str) -> Handler | Elsewhere:
             self.built(modality, model_id)
             return loader(model_id, device)
 
