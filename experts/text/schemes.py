@@ -9,8 +9,8 @@ from typing import Any
 from experts.text.languages import Language, languages, named
 from services.runtime.errors import FailedPrecondition
 
-_CODES = (re.compile(r"__([a-z]{2,3})__"), re.compile(r"([a-z]{3}_[A-Z][a-z]{3})"), re.compile(r"([a-z]{2})_[A-Z]{2}"))
-"""Tokens of M2M100, NLLB and mBART for a language."""
+_CODES = (re.compile(r"([a-z]{2,3})"), re.compile(r"([a-z]{3}_[A-Z][a-z]{3})"), re.compile(r"([a-z]{2})_[A-Z]{2}"))
+"""How M2M100, NLLB and mBART write a language."""
 _MADLAD = re.compile(r"<2([a-zA-Z_]{2,8})>")
 _T5 = re.compile(r"translation_(\w\w)_to_(\w\w)")
 _MARIAN = re.compile(r"-([a-z]{2,3})-([a-z]{2,3})$")
@@ -107,14 +107,13 @@ def _marian(tokenizer: Any, config: Any, model_id: str) -> Scheme | None:
 
 
 def _tagged(tokenizer: Any) -> Scheme | None:
-    """The family with most languages among the special tokens."""
-    tokens = {str(token) for token in (*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder)}
-    found = max(([(match, token) for token in tokens if (match := form.fullmatch(token))] for form in _CODES), key=len)
-    codes = _by_tag((match[1], token.strip("_")) for match, token in found)
-    ids = {match[0].strip("_"): tokenizer.convert_tokens_to_ids(token) for match, token in found}
-    if not codes or not hasattr(tokenizer, "src_lang"):
+    if not hasattr(tokenizer, "src_lang"):
         return None
-    return Tagged(codes, codes, tokenizer=tokenizer, tags={tag: ids[code] for tag, code in codes.items()})
+    ids: Mapping[str, int] = getattr(tokenizer, "lang_code_to_id", None) or tokenizer.added_tokens_encoder
+    named_by = {code: match[1] for code in ids for form in _CODES if (match := form.fullmatch(code))}
+    codes = _by_tag((name, code) for code, name in named_by.items())
+    tags = {tag: ids[code] for tag, code in codes.items()}
+    return Tagged(codes, codes, tokenizer=tokenizer, tags=tags) if codes else None
 
 
 def _madlad(tokenizer: Any) -> Scheme | None:

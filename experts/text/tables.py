@@ -82,7 +82,7 @@ class TableReader(Resident):
             logits = output.logits.float().cpu()
             aggregation = getattr(output, "logits_aggregation", None)
             chosen = None if aggregation is None else int(aggregation.float().argmax(-1))
-            (cells,) = self._tokenizer.convert_logits_to_predictions(item.encoded, logits)
+            ((cells,),) = self._tokenizer.convert_logits_to_predictions(item.encoded, logits)
         names = getattr(self.model.config, "aggregation_labels", None) or {}
         return Picked(sorted(cells), str(names.get(chosen, "NONE")), item.grid)
 

@@ -83,25 +83,26 @@ class Translator(Resident):
         return sum(len(one.tokens) for one in item.sentences)
 
     def run(self, items: Sequence[Text], call: Call) -> list[tuple[list[list[int]], Text]]:
-        target = items[0].target
+        options = self._scheme.options(items[0].target)
 
         def compute(rows: Sequence[Sentence]) -> list[list[int]]:
             batch = [{"input_ids": row.tokens, "attention_mask": [1] * len(row.tokens)} for row in rows]
-            return generated(
+            found = generated(
                 self.model,
                 padded(batch, self._tokenizer.pad_token_id),
                 call,
                 max_new_tokens=_room(rows[0], self._longest),
                 model_id=self.model_id,
-                **self._scheme.options(target),
+                **options,
             )
+            return [row[1:] if row[:1] == [options.get("forced_bos_token_id")] else row for row in found]
 
         def room(row: Sentence) -> int:
             return _room(row, self._longest)
 
         rows = [item.sentences for item in items]
-        found = in_passes(rows, lambda row: len(row.tokens), compute, call, most=MOST_TOKENS, kind=room)
-        return list(zip(found, items, strict=False))
+        texts = in_passes(rows, lambda row: len(row.tokens), compute, call, most=MOST_TOKENS, kind=room)
+        return list(zip(texts, items, strict=False))
 
     def finish(self, raw: tuple[list[list[int]], Text]) -> Outputs:
         translated, item = raw

@@ -57,8 +57,10 @@ class Served:
     async def ask(self, task: str, inputs: Mapping[str, Any], /, model: str = "", **parameters: Any) -> dict[str, Any]:
         """The outputs by port: str, parsed JSON, or Media; inputs alike, lists of them for ports that take many."""
         request = pb.InferRequest(task=task, model=model, parameters_json=json.dumps(parameters))
+        spec = standard_tasks().get(task)
+        many = {port.name for port in spec.inputs if port.many} if spec else set[str]()
         for name, given in inputs.items():
-            if isinstance(given, list):
+            if name in many:
                 request.lists[name].values.extend([await self._value(one) for one in given])
             else:
                 request.inputs[name].CopyFrom(await self._value(given))

@@ -82,7 +82,8 @@ def tagger(folder: Path) -> None:
     import torch
 
     tokenizer = _bert_tokenizer(folder)
-    batch = tokenizer(list(TAGGED), padding=True, return_tensors="pt")
+    texts = [*TAGGED, " ".join([TAGGED[0]] * 9), " ".join(["anna met", *[TAGGED[0]] * 9])]
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
     rows = [[NAMES.index(TAGS.get(token, "O")) for token in encoding.tokens] for encoding in batch.encodings]
     labels = torch.tensor(rows).masked_fill(batch["attention_mask"] == 0, -100)
     model = _bert("BertForTokenClassification", tokenizer, **_labels(NAMES))
@@ -156,7 +157,9 @@ def table_reader(folder: Path) -> None:
     )
 
     taught(
-        TapasForQuestionAnswering(config), lambda model: model(**batch, labels=wanted, aggregation_labels=chosen).loss
+        TapasForQuestionAnswering(config),
+        lambda model: model(**batch, labels=wanted, aggregation_labels=chosen).loss,
+        enough=0.2,
     ).save_pretrained(folder)
 
 

@@ -21,12 +21,12 @@ def taught(
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     for _ in range(steps):
-        optimizer.zero_grad()
         error = loss(model)
-        error.backward()
-        optimizer.step()
         if error.item() < enough:
             return model.eval()
+        optimizer.zero_grad()
+        error.backward()
+        optimizer.step()
     raise AssertionError(f"{type(model).__name__} did not learn its lesson: the loss is {error.item():.3f}")
 
 
