@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from experts.host.app import opened
 from experts.host.expert import Expert, offered
-from experts.host.handler import Batching, Call, Handler, Inputs, Loader, Outputs, Parameters, Single, single
+from experts.host.handler import Batching, Call, Elsewhere, Handler, Inputs, Loader, Outputs, Parameters, Single, single
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
@@ -132,9 +133,7 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
         async def start(
             loader: Loader = echo, other: Loader = echo, *, preload: Sequence[str] = ("m", "other"), **settings: Any
         ) -> Host:
-            def load(model_id: str, device: str) -> Handler:
-                return (loader if model_id == "m" else other)(model_id, device)
-
+            load = partial(_either, loader, other)
             cards = [ModelCard(id=name, revision="1", task="saying") for name in ("m", "other")]
             expert = Expert("test", offered(cards, {"saying": SPEC}, {"saying": load}), tuple(preload), "0")
             told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), **settings}
@@ -147,8 +146,16 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
         yield start
 
 
+def _either(loader: Loader, other: Loader, model_id: str, device: str) -> Handler | Elsewhere:
+    return (loader if model_id == "m" else other)(model_id, device)
+
+
+def _echoed(inputs: Inputs, parameters: Parameters) -> Outputs:
+    return {"text": inputs["text"] * parameters["times"]}
+
+
 def echo(model_id: str, device: str) -> Handler:
-    return single(lambda inputs, parameters: {"text": inputs["text"] * parameters["times"]})
+    return single(_echoed)
 
 
 def takes(size: int) -> Loader:

@@ -53,7 +53,7 @@ class Queue:
         """For loading too: an engine may care on which thread it lives."""
         self.busy_since: float | None = None
         """When the call began that the device is at, on time.monotonic()'s clock."""
-        self._model_id, self._limit = model_id, limit
+        self.model_id, self._limit = model_id, limit
         self.make_room: Callable[[], None] = lambda: None
         """Frees memory; called on the thread when there is too little of it."""
         self._composer = composer
@@ -61,6 +61,7 @@ class Queue:
         self._waiting: list[Member] = []
         self._present = self._running = 0
         self._each = 0.0
+        self._at: Loaded | None = None
 
     @property
     def running(self) -> int:
@@ -81,6 +82,13 @@ class Queue:
         """Whether there is more than one call."""
         return self._present > 1
 
+    def kill(self, seconds: float) -> bool:
+        """Ends the process of the model that has been at a batch for so long, if it has one."""
+        kill = getattr(self._at.handler, "kill", None) if self._at else None
+        if kill:
+            kill(seconds)
+        return bool(kill)
+
     @contextmanager
     def place(self, *, background: bool = False) -> Iterator[None]:
         """A place for one call as long as the block lasts.
@@ -91,7 +99,7 @@ class Queue:
         if self._present >= (max(1, self._limit * 3 // 4) if background else self._limit):
             delay = min(max(self._present * self._each, SHORTEST_WAIT), LONGEST_WAIT)
             raise Overloaded(
-                f"{self._present} calls wait for {self._model_id} already",
+                f"{self._present} calls wait for {self.model_id} already",
                 remedy="try again later, or let the operator run another replica or raise EXPERT_MAX_WAITING",
                 retry_after=timedelta(seconds=delay),
             )
@@ -162,21 +170,21 @@ class Queue:
             batch = self._composer.compose(waiting) if waiting else []
             self._waiting = [member for member in waiting if member not in batch]
         if late:
-            _tell(late, [_too_late(self._model_id) for _ in late])
+            _tell(late, [_too_late(self.model_id) for _ in late])
         return batch
 
     def _run(self, model: Loaded, items: Sequence[Any], cost: float, call: CallUnderWay | Together) -> list[Ran]:
         self._running += len(items)
-        self.busy_since = began = time.monotonic()
+        self._at, self.busy_since = model, (began := time.monotonic())
         try:
             raws = model.handler.run(items, call)  # type: ignore[union-attr]  # who is asked never comes here
             seconds = time.monotonic() - began
         finally:
             self._running -= len(items)
-            self.busy_since = None
+            self._at = self.busy_since = None
         if len(raws) != len(items):
             raise ModelFailed(
-                f"model {self._model_id} gave {len(raws)} results for {len(items)} inputs",
+                f"model {self.model_id} gave {len(raws)} results for {len(items)} inputs",
                 remedy="report it to whoever made the expert",
             )
         model.ran(cost, seconds)

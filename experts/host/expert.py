@@ -12,9 +12,9 @@ An expert is a package. Its parts:
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
 from importlib.resources import files
@@ -61,6 +61,21 @@ class Expert:
     """What its engine knows of GPUs, if it uses any."""
     beside: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = lambda _changed: nullcontext()
     """What is open as long as it serves; given what to call when a model's trouble comes or goes."""
+
+    def only(self, allowed: Collection[str]) -> "Expert":
+        """The same with the models that are allowed; none named allows all.
+
+        Raises:
+            FailedPrecondition: it has none of them.
+        """
+        if not allowed:
+            return self
+        offers = tuple(offer for offer in self.offers if offer.card.id in allowed)
+        if not offers:
+            known = ", ".join(dict.fromkeys(offer.card.id for offer in self.offers))
+            remedy = f"name some of its models in EXPERT_ALLOWED: {known}"
+            raise FailedPrecondition(f"{self.name} has none of the models that are allowed", remedy=remedy)
+        return replace(self, offers=offers, preload=tuple(model for model in self.preload if model in allowed))
 
     def find(self, task: str, model_id: str) -> Offer:
         """The offer for a task; without an id the first.

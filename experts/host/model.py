@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -142,6 +143,11 @@ class Model:
         self._loads.changed.set()
         await self.queue.thread.run(_close, holder)
 
+    def close(self) -> None:
+        """Lets the model clean up, once its thread is done with what it is at."""
+        holder, self._outcome = [self._outcome], None
+        self.queue.thread.post(partial(_close, holder))
+
     def tell(self, fraction: float, message: str) -> None:
         """How far its load is; callable from any thread."""
         self.loading = Step(fraction, message)
@@ -211,4 +217,7 @@ def _close(holder: "list[Loaded | Failure | None]") -> None:
     """Lets go of the model on its own thread, and of the last reference to it."""
     loaded = holder.pop()
     if isinstance(loaded, Loaded):
-        loaded.close()
+        try:
+            loaded.close()
+        except Exception:
+            log.exception("a model failed to clean up")

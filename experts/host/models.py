@@ -56,6 +56,10 @@ class Models:
         return tuple(self._queues)
 
     @property
+    def queues(self) -> tuple[Queue, ...]:
+        return tuple(self._queues.values())
+
+    @property
     def all(self) -> tuple[Model, ...]:
         return tuple(self._models.values())
 
@@ -87,8 +91,10 @@ class Models:
         return not wanted or any(outcomes)
 
     def close(self) -> None:
-        """Lets the threads end; waits for none."""
+        """Lets models and threads end; waits for none."""
         self._loads.close()
+        for model in self._models.values():
+            model.close()
         for queue in self._queues.values():
             queue.thread.close()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 
@@ -118,4 +118,5 @@ class _Changes:
         self._next = asyncio.Event()
 
     def tell_from_thread(self) -> None:
-        self._loop.call_soon_threadsafe(self.tell)
+        with suppress(RuntimeError):  # the loop has ended, and with it whoever watched
+            self._loop.call_soon_threadsafe(self.tell)

@@ -1,3 +1,5 @@
+from typing import Literal
+
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
@@ -26,12 +28,23 @@ class Settings(ServiceSettings, StoreSettings):
     of what a GPU has free."""
     devices: str = "*=auto"
     """Where models compute, and with which numbers: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
+    device_seconds: float = Field(900.0, gt=0)
+    """Longest batch: beyond it the worker process is ended or, where there is none, the expert says it is not alive."""
+    workers: Literal["thread", "process"] = "thread"
+    """process: each model lives in a process of its own, and takes nothing else down with it; costs memory and 0.3 ms
+    a call."""
+    allowed: str = ""
+    """Ids of the only models that may be served, by comma; empty allows all the expert has."""
     threads: int = Field(2, ge=1)
     """Threads that read inputs and write outputs, beside each model's own."""
     may_sleep: bool = False
     """It may be scaled to zero: its models then stay in the catalogue while it is away."""
     region: str = ""
     """Where its machine stands, the wider first, as in eu-central-1: for the cards of models that run here."""
+
+    @property
+    def allowed_ids(self) -> frozenset[str]:
+        return frozenset(name.strip() for name in self.allowed.split(",")) - {""}
 
     @field_validator("devices")
     @classmethod

@@ -1,3 +1,4 @@
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -11,7 +12,7 @@ from experts.host.handler import Handler, single
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.runtime import errors
-from tests.hosting import NOT_SERVING, SERVING, Start, hosts, reached, takes
+from tests.hosting import NOT_SERVING, SERVING, Gate, Start, hosts, reached, takes
 
 
 @pytest.fixture
@@ -126,3 +127,14 @@ async def test_a_model_made_to_leave_is_told_and_comes_back_when_asked(start: St
     told = await host.describe()
     assert list(told.load.loaded) == ["m"]
     assert {card.id: card.loaded_bytes for card in told.models} == {"m": 2, "other": 2}
+
+
+async def test_a_model_that_does_not_come_back_makes_the_expert_not_alive_until_it_does(start: Start) -> None:
+    gate = Gate()
+    host = await start(gate, device_seconds=0.1)
+    call = asyncio.ensure_future(host.infer())
+    await host.until(NOT_SERVING, "liveness")
+    assert (await host.infer(model="other")).outputs["text"].text == "hello"
+    gate.release.set()
+    await call
+    await host.until(SERVING, "liveness")
