@@ -37,6 +37,11 @@ def chosen(names: Iterable[str], variant: str = "") -> list[str]:
     return data + taken
 
 
+def has_weights(names: Iterable[str]) -> bool:
+    """Whether there are any that can be loaded."""
+    return any(name.endswith(WEIGHTS) for name in chosen(names))
+
+
 def _belongs(name: str, *, pipeline: bool) -> bool:
     """At the root of a pipeline lie copies of all components in one file."""
     depth = name.count("/")

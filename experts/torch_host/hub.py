@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experts.torch_host.choosing import chosen
+from experts.torch_host.choosing import chosen, has_weights
 from experts.torch_host.downloads import Download
 from services.runtime.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
+_CONVERTER, _OFFER = "SFconvertbot", "Adding `safetensors` variant of this model"
 
 TOKEN = "HF_TOKEN"  # noqa: S105  # the name of the variable
 
@@ -31,8 +33,11 @@ def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
 
     api = _api()
     with _explained(model_id):
-        commit = commit or api.resolve_revision(model_id).resolved
+        pinned, commit = bool(commit), commit or api.resolve_revision(model_id).resolved
         files = _listed(api, model_id, commit)
+        if files and not pinned and not has_weights(files):
+            commit = _converted(api, model_id) or commit
+            files = _listed(api, model_id, commit)
         names = chosen(files, variant) if files else None
         total = sum(files[name] for name in names or ())
         with Download(model_id, total) as download:
@@ -40,6 +45,21 @@ def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
                 model_id, revision=commit, allow_patterns=names, endpoint=api.endpoint, tqdm_class=download.bars
             )
     return Path(folder), commit
+
+
+def _converted(api: "HfApi", model_id: str) -> str:
+    """The commit at which the Hub's own converter offers the main branch in safetensors; empty if it does not.
+
+    Its offers are by that account and of that title; anybody else's are not looked at.
+    """
+    offers = api.get_repo_discussions(
+        model_id, author=_CONVERTER, discussion_type="pull_request", discussion_status="open"
+    )
+    for offer in offers:
+        if offer.author == _CONVERTER and offer.title == _OFFER and offer.git_reference:
+            commit: str = api.resolve_revision(model_id, revision=offer.git_reference).resolved
+            return commit
+    return ""
 
 
 def resolved(model_id: str) -> str:

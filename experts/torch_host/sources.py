@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from experts.torch_host import bucket, hub
-from experts.torch_host.choosing import WEIGHTS, chosen
+from experts.torch_host.choosing import WEIGHTS, has_weights
 from experts.torch_host.settings import SourceSettings
 from services.runtime.errors import FailedPrecondition
 
@@ -76,7 +76,7 @@ def _commit_of(folder: Path) -> str:
 def _check(model_id: str, folder: Path) -> None:
     """Complains of what a loader would stumble over, in words."""
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    if not any(name.endswith(WEIGHTS) for name in chosen(names)):
+    if not has_weights(names):
         raise FailedPrecondition(
             f"{model_id} has no weights in safetensors, the only format that is loaded",
             reason="LOAD_FAILED",
