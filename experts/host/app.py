@@ -73,7 +73,7 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
         servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
         register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)
         async with (
-            expert.beside(models.changed.set),
+            expert.beside(models.tell),
             serving(
                 register, EXPERT, listen=settings.listen, drain_seconds=settings.drain_seconds, ready=False
             ) as running,

@@ -39,6 +39,8 @@ class Loads:
         self.clock = clock
         self.changed = asyncio.Event()
         """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
+        self.changes = 0
+        """How often that has happened."""
         self._devices, self._places, self._memory_bytes = devices, places, memory_bytes
         self._turn = asyncio.Lock()
         self._thread = Threads("devices")
@@ -71,6 +73,11 @@ class Loads:
             model.came_in(loaded, taken, seconds=time.monotonic() - began)
             room.enter(model)
             await room.make(0, keep=model)
+
+    def tell(self) -> None:
+        """A model's state is another."""
+        self.changes += 1
+        self.changed.set()
 
     def freed(self) -> None:
         """A model is no longer used."""

@@ -140,7 +140,7 @@ class Model:
     async def unload(self) -> None:
         """Frees its memory; nobody may be using it."""
         holder, self._outcome = [self._outcome], None
-        self._loads.changed.set()
+        self._loads.tell()
         await self.queue.thread.run(_close, holder)
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class Model:
             log.info("model loaded", model=self.id, task=self.task, **facts)
         finally:
             self._load = self.loading = None
-            self._loads.changed.set()
+            self._loads.tell()
         return self._outcome
 
     def _failed(self, cause: str, remedy: str) -> Failure:

@@ -45,6 +45,9 @@ class Models:
         self._loads = Loads(devices or OnlyCpu(), Places(places), memory_bytes=limits.memory_bytes, clock=clock)
         self.changed = self._loads.changed
         """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
+        self.tell = self._loads.tell
+        """To be called when a model's trouble comes or goes."""
+        self._loaded: tuple[int, frozenset[str]] = (-1, frozenset())
         self._queues: dict[str, Queue] = {}
         self._models: dict[tuple[str, str], Model] = {}
         for offer in offers:
@@ -66,7 +69,11 @@ class Models:
     @property
     def loaded(self) -> frozenset[str]:
         """Ids of the models that are loaded for every task they are offered for."""
-        return frozenset(self._queues) - {m.id for m in self._models.values() if m.state is not State.READY}
+        changes, loaded = self._loaded
+        if changes != self._loads.changes:
+            loaded = frozenset(self._queues) - {m.id for m in self._models.values() if m.state is not State.READY}
+            self._loaded = self._loads.changes, loaded
+        return loaded
 
     @property
     def waiting(self) -> int:

@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from functools import partial
 from math import inf
 from typing import Any
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 
 from experts.host import convert
 from experts.host.describe import Description
@@ -88,9 +88,9 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         await self._calls.follow(caller.current().tenant, request.call_ids, tell)
 
     def _trailer(self) -> tuple[tuple[str, str], ...]:
-        load = self._description.load()
-        queue, loaded = str(load.waiting + load.running), ",".join(load.loaded)
-        return (QUEUE, queue), (LOADED, loaded), (FREE, str(load.free_bytes))
+        models = self._models
+        queue, loaded = str(models.waiting + models.running), ",".join(sorted(models.loaded))
+        return (QUEUE, queue), (LOADED, loaded), (FREE, str(models.free_bytes))
 
 
 def _deadline(context: Context) -> float:
@@ -112,7 +112,9 @@ async def _within(seconds: float) -> AsyncIterator[None]:
 
 
 def _usage(*, busy: float, elapsed: float) -> Usage:
-    usage = Usage()
-    usage.busy.FromTimedelta(timedelta(seconds=busy))
-    usage.elapsed.FromTimedelta(timedelta(seconds=elapsed))
-    return usage
+    return Usage(busy=_duration(busy), elapsed=_duration(elapsed))
+
+
+def _duration(seconds: float) -> Duration:
+    whole, part = divmod(int(seconds * 1e9), 10**9)
+    return Duration(seconds=whole, nanos=part)
