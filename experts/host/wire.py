@@ -35,6 +35,8 @@ class Told:
     batching: Batching | None
     revision: str
     resident_bytes: int
+    elsewhere: bool
+    """It needs no process: it asks others."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ class Worker:
         tell = partial(self._tell, LOAD)
         with loading.told(loading.Loading(start.revision, tell, start.task, start.model_id, start.device, start.dtype)):
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's
-        return Told(getattr(handler, "batching", None), getattr(handler, "revision", None) or "", resident_bytes())
+        batching, revision = getattr(handler, "batching", None), getattr(handler, "revision", None) or ""
+        return Told(batching, revision, resident_bytes(), elsewhere=hasattr(handler, "ask"))
 
     def _prepare(self, request: Request) -> float:
         inputs, parameters = request.given

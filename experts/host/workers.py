@@ -18,7 +18,7 @@ from itertools import count
 
 from experts.host import loading
 from experts.host.devices import CPU
-from experts.host.handler import Call, Handler, Inputs, Loader, Outputs, Parameters
+from experts.host.handler import Call, Elsewhere, Handler, Inputs, Loader, Outputs, Parameters
 from experts.host.process import Gone, Worker
 from experts.host.wire import Start, Told
 from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory, ServiceError, Unavailable
@@ -36,24 +36,32 @@ class Workers:
     """Level and format."""
 
     def loader(self, task: str, loader: Loader) -> Loader:
-        """A loader whose models live in processes of their own.
+        """A loader whose models live in processes of their own, but for those that run elsewhere anyway."""
+        return partial(self._load, task, loader)
 
-        Raises:
-            FailedPrecondition: it cannot be found by its name, as another process must.
-        """
+    def _load(self, task: str, loader: Loader, model_id: str, device: str) -> Handler | Elsewhere:
         try:
             pickled = pickle.dumps(loader)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise FailedPrecondition(
-                f"the loader of {task} cannot run in a worker process: {error}",
-                remedy="make it a function at the top of a module, or unset EXPERT_WORKERS",
-            ) from None
-        return partial(self._load, task, pickled)
-
-    def _load(self, task: str, loader: bytes, model_id: str, device: str) -> Handler:
+            return _only_elsewhere(task, loader(model_id, device), error)
         current = loading.current()
         told = (task, model_id, current.revision, device, current.dtype, self.threads, self.log)
-        return Remote(Start(tuple(sys.path), loader, *told))
+        remote = Remote(Start(tuple(sys.path), pickled, *told))
+        if not remote.elsewhere:
+            return remote
+        remote.close()
+        return loader(model_id, device)
+
+
+def _only_elsewhere(task: str, model: Handler | Elsewhere, error: Exception) -> Elsewhere:
+    """The model itself, which no worker process could load, if it needs none."""
+    if hasattr(model, "ask"):
+        return model  # type: ignore[return-value]  # who is asked runs elsewhere
+    raise FailedPrecondition(
+        f"the loader of {task} cannot run in a worker process: {error}",
+        reason="LOAD_FAILED",
+        remedy="make it a function at the top of a module, or unset EXPERT_WORKERS",
+    ) from None
 
 
 class Ticket:
@@ -78,11 +86,12 @@ class Remote:
         self._numbers = count(1)
         self._dropped: deque[int] = deque()
         self._lock = threading.Lock()
-        self._closed = self._running = False
+        self._closed = False
+        self._since: float | None = None
         self._broken: tuple[float, ServiceError] | None = None
         with self._lock:
             self._worker, told = self._started(loading.current().progress)
-        self.batching, self.revision = told.batching, told.revision
+        self.batching, self.revision, self.elsewhere = told.batching, told.revision, told.elsewhere
         self.memory_bytes = told.resident_bytes if start.device == CPU else 0
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Ticket:
@@ -101,7 +110,7 @@ class Remote:
             for ticket in items:
                 if ticket.worker is not worker:
                     self._put(ticket, worker)
-            self._running = True
+            self._since = time.monotonic()
             results = worker.run([ticket.number for ticket in items], call)
             for ticket in items:
                 if ticket.survivor:  # the next to run may be the one that kills
@@ -111,7 +120,7 @@ class Remote:
                 ticket.survivor = True
             raise gone.error from None
         finally:
-            self._running = False
+            self._since = None
         return list(items) if results == len(items) else [items[0]] * results
 
     def finish(self, raw: Ticket) -> Outputs:
@@ -127,8 +136,8 @@ class Remote:
         return outputs
 
     def kill(self, seconds: float) -> None:
-        """Ends a process that is stuck in a batch; one that comes up again is left in peace."""
-        if not self._running:
+        """Ends a process that has been at a batch for so long; the time it takes to come up again does not count."""
+        if self._since is None or time.monotonic() - self._since < seconds:
             return
         remedy = "try another input or another model, or let the operator raise EXPERT_DEVICE_SECONDS"
         message = f"{self._start.model_id} did not come back within {seconds:g} s"

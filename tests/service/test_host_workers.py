@@ -10,7 +10,7 @@ import pytest
 from experts.host.handler import Handler
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED
 from services.runtime import errors
-from tests.crashing import crashing, dying, refusing
+from tests.crashing import Asking, asking, crashing, dying, refusing
 from tests.hosting import SERVING, Host, Start, hosts
 
 
@@ -139,10 +139,19 @@ async def test_a_worker_that_cannot_load_its_model_says_why(start: Start, loader
     assert (await host.describe()).models[0].state == MODEL_STATE_FAILED
 
 
-async def test_a_loader_that_another_process_cannot_find_is_refused_at_the_start(start: Start) -> None:
+async def test_a_loader_that_another_process_cannot_find_is_told_to_be_moved(start: Start) -> None:
     def local(model_id: str, device: str) -> Handler:
         return crashing(model_id, device)
 
-    with pytest.raises(errors.FailedPrecondition, match="cannot run in a worker process") as caught:
-        await start(local)
-    assert "top of a module" in caught.value.remedy
+    error = await (await start(local, preload=[])).refusal()
+    assert (error.reason, "cannot run in a worker process" in error.message) == ("LOAD_FAILED", True)
+    assert "top of a module" in error.remedy
+
+
+async def test_a_model_that_runs_elsewhere_needs_no_process(start: Start) -> None:
+    def local(model_id: str, device: str) -> Asking:
+        return Asking()
+
+    host = await start(asking, local, preload=["other"])
+    for model in ("m", "other"):
+        assert (await host.infer("hello", model=model)).outputs["text"].text == f"hello {os.getpid()}"
