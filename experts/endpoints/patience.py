@@ -35,8 +35,11 @@ class Patience:
         def enough(state: RetryCallState) -> bool:
             return state.attempt_number >= self.attempts or _wanted(state) > self.longest_pause
 
+        async def once() -> T:
+            return await attempt()
+
         retrying = AsyncRetrying(retry=retry_if_exception_type(Unavailable), wait=pause, stop=enough, reraise=True)
-        result: T = await retrying(attempt)
+        result: T = await retrying(once)
         return result
 
 

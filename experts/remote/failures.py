@@ -5,10 +5,19 @@ from contextlib import contextmanager
 
 from experts.endpoints.refusals import Refusal
 from experts.remote.routes import Route
-from services.runtime.errors import DeadlineExceeded, FailedPrecondition, Unavailable
+from services.runtime.errors import CorruptData, DeadlineExceeded, FailedPrecondition, Unavailable
 
 ACCESS = "set HF_TOKEN to a token that may use Inference Providers"
 _OFFLINE = "unset HF_HUB_OFFLINE, or take a model of the house"
+
+
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
+"""What the client raises on answers that are not as they should be; it checks no types."""
+
+
+def nonsense(model_id: str) -> CorruptData:
+    what = f"{model_id} answered with something else than its task gives"
+    return CorruptData(what, remedy="take another model")
 
 
 @contextmanager
@@ -28,6 +37,11 @@ def explained(route: Route) -> Iterator[None]:
         raise DeadlineExceeded(what, remedy="send a smaller input, or raise REMOTE_TIMEOUT_SECONDS") from error
     except (HfHubHTTPError, httpx2.HTTPStatusError) as error:
         raise _refusal(route, error.response).error() from None  # its message may hold the address of the request
+    except NONSENSE as error:
+        behind = error.__context__  # the client breaks on some errors' bodies
+        if isinstance(behind, httpx2.HTTPStatusError):
+            raise _refusal(route, behind.response).error() from None
+        raise nonsense(model) from error
     except httpx2.HTTPError as error:
         raise Unavailable(f"{where} cannot be reached for {model}", remedy="see to the network") from error
 

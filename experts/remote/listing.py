@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -85,14 +86,17 @@ def _listed(settings: RemoteSettings) -> list[Fact]:
         Client(base_url=settings.hub.rstrip("/"), headers=headers, timeout=settings.listing_seconds) as client,
         ThreadPoolExecutor(_AT_A_TIME) as pool,
     ):
-        asked = partial(_models, client, settings)
+        asked = partial(_models, client, settings, Event())
         by_tag = dict(zip(tags, pool.map(asked, tags), strict=True))
     return [fact for task in SOURCES for fact in _best(task, by_tag, settings)]
 
 
-def _models(client: "Client", settings: RemoteSettings, tag: str) -> list[dict[str, Any]]:
-    """As the Hub lists them; none if it does not."""
-    from httpx2 import HTTPError, InvalidURL
+def _models(client: "Client", settings: RemoteSettings, away: Event, tag: str) -> list[dict[str, Any]]:
+    """As the Hub lists them; none if it does not, and once it is away it is not asked for more."""
+    from httpx2 import HTTPError, InvalidURL, TransportError
+
+    if away.is_set():
+        return []
 
     where = ",".join(settings.preferred) or "all"
     params = {"pipeline_tag": tag, "inference_provider": where, "sort": "downloads", "expand": list(_EXPANDED)}
@@ -101,6 +105,8 @@ def _models(client: "Client", settings: RemoteSettings, tag: str) -> list[dict[s
         reply.raise_for_status()
         models: list[dict[str, Any]] = reply.json()
     except (HTTPError, InvalidURL, *_NONSENSE) as error:
+        if isinstance(error, TransportError):
+            away.set()
         log.warning("a list of models is missing", tag=tag, error=type(error).__name__)
         return []
     return models if isinstance(models, list) else []

@@ -13,19 +13,16 @@ from experts.endpoints.refusals import PaidOut
 from experts.endpoints.standing import Standing
 from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, Trouble
 from experts.remote.answers import Made
-from experts.remote.failures import explained
+from experts.remote.failures import NONSENSE, explained, nonsense
 from experts.remote.listing import CHAT
 from experts.remote.methods import METHODS
 from experts.remote.routes import Route
 from experts.remote.settings import RemoteSettings
-from services.runtime.errors import CorruptData
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient as Client
 
 STAYS = "allow the data policy open for this request, or take a model of the house"
-_NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
-"""What the client raises on answers that are not as they should be; it checks no types."""
 
 
 class RemoteModel:
@@ -65,8 +62,8 @@ class RemoteModel:
             return prompts.read(self._task, raw.answer, raw.inputs, raw.parameters)
         try:
             return METHODS[self._task].write(raw)
-        except _NONSENSE as error:
-            raise _nonsense(raw.model_id) from error
+        except NONSENSE as error:
+            raise nonsense(raw.model_id) from error
 
     @property
     def _chats(self) -> bool:
@@ -77,10 +74,7 @@ class RemoteModel:
             with explained(self._route):
                 target = await self._route.target()
                 client = await stack.enter_async_context(self._client(target.provider, target.model))
-                try:
-                    return await self._call(item)(client)
-                except _NONSENSE as error:
-                    raise _nonsense(item.model_id) from error
+                return await self._call(item)(client)
 
     def _client(self, provider: str, model: str) -> "Client":
         from huggingface_hub import AsyncInferenceClient
@@ -111,7 +105,3 @@ def _ready(inputs: Inputs) -> Mapping[str, Any]:
             media = sendable(value) if port == "image" else value
             ready[port] = replace(media, content=MimeBytes(media.content, media.media_type))
     return ready
-
-
-def _nonsense(model_id: str) -> CorruptData:
-    return CorruptData(f"{model_id} answered with something else than its task gives", remedy="take another model")
