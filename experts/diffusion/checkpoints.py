@@ -1,5 +1,7 @@
 """Checkpoints of pictures' makers: half the download on a GPU, and models that work together with another."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,7 @@ _HALF = "fp16"
 
 
 def checkpoint_of(model_id: str, device: str) -> Checkpoint:
-    """The model's files; those with 16 bits where the weights will have no more anyway.
+    """A pipeline's files; of weights those with 16 bits where they will have no more anyway.
 
     Raises:
         FailedPrecondition: LOAD_FAILED.
@@ -18,14 +20,11 @@ def checkpoint_of(model_id: str, device: str) -> Checkpoint:
     return Checkpoint.of(model_id, device, variant="" if device == "cpu" else _HALF)
 
 
-def partner(model_id: str, commit: str, device: str) -> Checkpoint:
-    """The files of a second model that the one being loaded works with, at a commit of its own.
-
-    Raises:
-        FailedPrecondition: LOAD_FAILED.
-    """
+@contextmanager
+def at_commit(commit: str) -> Iterator[None]:
+    """For a second model that the one being loaded works with: it has a commit of its own; empty means any."""
     with loading.told(replace(loading.current(), revision=commit)):
-        return checkpoint_of(model_id, device)
+        yield
 
 
 def assembled(checkpoint: Checkpoint, kind: Any, **options: Any) -> Any:

@@ -4,7 +4,7 @@ import threading
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from experts.diffusion.checkpoints import assembled, checkpoint_of, partner
+from experts.diffusion.checkpoints import assembled, at_commit, checkpoint_of
 from experts.diffusion.painting import Order, Painter, seed_of, words
 from experts.diffusion.pictures import cut
 from experts.diffusion.sizes import Size, wanted
@@ -82,7 +82,8 @@ def _base(checkpoint: Checkpoint, width: int, device: str) -> Any:
         base = _kept.get(key)
         if base is None:
             loading.current().progress(0.5, f"loading {model_id}")
-            base = _kept[key] = assembled(partner(model_id, commit, device), AutoPipelineForText2Image)
+            with at_commit(commit):
+                base = _kept[key] = assembled(checkpoint_of(model_id, device), AutoPipelineForText2Image)
         return base
 
 

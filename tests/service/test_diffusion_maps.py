@@ -49,7 +49,7 @@ def halves(width: int = SIDE, height: int = SIDE) -> Image.Image:
 
 
 async def test_each_map_is_drawn_as_large_as_its_picture_and_steers_a_picture(tiny: Tiny) -> None:
-    steps = {"num_inference_steps": 2, "seed": 7}
+    steps: dict[str, Any] = {"num_inference_steps": 2, "seed": 7}
     async with tiny.expert("diffusion") as expert:
         for name in MAPS:
             drawn = (await expert.ask(f"{name}-control", {"image": media(halves(48, 32))}, MODELS[name]))["image"]

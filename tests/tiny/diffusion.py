@@ -179,7 +179,7 @@ def segmenter(folder: Path) -> None:
         strides=(2, 2),
         mlp_ratios=(2, 2),
         decoder_hidden_size=8,
-        num_labels=150,
+        id2label={number: str(number) for number in range(150)},
         drop_path_rate=0.0,
         classifier_dropout_prob=0.0,
     )
@@ -206,7 +206,9 @@ def poser(folder: Path) -> None:
     backbone = VitPoseBackboneConfig(
         image_size=[SIDE, SIDE], patch_size=[8, 8], hidden_size=16, num_hidden_layers=1, num_attention_heads=2
     )
-    model = VitPoseForPoseEstimation(VitPoseConfig(backbone_config=backbone, num_labels=17))
+    model = VitPoseForPoseEstimation(
+        VitPoseConfig(backbone_config=backbone, id2label={number: str(number) for number in range(17)})
+    )
     torch.nn.init.normal_(model.head.conv.weight, std=1.0)
     model.save_pretrained(folder)
     VitPoseImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder)
@@ -229,7 +231,7 @@ def _watcher(folder: Path) -> None:
         label2id={"person": 0},
     )
     model = YolosForObjectDetection(config)
-    last = model.class_labels_classifier.layers[-1]
+    last: Any = model.class_labels_classifier.layers[-1]
     torch.nn.init.zeros_(last.weight)
     last.bias.data = torch.tensor([9.0, -9.0])
     model.save_pretrained(folder)

@@ -18,7 +18,6 @@ from experts.host.media import open_image
 from services.runtime.errors import InvalidRequest, ModelFailed
 from tests.tiny import Tiny
 
-
 # diffusers asks torch for TorchScript when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.checkpoints import checkpoint_of
 from experts.diffusion.maps.drawing import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
@@ -30,7 +29,7 @@ def normal_control(model_id: str, device: str) -> Handler:
 def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
     from transformers import AutoImageProcessor, AutoModelForDepthEstimation
 
-    checkpoint = checkpoint_of(model_id, device)
+    checkpoint = Checkpoint.of(model_id, device)
     return checkpoint, checkpoint.model(AutoModelForDepthEstimation), checkpoint.processor(AutoImageProcessor)
 
 

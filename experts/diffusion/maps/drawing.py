@@ -55,7 +55,7 @@ class Drawer(Resident):
         raise NotImplementedError
 
     def checked(self, values: Any) -> Any:
-        """The values, if they are numbers.
+        """The values, an array, if they are numbers.
 
         Raises:
             ModelFailed: some are not finite.

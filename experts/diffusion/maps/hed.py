@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.checkpoints import checkpoint_of
 from experts.diffusion.maps.drawing import Drawer
 from experts.diffusion.maps.edges import drawer, soft_edges
 from experts.host.handler import Handler
+from experts.torch_host.checkpoint import Checkpoint
 from services.runtime.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def hed_control(model_id: str, device: str) -> Handler:
 
     if model_id == CLASSICAL:
         return drawer(soft_edges, "soft-edges")
-    checkpoint = checkpoint_of(model_id, device)
+    checkpoint = Checkpoint.of(model_id, device)
     files = sorted(checkpoint.folder.glob("*.safetensors"))
     try:
         model = network(load_file(files[0]))

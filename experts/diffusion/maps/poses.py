@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.checkpoints import checkpoint_of, partner
+from experts.diffusion.checkpoints import at_commit
 from experts.diffusion.maps.drawing import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
@@ -36,7 +36,9 @@ def openpose_control(model_id: str, device: str) -> Handler:
     """A ViTPose, beside a detector of people."""
     from transformers import AutoImageProcessor, AutoModelForObjectDetection, VitPoseForPoseEstimation
 
-    checkpoint, people = checkpoint_of(model_id, device), partner(DETECTOR, "", device)
+    checkpoint = Checkpoint.of(model_id, device)
+    with at_commit(""):
+        people = Checkpoint.of(DETECTOR, device)
     return Poses(
         checkpoint,
         checkpoint.model(VitPoseForPoseEstimation),
@@ -64,7 +66,8 @@ class Poses(Drawer):
             )
         batch = self._processor(images=picture, boxes=[boxes], return_tensors="pt")
         outputs = self.model(**on_device(batch, self.model))
-        outputs.heatmaps = self.checked(outputs.heatmaps.float().cpu())
+        outputs.heatmaps = outputs.heatmaps.float().cpu()
+        self.checked(outputs.heatmaps.numpy())
         found = self._processor.post_process_pose_estimation(outputs, boxes=[boxes], threshold=_SURE_JOINT)[0]
         return [joints(_by_number(person)) for person in found]
 

@@ -5,7 +5,6 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.checkpoints import checkpoint_of
 from experts.diffusion.maps.drawing import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
@@ -20,7 +19,7 @@ def seg_control(model_id: str, device: str) -> Handler:
     """Any semantic segmentation of transformers with ADE20K's classes."""
     from transformers import AutoImageProcessor, AutoModelForSemanticSegmentation
 
-    checkpoint = checkpoint_of(model_id, device)
+    checkpoint = Checkpoint.of(model_id, device)
     model = checkpoint.model(AutoModelForSemanticSegmentation)
     if model.config.num_labels > len(colours()):
         raise FailedPrecondition(
