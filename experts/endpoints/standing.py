@@ -28,6 +28,11 @@ class Standing:
     def trouble(self) -> Trouble | None:
         return self._trouble if self._clock() < self._until else None
 
+    @property
+    def serves_time(self) -> bool:
+        """It is in trouble for a set time, whatever else is heard of it."""
+        return self.trouble is not None and isfinite(self._until)
+
     def failed(self, message: str, remedy: str, *, seconds: float = inf) -> None:
         """It cannot be asked for so long; to be called on the loop."""
         before, self._trouble, self._until = self.trouble, Trouble(message, remedy), self._clock() + seconds
