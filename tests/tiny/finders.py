@@ -183,7 +183,10 @@ def masker(folder: Path) -> None:
         drawn = torch.nn.functional.binary_cross_entropy_with_logits(output.pred_masks, masks)
         return drawn + (output.iou_scores - 0.97).square().mean()
 
-    taught(SamModel(config), loss, rate=2e-3, enough=0.005).save_pretrained(folder)
+    model = SamModel(config)
+    with torch.no_grad():
+        model.shared_image_embedding.positional_embedding.normal_()  # or points side by side have nothing in common
+    taught(model, loss, rate=2e-3, enough=0.005).save_pretrained(folder)
 
 
 def depths(folder: Path) -> None:
