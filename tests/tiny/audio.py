@@ -48,7 +48,7 @@ def _listener(kind: str, **options: Any) -> Any:
 def _features(folder: Path) -> Any:
     from transformers import Wav2Vec2FeatureExtractor
 
-    features = Wav2Vec2FeatureExtractor(sampling_rate=RATE, return_attention_mask=False)  # type: ignore[no-untyped-call]
+    features = Wav2Vec2FeatureExtractor(sampling_rate=RATE, return_attention_mask=False)
     features.save_pretrained(folder)
     return features
 
@@ -63,9 +63,9 @@ def letters(folder: Path) -> None:
     from transformers import Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor, Wav2Vec2Processor
 
     (folder / "vocab.json").write_text(json.dumps({letter: at for at, letter in enumerate(LETTERS)}))
-    tokenizer = Wav2Vec2CTCTokenizer(folder / "vocab.json")  # type: ignore[no-untyped-call]
-    features = Wav2Vec2FeatureExtractor(sampling_rate=RATE, return_attention_mask=False)  # type: ignore[no-untyped-call]
-    Wav2Vec2Processor(features, tokenizer).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    tokenizer = Wav2Vec2CTCTokenizer(folder / "vocab.json")
+    features = Wav2Vec2FeatureExtractor(sampling_rate=RATE, return_attention_mask=False)
+    Wav2Vec2Processor(features, tokenizer).save_pretrained(folder)
     batch = features([LESSON], sampling_rate=RATE, return_tensors="pt")
     model = _listener("Wav2Vec2ForCTC", vocab_size=len(LETTERS), pad_token_id=0)
     frames = model._get_feat_extract_output_lengths(len(LESSON))

@@ -20,7 +20,7 @@ def composer(folder: Path) -> None:
     )
 
     tokenizer = _tokenizer()
-    MusicgenProcessor(EncodecFeatureExtractor(sampling_rate=3200), tokenizer).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    MusicgenProcessor(EncodecFeatureExtractor(sampling_rate=3200), tokenizer).save_pretrained(folder)
     torch.manual_seed(0)
     text = T5Config(vocab_size=len(tokenizer), d_model=16, d_ff=16, d_kv=8, num_layers=1, num_heads=2)
     codec = EncodecConfig(
@@ -45,7 +45,7 @@ def composer(folder: Path) -> None:
     )
     config = MusicgenConfig(text_encoder=text, audio_encoder=codec, decoder=decoder)
     model = MusicgenForConditionalGeneration(config)
-    model.generation_config.update(  # type: ignore[no-untyped-call]
+    model.generation_config.update(
         do_sample=True, guidance_scale=3.0, max_length=100, pad_token_id=16, bos_token_id=16, decoder_start_token_id=16
     )
     quantizer: Any = model.audio_encoder.quantizer
@@ -68,7 +68,7 @@ def matcher(folder: Path) -> None:
         frequency_max=8000,
         truncation="rand_trunc",
     )
-    ClapProcessor(features, tokenizer).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    ClapProcessor(features, tokenizer).save_pretrained(folder)
     torch.manual_seed(0)
     text = ClapTextConfig(
         vocab_size=len(tokenizer),
@@ -103,6 +103,6 @@ def _tokenizer() -> Any:
     vocabulary = {word: at for at, word in enumerate(("<pad>", "</s>", "<unk>", *WORDS))}
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=inner, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=32
     )

@@ -11,7 +11,7 @@ def transcribed(folder: Any, sound: Any) -> str:
     """Whisper's text, in French."""
     from transformers import AutoProcessor, WhisperForConditionalGeneration
 
-    processor, model = AutoProcessor.from_pretrained(folder), WhisperForConditionalGeneration.from_pretrained(folder)  # type: ignore[no-untyped-call]
+    processor, model = AutoProcessor.from_pretrained(folder), WhisperForConditionalGeneration.from_pretrained(folder)
     batch = processor(sound, sampling_rate=RATE, return_tensors="pt")
     ids = model.generate(
         batch["input_features"],
@@ -28,7 +28,7 @@ def matched(folder: Path, sound: Any, labels: list[str]) -> list[float]:
     import torch
     from transformers import AutoProcessor, ClapModel
 
-    processor, model = AutoProcessor.from_pretrained(folder), ClapModel.from_pretrained(folder).eval()  # type: ignore[no-untyped-call]
+    processor, model = AutoProcessor.from_pretrained(folder), ClapModel.from_pretrained(folder).eval()
     texts = [HYPOTHESIS.format(label) for label in labels]
     batch = processor(text=texts, audio=sound, sampling_rate=RATE, return_tensors="pt", padding=True)
     with torch.inference_mode():
@@ -41,7 +41,7 @@ def spoken(folder: Path, text: str) -> Any:
     import torch
     from transformers import AutoTokenizer, VitsModel
 
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), VitsModel.from_pretrained(folder).eval()  # type: ignore[no-untyped-call]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), VitsModel.from_pretrained(folder).eval()
     torch.manual_seed(0)
     with torch.inference_mode():
         return model(**tokenizer(text, return_tensors="pt")).waveform[0].numpy()
@@ -52,8 +52,8 @@ def composed(folder: Path, text: str) -> Any:
     import torch
     from transformers import AutoProcessor, MusicgenForConditionalGeneration
 
-    processor = AutoProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
-    model = MusicgenForConditionalGeneration.from_pretrained(folder).eval()  # type: ignore[no-untyped-call]
+    processor = AutoProcessor.from_pretrained(folder)
+    model = MusicgenForConditionalGeneration.from_pretrained(folder).eval()
     torch.manual_seed(3)
     tokens = processor.tokenizer(text, return_tensors="pt")
     sound = model.generate(**tokens, max_new_tokens=52, do_sample=True)[0, 0].numpy()

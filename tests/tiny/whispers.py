@@ -34,8 +34,8 @@ def whisper(folder: Path) -> None:
     from transformers import WhisperFeatureExtractor, WhisperProcessor
 
     tokenizer = _tokenizer()
-    features = WhisperFeatureExtractor(feature_size=16, sampling_rate=RATE)  # type: ignore[no-untyped-call]
-    WhisperProcessor(features, tokenizer).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    features = WhisperFeatureExtractor(feature_size=16, sampling_rate=RATE)
+    WhisperProcessor(features, tokenizer).save_pretrained(folder)
     ids = {name: tokenizer.convert_tokens_to_ids(name) for name in _SPECIAL}
     model = _model(len(tokenizer), ids)
     batch = features([sound for sound, _, _ in LESSONS], sampling_rate=RATE, return_tensors="pt")
@@ -95,7 +95,7 @@ def _model(size: int, ids: dict[str, int]) -> Any:
         begin_suppress_tokens=[],
     )
     model = WhisperForConditionalGeneration(config)
-    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+    model.generation_config = GenerationConfig(
         decoder_start_token_id=start,
         pad_token_id=end,
         bos_token_id=end,
