@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -45,7 +45,9 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
     settings = Settings()
     if parser.parse_args(arguments).describe:
-        sys.stdout.write(describe(read_expert(package), settings))
+        with redirect_stdout(sys.stderr):  # what is logged on the way is no part of the description
+            description = describe(read_expert(package), settings)
+        sys.stdout.write(description)
         return
     name = "expert-" + package.rpartition(".")[2]
     run(name, lambda settings: opened(read_expert(package), settings), settings)
