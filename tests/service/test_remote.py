@@ -314,6 +314,30 @@ async def test_where_the_hub_does_not_answer_the_shipped_cards_stand_in(
         assert (await room.card("fill-mask")).id == "google-bert/bert-base-uncased"
 
 
+async def test_who_runs_a_shipped_model_is_asked_of_the_hub_once_and_off_the_loop(
+    configured: None, web: Web, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def hub(request: Request) -> Answer:
+        if "pipeline_tag" in request.path:
+            return Answer(status=500)
+        asked.append(request.path)
+        novita = {"providerId": "novita-llama", "status": "live", "task": "conversational"}
+        return Answer({"id": "x", "inferenceProviderMapping": {"novita": novita}})
+
+    web.answers["/api/models"] = hub
+    web.says("/chat/completions", {"choices": [{"message": {"role": "assistant", "content": "Hi."}, "index": 0}]})
+    async with serving("experts.remote", tmp_path) as room:
+        for _ in range(2):
+            assert (await room.ask("conversational", text="hello"))["text"] == "Hi."
+        web.answers["/api/models"] = lambda _: Answer({"id": "x"})
+        error = await room.refused("text-to-speech", text="hello")
+        assert (error.code.name, error.reason) == ("NOT_FOUND", "MODEL")
+    assert len(asked) == 1
+    assert {body["model"] for body in web.bodies("novita")} == {"novita-llama"}
+
+
 async def test_an_endpoint_of_ones_own_is_asked_first(
     configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:
