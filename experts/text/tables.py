@@ -59,7 +59,10 @@ class TableReader(Resident):
         if grid.size > MOST_CELLS:
             raise too_long(self.model_id, "table", f"{grid.size} cells", f"{MOST_CELLS}")
         frame = DataFrame(grid.rows, columns=grid.header, dtype=str)
-        encoded = self._tokenizer(table=frame, queries=inputs["question"], return_tensors="pt", truncation=False)
+        try:
+            encoded = self._tokenizer(table=frame, queries=inputs["question"], return_tensors="pt", truncation=False)
+        except ValueError as error:  # it has words for rows and columns only up to some number
+            raise too_long(self.model_id, "table", f"{len(grid.rows)} rows", "no table of that size") from error
         if (length := encoded["input_ids"].shape[1]) > self._longest:
             raise too_long(self.model_id, "table", f"{length} tokens, with the question", f"{self._longest}")
         return Asked(encoded, grid)

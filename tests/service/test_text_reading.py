@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from experts.host.handler import Media
 from tests.tiny import Served, Tiny
@@ -11,8 +12,10 @@ from tests.tiny.lessons import CLOZE, CONTEXT, FACTS, SENTIMENT, TABLE, TABLE_QU
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def expert(tiny: Tiny) -> AsyncIterator[Served]:
     async with tiny.expert("text") as expert:
         yield expert

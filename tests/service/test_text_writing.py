@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from tests.tiny import Served, Tiny
 from tests.tiny.lessons import REPLIES, REWRITES, STORY, SUMMARIES, TRANSLATIONS
@@ -11,8 +12,10 @@ from tests.tiny.lessons import REPLIES, REWRITES, STORY, SUMMARIES, TRANSLATIONS
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def expert(tiny: Tiny) -> AsyncIterator[Served]:
     async with tiny.expert("text") as expert:
         yield expert

@@ -108,6 +108,7 @@ class Tiny:
         folder = self.folder / model_id
         with self._lock:
             if not folder.exists():
+                import_module("torch").set_num_threads(1)  # more cost more than they bring on models so small
                 folder.mkdir(parents=True)
                 models(modality)[model_id].build(folder)
         return folder
