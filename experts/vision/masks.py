@@ -106,7 +106,7 @@ class Masker(Viewer):
 
     def _good(self, output: Any, item: Seen) -> "tuple[torch.Tensor, torch.Tensor]":
         """Masks that are worth keeping, in the picture's proportions, and their quality."""
-        quality, logits = output.iou_scores.float().flatten(), output.pred_masks.float().flatten(0, 2)
+        quality, logits = output.iou_scores.float().flatten().clamp(max=1), output.pred_masks.float().flatten(0, 2)
         good = quality >= _GOOD
         enlarged = self._enlarged(logits[good], item)
         stable = _stability(enlarged) >= _STABLE

@@ -14,7 +14,7 @@ from tests.tiny import Served, Tiny, models
 from tests.tiny.pictures import plain, sent
 
 TASKS = sorted({task for model in models("vision").values() for task in model.tasks})
-FIRST = {task: name for name, model in reversed(models("vision").items()) for task in model.tasks}
+FIRST = {task: name for name, model in reversed(list(models("vision").items())) for task in model.tasks}
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def test_what_is_no_picture_to_look_at_is_refused_by_its_port(
 async def test_a_dot_is_refused_by_every_task(vision: Served, task: str) -> None:
     if FIRST[task] in {"tiny/sam", "tiny/owl"}:  # the others show it; these take long to be taught
         return
-    inputs = {"image": sent(plain("red", (1, 1)))}
+    inputs: dict[str, Media | str] = {"image": sent(plain("red", (1, 1)))}
     inputs |= {"question": "what is this ?"} if "question" in task else {}
     given = {"candidate_labels": ["red"]} if task.startswith("zero") else {}
     error = await vision.refusal(task, inputs, FIRST[task], **given)

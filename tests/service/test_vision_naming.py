@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import torch
@@ -68,7 +69,7 @@ async def test_words_are_those_of_the_model_called_directly(vision: Served, tiny
     out = await vision.ask("image-to-text", {"image": sent(plain("purple"))}, "tiny/trocr", max_new_tokens=6)
     folder = tiny.built("vision", "tiny/trocr")
     seen = AutoImageProcessor.from_pretrained(folder)(images=plain("purple"), return_tensors="pt")
-    model = VisionEncoderDecoderModel.from_pretrained(folder)
+    model: Any = VisionEncoderDecoderModel.from_pretrained(folder)
     tokens = model.generate(**seen, max_new_tokens=6, do_sample=False)[0]
     assert out["text"] == AutoTokenizer.from_pretrained(folder).decode(tokens, skip_special_tokens=True)
 

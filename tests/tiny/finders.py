@@ -1,16 +1,22 @@
 """Tiny models that say where in a picture something is."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.tiny.pictures import LEFT, RIGHT, pixels, plain, processor, square
+from tests.tiny.pictures import LARGE, LEFT, RIGHT, pixels, plain, processor, square
 from tests.tiny.training import taught
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SQUARE = {"height": 64, "width": 64}
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+SIZES: Mapping[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 SHOWN = (("red", LEFT), ("red", RIGHT), ("blue", LEFT), ("blue", RIGHT))
 
 KNOWN = (SHOWN[0], SHOWN[3])
@@ -167,12 +173,12 @@ def masker(folder: Path) -> None:
         prompt_encoder_config={"hidden_size": 32, "image_size": 64, "patch_size": 8, "image_embedding_size": 8},
         mask_decoder_config={"hidden_size": 32, "mlp_dim": 64, "num_attention_heads": 2, "iou_head_hidden_dim": 32},
     )
-    picture = square("red", LEFT)
+    picture = square("red", LARGE)
     seen = pixels(kind, picture)
     steps = (torch.arange(8) + 0.5) * 8
     rows, columns = torch.meshgrid(steps, steps, indexing="ij")
     points = torch.stack([columns, rows], -1).reshape(1, -1, 1, 2)
-    left, top, end, bottom = LEFT
+    left, top, end, bottom = LARGE
     inside = (points[..., 0] > left) & (points[..., 0] < end) & (points[..., 1] > top) & (points[..., 1] < bottom)
     mask = torch.zeros(32, 32)
     mask[top // 2 : bottom // 2, left // 2 : end // 2] = 1
@@ -186,7 +192,7 @@ def masker(folder: Path) -> None:
     model = SamModel(config)
     with torch.no_grad():
         model.shared_image_embedding.positional_embedding.normal_()  # or points side by side have nothing in common
-    taught(model, loss, rate=2e-3, enough=0.005).save_pretrained(folder)
+    taught(model, loss, rate=2e-3, enough=0.003).save_pretrained(folder)
 
 
 def depths(folder: Path) -> None:
@@ -232,6 +238,7 @@ def poser(folder: Path) -> None:
 
     torch.manual_seed(0)
     kind = processor(folder, "VitPoseImageProcessor", size={"height": 64, "width": 48})
+    bones: Mapping[str, Any] = {"edges": [[0, 1], [1, 2]]}
     backbone = {
         "model_type": "vitpose_backbone",
         "hidden_size": 32,
@@ -244,6 +251,7 @@ def poser(folder: Path) -> None:
     }
     names = ["nose", "neck", "hip"]
     config = VitPoseConfig(
+        **bones,
         backbone_config=backbone,
         edges=[[0, 1], [1, 2]],
         id2label=dict(enumerate(names)),

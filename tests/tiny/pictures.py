@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 COLOURS = ("red", "green", "blue")
-LEFT, RIGHT = (4, 16, 28, 48), (36, 16, 60, 48)
+LEFT, RIGHT, LARGE = (4, 16, 28, 48), (36, 16, 60, 48), (8, 8, 56, 56)
 """Where a square stands in a picture of 64 x 64."""
 
 

@@ -1,5 +1,6 @@
 """Tiny models that put pictures into words."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,13 @@ QUESTION = "what is this ?"
 TOTAL, DATE = "what is the total?", "what is the date?"
 PAGES = {"red": {TOTAL: "12 euros", DATE: "may"}, "blue": {TOTAL: "7 dollars", DATE: "june"}}
 SQUARE = {"height": 32, "width": 32}
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-VISION = {**SIZES, "image_size": 32, "patch_size": 8}
+SIZES: Mapping[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
+VISION: Mapping[str, Any] = {**SIZES, "image_size": 32, "patch_size": 8}
 
 
 def captioner(folder: Path) -> None:
@@ -68,7 +74,7 @@ def git(folder: Path) -> None:
     torch.manual_seed(0)
     tokenizer = _bert_tokenizer(folder)
     config = GitConfig(
-        vision_config=VISION,
+        vision_config=dict(VISION),
         vocab_size=len(tokenizer),
         **SIZES,
         max_position_embeddings=32,
@@ -94,7 +100,7 @@ def reader(folder: Path) -> None:
 
     torch.manual_seed(0)
     tokenizer = _bert_tokenizer(folder)
-    decoder = TrOCRForCausalLM(TrOCRConfig(**_decoder(len(tokenizer)), is_decoder=True, add_cross_attention=True))
+    decoder = TrOCRForCausalLM(TrOCRConfig(**_decoder(len(tokenizer))))
     model = VisionEncoderDecoderModel(encoder=ViTModel(ViTConfig(**VISION), add_pooling_layer=False), decoder=decoder)
     seen = pixels(processor(folder, "ViTImageProcessor", size=SQUARE), *map(plain, WRITTEN))
     _taught_to_write(model, seen, tokenizer(list(WRITTEN.values()), padding=True, return_tensors="pt").input_ids)
@@ -122,7 +128,7 @@ def document_reader(folder: Path) -> None:
             mlp_ratio=2.0,
         )
     )
-    decoder = MBartForCausalLM(MBartConfig(**_decoder(len(tokenizer)), is_decoder=True, add_cross_attention=True))
+    decoder = MBartForCausalLM(MBartConfig(**_decoder(len(tokenizer))))
     model = VisionEncoderDecoderModel(encoder=encoder, decoder=decoder)
     kind = processor(folder, "DonutImageProcessor", size=[64, 64])
     prompt = "<s_docvqa><s_question>{}</s_question><s_answer>"
@@ -202,11 +208,13 @@ def _blip(tokenizer: Any) -> Any:
         "pad_token_id": 0,
         "is_decoder": True,
     }
-    return BlipConfig(text_config=text, vision_config=VISION, image_text_hidden_size=32)
+    return BlipConfig(text_config=text, vision_config=dict(VISION), image_text_hidden_size=32)
 
 
 def _decoder(size: int) -> dict[str, Any]:
     return {
+        "is_decoder": True,
+        "add_cross_attention": True,
         "vocab_size": size,
         "d_model": 32,
         "decoder_layers": 1,
