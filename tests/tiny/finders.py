@@ -253,7 +253,6 @@ def poser(folder: Path) -> None:
     config = VitPoseConfig(
         **bones,
         backbone_config=backbone,
-        edges=[[0, 1], [1, 2]],
         id2label=dict(enumerate(names)),
         label2id={name: at for at, name in enumerate(names)},
     )
