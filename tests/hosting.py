@@ -64,6 +64,7 @@ Function = Callable[[Inputs, Parameters], Outputs]
 class Host:
     """A running host, and the ways to talk to it."""
 
+    address: str
     channel: grpc.aio.Channel
     store: ArtifactStore
     stop: Callable[[], Coroutine[Any, Any, None]]
@@ -139,9 +140,10 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
             told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), **settings}
             server = await stack.enter_async_context(AsyncExitStack())
             running = await server.enter_async_context(opened(expert, Settings(**told)))
-            channel = await stack.enter_async_context(dial(f"127.0.0.1:{running.port}"))
+            address = f"127.0.0.1:{running.port}"
+            channel = await stack.enter_async_context(dial(address))
             await channel.channel_ready()
-            return Host(channel, ArtifactStore.open(folder.as_uri()), server.aclose)
+            return Host(address, channel, ArtifactStore.open(folder.as_uri()), server.aclose)
 
         yield start
 
