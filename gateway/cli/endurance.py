@@ -18,23 +18,23 @@ CALLS = 200
 CROWD_SECONDS = 20.0
 """How long a crowd's calls are waited for; then they are cancelled."""
 
-HURRY_SECONDS = 0.001
-LEAVING = 8
+HURRIES, HURRY_SECONDS = 8, 0.001
+LEAVING = 3
 
 
 async def deadlines(target: Target, request: InferRequest) -> Finding:
     """Calls whose deadline passes before they can be answered."""
-    outcomes = [await target.infer(request, HURRY_SECONDS) for _ in range(LEAVING)]
+    outcomes = [await target.infer(request, HURRY_SECONDS) for _ in range(HURRIES)]
     strange = [each for each in outcomes if each.error and each.error.code is not grpc.StatusCode.DEADLINE_EXCEEDED]
     if strange:
         return wrong("deadline", f"a call of 1 ms gives {strange[0].told}", "DEADLINE_EXCEEDED is expected")
-    return await _still_answers(target, request, "deadline", f"{LEAVING} calls of 1 ms, then one that is answered")
+    return await _still_answers(target, request, "deadline", f"{HURRIES} calls of 1 ms, then one that is answered")
 
 
 async def cancelling(target: Target, request: InferRequest, typical_seconds: float) -> Finding:
     """Calls whose callers leave in the middle."""
-    calls = [target.start(request) for _ in range(LEAVING)]
     staying = target.start(request)
+    calls = [target.start(request) for _ in range(LEAVING)]
     await asyncio.sleep(min(typical_seconds / 2, 0.5))
     for call in calls:
         call.cancel()
