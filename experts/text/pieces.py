@@ -22,7 +22,13 @@ def sentences(text: str) -> list[Piece]:
     """The sentences of a text; put together again they are the text, but for white space around it."""
     parts = _LINE.split(text.strip())
     lines = zip(parts[::2], [*parts[1::2], ""], strict=True)
-    return [piece for line, gap in lines for piece in _of_line(line, gap) if piece.text]
+    pieces: list[Piece] = []
+    for piece in (piece for line, gap in lines for piece in _of_line(line, gap)):
+        if piece.text:
+            pieces.append(piece)
+        elif pieces:
+            pieces[-1] = Piece(pieces[-1].text, pieces[-1].gap + piece.gap)
+    return pieces
 
 
 def fitted(pieces: list[Piece], count: Callable[[str], int], most: int) -> list[Piece]:

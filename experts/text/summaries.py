@@ -8,7 +8,6 @@ from typing import Any
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.pieces import fitted, packed, sentences
 from experts.text.reading import MOST_WINDOWS, too_long
-from experts.text.writing import MOST_TOKENS
 from experts.torch_host.batches import in_passes, padded
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generated
@@ -106,6 +105,7 @@ class Summarizer(Resident):
                 call,
                 max_new_tokens=parts[0].most,
                 model_id=self.model_id,
+                tell=sum(map(len, items)) == 1,
                 min_length=None,
                 min_new_tokens=parts[0].least,
             )
@@ -114,7 +114,7 @@ class Summarizer(Resident):
         def length(part: Part) -> int:
             return len(part.tokens)
 
-        return in_passes(items, length, compute, call, most=MOST_TOKENS, kind=lambda part: (part.most, part.least))
+        return in_passes(items, length, compute, call, kind=lambda part: (part.most, part.least))
 
     def _parts(self, text: str, most: int | None, least: int | None) -> list[Part]:
         room = self._longest - self._count(self._prefix)

@@ -9,7 +9,6 @@ from experts.text.languages import Language, languages, named, recognised
 from experts.text.pieces import fitted, sentences
 from experts.text.reading import MOST_WINDOWS, too_long
 from experts.text.schemes import Scheme, scheme_of
-from experts.text.writing import MOST_TOKENS
 from experts.torch_host.batches import in_passes, padded
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generated
@@ -84,6 +83,8 @@ class Translator(Resident):
 
     def run(self, items: Sequence[Text], call: Call) -> list[tuple[list[list[int]], Text]]:
         options = self._scheme.options(items[0].target)
+        texts = [item.sentences for item in items]
+        alone = sum(map(len, texts)) == 1
 
         def compute(rows: Sequence[Sentence]) -> list[list[int]]:
             batch = [{"input_ids": row.tokens, "attention_mask": [1] * len(row.tokens)} for row in rows]
@@ -93,6 +94,7 @@ class Translator(Resident):
                 call,
                 max_new_tokens=_room(rows[0], self._longest),
                 model_id=self.model_id,
+                tell=alone,
                 **options,
             )
             return [row[1:] if row[:1] == [options.get("forced_bos_token_id")] else row for row in found]
@@ -100,9 +102,8 @@ class Translator(Resident):
         def room(row: Sentence) -> int:
             return _room(row, self._longest)
 
-        rows = [item.sentences for item in items]
-        texts = in_passes(rows, lambda row: len(row.tokens), compute, call, most=MOST_TOKENS, kind=room)
-        return list(zip(texts, items, strict=False))
+        translated = in_passes(texts, lambda row: len(row.tokens), compute, call, kind=room)
+        return list(zip(translated, items, strict=False))
 
     def finish(self, raw: tuple[list[list[int]], Text]) -> Outputs:
         translated, item = raw

@@ -18,8 +18,6 @@ USUAL_NEW_TOKENS = 512
 _LEAST_ROOM = 16
 """Tokens that must be left for what is written."""
 _CHARACTERS_PER_TOKEN = 24
-MOST_TOKENS = 4096
-"""In one pass of generating, padding included."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,6 @@ class Writer(Resident):
             lambda one: one.length,
             compute,
             call,
-            most=MOST_TOKENS,
             kind=lambda one: (one.max_new_tokens, one.sampling),
         )
         return [tokens for (tokens,) in kinds]

@@ -37,6 +37,7 @@ def generated(
     max_new_tokens: int,
     sampling: Sampling | None = None,
     model_id: str = "",
+    tell: bool = True,
     **options: Any,
 ) -> list[list[int]]:
     """The new tokens of each item, without the prompt and without what pads them.
@@ -50,6 +51,7 @@ def generated(
         max_new_tokens: longest result.
         sampling: greedy if absent.
         model_id: for messages.
+        tell: how far it is; not if it is but one pass of several, which tell that themselves.
         options: more for generate, such as forced_bos_token_id.
     """
     placed = on_device(inputs, model)
@@ -62,7 +64,7 @@ def generated(
             **placed,
             max_new_tokens=max_new_tokens,
             do_sample=False,
-            stopping_criteria=[_watching(call, max_new_tokens)],
+            stopping_criteria=[_watching(call, max_new_tokens if tell else 0)],
             **options,
         )
     return [_trimmed(row[prompt:], model) for row in tokens.tolist()]
@@ -85,7 +87,7 @@ def _trimmed(tokens: Sequence[int], model: Any) -> list[int]:
 
 
 def _watching(call: Call, longest: int) -> Any:
-    """Stops generating when nobody waits, and tells how far it is now and then."""
+    """Stops generating when nobody waits, and tells how far it is now and then, if it knows how long it may get."""
     import torch
     from transformers import StoppingCriteria
 
@@ -95,7 +97,7 @@ def _watching(call: Call, longest: int) -> Any:
 
         def __call__(self, input_ids: "torch.Tensor", scores: Any, **_: Any) -> "torch.Tensor":  # noqa: ARG002
             self._count += 1
-            if time.monotonic() - self._told >= _TELL_SECONDS:
+            if longest and time.monotonic() - self._told >= _TELL_SECONDS:
                 self._told = time.monotonic()
                 call.progress(self._count / longest, f"{self._count} tokens")
             return torch.full((len(input_ids),), call.cancelled, device=input_ids.device, dtype=torch.bool)

@@ -1,6 +1,8 @@
 """Tasks in which a model reads a text and says something about it, with tiny models that know what."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -149,3 +151,23 @@ async def test_the_closest_text_is_the_text_itself(expert: Served) -> None:
     assert out["scores"][1] == 1
     assert max(out["scores"][0], out["scores"][2]) < 1
     assert out["text"] == "a good film (1.0)"
+
+
+@pytest.mark.parametrize(
+    ("task", "inputs", "parameters"),
+    [
+        ("text-classification", [{"text": text} for text in (*SENTIMENT, "the soup . " * 60)], {}),
+        ("zero-shot-classification", [{"text": text} for text in TOPICS], {"candidate_labels": ["sports", "cooking"]}),
+        ("token-classification", [{"text": text} for text in (*TAGGED, " ".join(TAGGED * 9))], {}),
+        ("question-answering", [{"question": question, "context": CONTEXT * 9} for question in FACTS], {}),
+        ("fill-mask", [{"text": "[MASK] is good"}, {"text": "berlin is the [MASK] of germany , and so on"}], {}),
+        ("sentence-similarity", [{"text": text, "sentences": [*TOPICS]} for text in SENTIMENT], {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_batch_gives_what_each_call_gives_alone(
+    expert: Served, task: str, inputs: list[dict[str, Any]], parameters: dict[str, Any]
+) -> None:
+    alone = [await expert.ask(task, one, **parameters) for one in inputs]
+    together = await asyncio.gather(*(expert.ask(task, one, **parameters) for one in inputs))
+    assert list(together) == alone

@@ -9,10 +9,11 @@ import pytest
 from experts.torch_host.batches import in_passes, padded
 from experts.torch_host.classification import best
 from experts.torch_host.devices import computing, device_named, dtype_for
-from experts.torch_host.generation import Sampling, _sampler
+from experts.torch_host.generation import Sampling, _sampler, generated
 from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory
 
 torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 
 
 class Patience:
@@ -135,3 +136,39 @@ def test_gradients_are_not_kept() -> None:
     layer: Any = torch.nn.Linear(2, 2)
     with computing("org/name"):
         assert not layer(torch.ones(1, 2)).requires_grad
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """An untaught language model that never ends by itself."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
+    config = transformers.LlamaConfig(vocab_size=50, **sizes, num_key_value_heads=1, eos_token_id=None)
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def prompt(*rows: list[int]) -> dict[str, Any]:
+    return padded([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows], 0, left=True)
+
+
+def test_what_is_generated_is_what_the_model_generates_without_the_prompt(model: Any) -> None:
+    direct = model.generate(**prompt([3, 4, 5]), max_new_tokens=8, do_sample=False, pad_token_id=0)[0, 3:].tolist()
+    assert generated(model, prompt([3, 4, 5]), Patience(), max_new_tokens=8, pad_token_id=0) == [direct]
+    both = generated(model, prompt([3, 4, 5], [7] * 9), Patience(), max_new_tokens=8, pad_token_id=0)
+    assert both[0] == direct
+
+
+def test_generating_stops_when_nobody_waits(model: Any) -> None:
+    (tokens,) = generated(model, prompt([3]), Patience(looks=3), max_new_tokens=40, pad_token_id=0)
+    assert len(tokens) == 4
+
+
+def test_a_sample_with_a_seed_is_the_same_in_any_batch(model: Any) -> None:
+    def sampled(*rows: list[int]) -> list[list[int]]:
+        told = Sampling(temperature=1.0, seed=5)
+        return generated(model, prompt(*rows), Patience(), max_new_tokens=12, sampling=told, pad_token_id=0)
+
+    (alone,) = sampled([3, 4])
+    torch.manual_seed(99)
+    assert sampled([9, 9, 9, 9], [3, 4])[1] == alone
+    assert sampled([3, 4])[0] == alone
