@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from experts.host import convert
+from experts.host import convert, form
 from experts.host.describe import Description
 from experts.host.expert import Expert
 from experts.host.inference import Inference, Steps
@@ -64,13 +64,13 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         model = self._models.get(request.task, offer.card.id)
         model.check(request.revision)
         parameters = self._parameters[request.task].read(request.parameters_json)
-        given = convert.arguments(offer.spec, request, max_bytes=self._settings.max_input_bytes)
+        given = form.arguments(offer.spec, request, max_bytes=self._settings.max_input_bytes)
         with (
             model.queue.place(background=background),
             self._calls.entered(tenant, request.call_id, background=background, deadline=_deadline(context)) as call,
         ):
             async with _within(self._settings.call_seconds):
-                read = await convert.fetched(given, self._store, tenant)
+                read = await convert.fetched(given, self._store, tenant, max_bytes=self._settings.max_input_bytes)
                 write = partial(convert.written, offer.spec, offer.card.id)
                 done = await self._inference.run(model, Steps(read, parameters, write, call))
                 model.check(request.revision)  # where the card says nothing, it is known since the model was loaded

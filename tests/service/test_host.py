@@ -63,7 +63,7 @@ async def test_a_refusal_says_how_busy_the_expert_is_too(start: Start) -> None:
         ({"inputs": {"image": NOT_THERE}}, "NOT_FOUND", "ARTIFACT", "image"),
         ({"inputs": {"image": NO_DIGEST}}, "INVALID_ARGUMENT", "INVALID", "image"),
         ({"lists": {"text": ValueList(values=[Value(text="x")])}}, "INVALID_ARGUMENT", "INVALID", "text"),
-        ({"inputs": {"image": TOO_LARGE}}, "INVALID_ARGUMENT", "TOO_LARGE", ""),
+        ({"inputs": {"image": TOO_LARGE}}, "INVALID_ARGUMENT", "TOO_LARGE", "image"),
         ({"tenant": "Not A Tenant", "inputs": {"image": NOT_THERE}}, "INVALID_ARGUMENT", "INVALID", "image"),
     ],
     ids=range(16),
