@@ -64,10 +64,10 @@ Function = Callable[[Inputs, Parameters], Outputs]
 class Host:
     """A running host, and the ways to talk to it."""
 
-    address: str
     channel: grpc.aio.Channel
     store: ArtifactStore
     stop: Callable[[], Coroutine[Any, Any, None]]
+    address: str = ""
 
     @property
     def stub(self) -> "ExpertServiceAsyncStub":
@@ -143,7 +143,7 @@ async def hosts(folder: Path) -> AsyncIterator[Start]:
             address = f"127.0.0.1:{running.port}"
             channel = await stack.enter_async_context(dial(address))
             await channel.channel_ready()
-            return Host(address, channel, ArtifactStore.open(folder.as_uri()), server.aclose)
+            return Host(channel, ArtifactStore.open(folder.as_uri()), server.aclose, address)
 
         yield start
 
