@@ -10,7 +10,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from services.runtime.channel import connect
 from services.runtime.server import Register, serving
 
-pytest_plugins = ["tests.postgres", "tests.programs"]
+pytest_plugins = ["tests.postgres", "tests.programs", "tests.tiny"]
 
 Serve = Callable[[Register, ServiceDescriptor], Awaitable[grpc.aio.Channel]]
 

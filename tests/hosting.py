@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from experts.host.app import opened
 from experts.host.expert import Expert, offered
-from experts.host.handler import Call, Handler, Inputs, Loader, Outputs, Parameters, single
+from experts.host.handler import Batching, Call, Elsewhere, Handler, Inputs, Loader, Outputs, Parameters, Single, single
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
@@ -22,10 +23,12 @@ from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_IMAGE,
     MODALITY_JSON,
     MODALITY_TEXT,
+    PRIORITY_UNSPECIFIED,
     Caller,
     ModelCard,
     Parameter,
     Port,
+    Priority,
     TaskSpec,
     Value,
 )
@@ -64,17 +67,26 @@ class Host:
     channel: grpc.aio.Channel
     store: ArtifactStore
     stop: Callable[[], Coroutine[Any, Any, None]]
+    address: str = ""
 
     @property
     def stub(self) -> "ExpertServiceAsyncStub":
         return rpc.ExpertServiceStub(self.channel)
 
-    def infer(self, text: str = "hello", *, tenant: str = "default", **fields: Any) -> Any:
+    def infer(
+        self,
+        text: str = "hello",
+        *,
+        tenant: str = "default",
+        priority: Priority.ValueType = PRIORITY_UNSPECIFIED,
+        timeout: float = 10,
+        **fields: Any,
+    ) -> Any:
         """A call under way: awaitable, cancellable, with trailing metadata."""
         values = {"text": Value(text=text)} | fields.pop("inputs", {})
         request = pb.InferRequest(**{"task": "saying", "inputs": values, **fields})
-        with caller.acting_for(Caller(tenant=tenant)):
-            return self.stub.Infer(request, timeout=10, metadata=caller.metadata())
+        with caller.acting_for(Caller(tenant=tenant, priority=priority)):
+            return self.stub.Infer(request, timeout=timeout, metadata=caller.metadata())
 
     async def refusal(self, **fields: Any) -> errors.ServiceError:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -94,6 +106,11 @@ class Host:
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
         return stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=10)
 
+    async def until_waiting(self, count: int) -> None:
+        """So many calls have come and wait."""
+        while (await self.describe()).load.waiting < count:
+            pass
+
     async def until(self, status: int, name: str = "") -> None:
         watch = self.watch(name)
         await seen(watch, status)
@@ -111,27 +128,46 @@ Start = Callable[..., Awaitable[Host]]
 
 @asynccontextmanager
 async def hosts(folder: Path) -> AsyncIterator[Start]:
-    """Starts hosts of the models "m", whose loader is given, and "other", which echoes; their store is the folder."""
+    """Starts hosts of the models "m" and "other", whose loaders may be given; their store is the folder."""
     async with AsyncExitStack() as stack:
 
-        async def start(loader: Loader = echo, *, preload: Sequence[str] = ("m", "other"), **settings: Any) -> Host:
-            def load(model_id: str, device: str) -> Handler:
-                return (loader if model_id == "m" else echo)(model_id, device)
-
+        async def start(
+            loader: Loader = echo, other: Loader = echo, *, preload: Sequence[str] = ("m", "other"), **settings: Any
+        ) -> Host:
+            load = partial(_either, loader, other)
             cards = [ModelCard(id=name, revision="1", task="saying") for name in ("m", "other")]
             expert = Expert("test", offered(cards, {"saying": SPEC}, {"saying": load}), tuple(preload), "0")
             told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), **settings}
             server = await stack.enter_async_context(AsyncExitStack())
             running = await server.enter_async_context(opened(expert, Settings(**told)))
-            channel = await stack.enter_async_context(dial(f"127.0.0.1:{running.port}"))
+            address = f"127.0.0.1:{running.port}"
+            channel = await stack.enter_async_context(dial(address))
             await channel.channel_ready()
-            return Host(channel, ArtifactStore.open(folder.as_uri()), server.aclose)
+            return Host(channel, ArtifactStore.open(folder.as_uri()), server.aclose, address)
 
         yield start
 
 
+def _either(loader: Loader, other: Loader, model_id: str, device: str) -> Handler | Elsewhere:
+    return (loader if model_id == "m" else other)(model_id, device)
+
+
+def _echoed(inputs: Inputs, parameters: Parameters) -> Outputs:
+    return {"text": inputs["text"] * parameters["times"]}
+
+
 def echo(model_id: str, device: str) -> Handler:
-    return single(lambda inputs, parameters: {"text": inputs["text"] * parameters["times"]})
+    return single(_echoed)
+
+
+def takes(size: int) -> Loader:
+    """A model that echoes, and says how many bytes it takes."""
+
+    @dataclass(frozen=True)
+    class Sized(Single):
+        memory_bytes: int = size
+
+    return lambda model_id, device: Sized(lambda inputs, parameters: {"text": inputs["text"]})
 
 
 def does(function: Function) -> Loader:
@@ -166,6 +202,42 @@ class Gate:
 
     def finish(self, raw: str) -> Outputs:
         return {"text": raw}
+
+
+class Batches:
+    """A model that remembers its batches, and holds the first until let through; "poison" breaks any it is in."""
+
+    def __init__(self, batching: Batching | None = None) -> None:
+        self.batching = batching or Batching()
+        self.batches: list[list[str]] = []
+        self.entered, self.release = threading.Event(), threading.Event()
+        self.prepared = threading.Semaphore(0)
+
+    def __call__(self, model_id: str, device: str) -> Handler:
+        return self
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
+        self.prepared.release()
+        return str(inputs["text"])
+
+    def cost(self, item: str) -> float:
+        return len(item)
+
+    def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
+        self.batches.append(list(items))
+        self.entered.set()
+        assert self.release.wait(10)
+        if "poison" in items:
+            raise ValueError("poison")
+        return [item.upper() for item in items]
+
+    def finish(self, raw: str) -> Outputs:
+        return {"text": raw}
+
+    async def all_prepared(self, count: int) -> None:
+        """So many inputs have been read since this was asked last."""
+        for _ in range(count):
+            assert await asyncio.to_thread(self.prepared.acquire, timeout=5)
 
 
 async def reached(event: threading.Event) -> None:

@@ -6,8 +6,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, closing, redirect_stdout
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -17,10 +18,12 @@ from google.protobuf import json_format
 from experts.host.describe import Description
 from experts.host.expert import Expert, read_expert
 from experts.host.inference import Inference
-from experts.host.models import Models
+from experts.host.models import Limits, Models
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import Threads, any_busy
+from experts.host.watchdog import watch
+from experts.host.workers import Workers
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.runtime.artifacts import ArtifactStore
@@ -31,13 +34,20 @@ log = structlog.get_logger(__name__)
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
 
-def serve_expert(package: str) -> None:
-    """Runs the expert of a package until a signal comes; with --describe prints its description as JSON instead."""
+def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
+    """Runs the expert of a package until a signal comes; with --describe prints its description as JSON instead.
+
+    Args:
+        package: its name.
+        arguments: None for those of the command line.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"The expert {package}, over gRPC.")
     parser.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
     settings = Settings()
-    if parser.parse_args().describe:
-        sys.stdout.write(describe(read_expert(package), settings))
+    if parser.parse_args(arguments).describe:
+        with redirect_stdout(sys.stderr):  # what is logged on the way is no part of the description
+            description = describe(read_expert(package), settings)
+        sys.stdout.write(description)
         return
     name = "expert-" + package.rpartition(".")[2]
     run(name, lambda settings: opened(read_expert(package), settings), settings)
@@ -48,8 +58,9 @@ def serve_expert(package: str) -> None:
 
 def describe(expert: Expert, settings: Settings) -> str:
     """What the expert would answer to Describe before any of its models is loaded, as protobuf's JSON."""
-    with closing(_models(expert, settings)) as models:
-        reply = Description(expert, models, settings).since("")
+    allowed = expert.only(settings.allowed_ids)
+    with closing(_models(allowed, settings)) as models:
+        reply = Description(allowed, models, settings).since("")
     return json_format.MessageToJson(reply, preserving_proto_field_name=True) + "\n"
 
 
@@ -57,24 +68,37 @@ def describe(expert: Expert, settings: Settings) -> str:
 async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
     """Serves the expert; it is ready once its models to be preloaded are."""
     began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
+    expert = _as_told(expert, settings)
     store = ArtifactStore.open(settings.artifacts_url)
     with closing(_models(expert, settings)) as models, closing(Threads("cpu", settings.threads)) as cpu:
         description = Description(expert, models, settings)
         servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
         register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)
         async with (
+            expert.beside(models.tell),
             serving(
                 register, EXPERT, listen=settings.listen, drain_seconds=settings.drain_seconds, ready=False
             ) as running,
             _beside(_tell_health(models, running)),
+            _beside(watch(models.queues, running, seconds=settings.device_seconds)),
             _beside(_get_ready(expert, models, description, running, began)),
         ):
             yield running
 
 
+def _as_told(expert: Expert, settings: Settings) -> Expert:
+    """The expert with those of its models that are allowed, where these are to live."""
+    allowed = expert.only(settings.allowed_ids)
+    if settings.workers == "thread":
+        return allowed
+    workers = Workers(settings.threads, (settings.log_level, settings.log_format))
+    offers = (replace(each, loader=workers.loader(each.spec.name, each.loader)) for each in allowed.offers)
+    return replace(allowed, offers=tuple(offers))
+
+
 def _models(expert: Expert, settings: Settings) -> Models:
-    loaders = ((offer.spec.name, offer.card.id, offer.loader) for offer in expert.offers)
-    return Models(loaders, max_waiting=settings.max_waiting)
+    limits = Limits(settings.max_waiting, settings.batch_items, settings.background_seconds, settings.memory_bytes)
+    return Models(expert.offers, limits, devices=expert.devices, places=settings.devices)
 
 
 async def _get_ready(expert: Expert, models: Models, description: Description, running: Serving, began: float) -> None:

@@ -1,32 +1,67 @@
-"""The calls of one model: how many it takes, and the thread on which they run.
+"""The calls of one model: how many it takes, and the thread on which they run, in batches.
 
-Calls run one after the other as they come; those whose caller has gone are left out.
+The thread takes the next batch by itself, so that between two of them it waits for nobody. There is no delay to make
+batches larger: what came while one ran is the next.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from experts.host.handler import Call, Handler
-from experts.host.threads import Threads
-from services.runtime.errors import ModelFailed, Overloaded
+from experts.host.blame import is_out_of_memory
+from experts.host.composing import Composer, Member
+from experts.host.loaded import Loaded
+from experts.host.progress import CallUnderWay, Together
+from experts.host.threads import Threads, sendable
+from services.runtime.errors import DeadlineExceeded, ModelFailed, Overloaded
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
 """Seconds after which a refused caller may be told to come back."""
 
+_FADE = 0.9
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a batch gave one of its members."""
+
+    raw: Any
+    seconds: float
+    """Of the whole batch."""
+    share: float
+    """This member's part of these seconds."""
+
 
 class Queue:
-    """Where the calls of one model wait for its thread."""
+    """Where the calls of one model wait for its thread.
 
-    def __init__(self, model_id: str, *, limit: int) -> None:
+    Args:
+        model_id: whose calls they are.
+        limit: how many it takes at a time; of background calls only three quarters of that.
+        composer: puts the batches together.
+    """
+
+    def __init__(self, model_id: str, *, limit: int, composer: Composer) -> None:
         self.thread = Threads(model_id)
         """For loading too: an engine may care on which thread it lives."""
-        self._model_id = model_id
-        self._limit = limit
-        self._present = 0
-        self._running = 0
+        self.busy_since: float | None = None
+        """When the call began that the device is at, on time.monotonic()'s clock."""
+        self.model_id, self._limit = model_id, limit
+        self.make_room: Callable[[], None] = lambda: None
+        """Frees memory; called on the thread when there is too little of it."""
+        self._composer = composer
+        self._lock = threading.Lock()
+        self._waiting: list[Member] = []
+        self._present = self._running = 0
+        self._each = 0.0
+        self._at: Loaded | None = None
 
     @property
     def running(self) -> int:
@@ -42,20 +77,29 @@ class Queue:
         """Whether there is one call at most, and the thread has nothing to do."""
         return self._present <= 1 and not self._running
 
-    @contextmanager
-    def place(self, typical_seconds: float) -> Iterator[None]:
-        """A place for one call as long as the block lasts.
+    @property
+    def shared(self) -> bool:
+        """Whether there is more than one call."""
+        return self._present > 1
 
-        Args:
-            typical_seconds: how long a call takes, to tell those who are refused when to come back.
+    def kill(self, seconds: float) -> bool:
+        """Ends the process of the model that has been at a batch for so long, if it has one."""
+        kill = getattr(self._at.handler, "kill", None) if self._at else None
+        if kill:
+            kill(seconds)
+        return bool(kill)
+
+    @contextmanager
+    def place(self, *, background: bool = False) -> Iterator[None]:
+        """A place for one call as long as the block lasts.
 
         Raises:
             Overloaded: the limit is reached.
         """
-        if self._present >= self._limit:
-            delay = min(max(self._present * typical_seconds, SHORTEST_WAIT), LONGEST_WAIT)
+        if self._present >= (max(1, self._limit * 3 // 4) if background else self._limit):
+            delay = min(max(self._present * self._each, SHORTEST_WAIT), LONGEST_WAIT)
             raise Overloaded(
-                f"{self._present} calls wait for {self._model_id} already",
+                f"{self._present} calls wait for {self.model_id} already",
                 remedy="try again later, or let the operator run another replica or raise EXPERT_MAX_WAITING",
                 retry_after=timedelta(seconds=delay),
             )
@@ -65,18 +109,119 @@ class Queue:
         finally:
             self._present -= 1
 
-    def run_here(self, handler: Handler, item: Any, call: Call) -> Any:
-        """The model's raw result for one item; to be called on the thread."""
-        if call.cancelled:
-            raise asyncio.CancelledError  # nobody will hear of it
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """One call of those in place runs within the block, without the thread."""
         self._running += 1
         try:
-            raws = handler.run([item], call)
+            yield
         finally:
             self._running -= 1
-        if len(raws) != 1:
+
+    async def through(self, model: Loaded, kind: str, item: Any, cost: float, call: CallUnderWay) -> Ran:
+        """What the model makes of an item, in a batch with others of its kind.
+
+        Raises:
+            DeadlineExceeded: it was not its turn in time.
+        """
+        future: asyncio.Future[Ran] = asyncio.get_running_loop().create_future()
+        self._enter([Member(model, kind, item, cost, call, future, copy_context())])
+        return await future
+
+    def run_alone(self, model: Loaded, item: Any, cost: float, call: CallUnderWay) -> Ran:
+        """What the model makes of an item, at once; to be called on the thread."""
+        if call.cancelled:
+            raise asyncio.CancelledError  # nobody will hear of it
+        try:
+            return self._run(model, [item], cost, call)[0]
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        self.make_room()
+        return self._run(model, [item], cost, call)[0]
+
+    def _enter(self, members: Sequence[Member]) -> None:
+        with self._lock:
+            self._waiting += members
+        for _ in members:
+            self.thread.post(self._turn)
+
+    def _turn(self) -> None:
+        """Runs a batch, if somebody still waits; on the thread."""
+        if not (batch := self._take()):
+            return
+        model, call = batch[0].model, Together([member.call for member in batch])
+        cost = model.batching.cost([member.cost for member in batch])
+        try:
+            items = [member.item for member in batch]
+            outcomes: Sequence[Ran | Exception] = batch[0].context.run(self._run, model, items, cost, call)
+        except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
+            self._failed(batch, cost, sendable(error))
+        else:
+            _tell(batch, outcomes)
+
+    def _take(self) -> list[Member]:
+        """The next batch; those who need no answer any more are left out."""
+        with self._lock:
+            waiting = [member for member in self._waiting if not member.call.cancelled]
+            now = time.monotonic()
+            late = [member for member in waiting if member.call.deadline <= now]
+            waiting = [member for member in waiting if member not in late] if late else waiting
+            batch = self._composer.compose(waiting) if waiting else []
+            self._waiting = [member for member in waiting if member not in batch]
+        if late:
+            _tell(late, [_too_late(self.model_id) for _ in late])
+        return batch
+
+    def _run(self, model: Loaded, items: Sequence[Any], cost: float, call: CallUnderWay | Together) -> list[Ran]:
+        self._running += len(items)
+        self._at, self.busy_since = model, (began := time.monotonic())
+        try:
+            raws = model.handler.run(items, call)  # type: ignore[union-attr]  # who is asked never comes here
+            seconds = time.monotonic() - began
+        finally:
+            self._running -= len(items)
+            self._at = self.busy_since = None
+        if len(raws) != len(items):
             raise ModelFailed(
-                f"model {self._model_id} gave {len(raws)} results for one input",
+                f"model {self.model_id} gave {len(raws)} results for {len(items)} inputs",
                 remedy="report it to whoever made the expert",
             )
-        return raws[0]
+        model.ran(cost, seconds)
+        share = seconds / len(items)
+        self._each = self._each * _FADE + share * (1 - _FADE) if self._each else share
+        return [Ran(raw, seconds, share) for raw in raws]
+
+    def _failed(self, batch: Sequence[Member], cost: float, error: Exception) -> None:
+        """Gives every member another chance, smaller or alone; one that had them all hears of the error."""
+        if is_out_of_memory(error) and not any(member.retried for member in batch):
+            self.make_room()
+            batch[0].model.did_not_fit(cost)
+            for member in batch:
+                member.retried = True
+        elif len(batch) > 1:
+            for member in batch:
+                member.alone = True
+        else:
+            _tell(batch, [error])
+            return
+        self._enter(batch)
+
+
+def _tell(batch: Sequence[Member], outcomes: Sequence[Ran | Exception]) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+        batch[0].future.get_loop().call_soon_threadsafe(partial(_settle, batch, outcomes))
+
+
+def _settle(batch: Sequence[Member], outcomes: Sequence[Ran | Exception]) -> None:
+    for member, outcome in zip(batch, outcomes, strict=True):
+        if member.future.done():
+            continue
+        if isinstance(outcome, Exception):
+            member.future.set_exception(outcome)
+        else:
+            member.future.set_result(outcome)
+
+
+def _too_late(model_id: str) -> DeadlineExceeded:
+    return DeadlineExceeded(f"the caller's deadline passed before {model_id} came to it", remedy="allow more time")

@@ -1,137 +1,37 @@
-"""Values to plain Python and back, by port: what a model sees, and what of its results may leave.
+"""Values to plain Python and back, by port: what a model sees, and what of its results may leave; on a thread."""
 
-The form of inputs is checked at once, before anything waits; their content, and all of the outputs, on a thread.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from math import inf, isfinite
 from typing import Any
 
 from experts.host import strict_json
+from experts.host.form import MEDIA_TYPES, Argument, check_size, name_of
 from experts.host.handler import Inputs, Media, Outputs
-from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_AUDIO,
-    MODALITY_IMAGE,
-    MODALITY_JSON,
-    MODALITY_TABLE,
-    MODALITY_TEXT,
-    MODALITY_VIDEO,
-    Port,
-    TaskSpec,
-    Value,
-)
+from protos.hugginggpt.v1.types_pb2 import MODALITY_JSON, MODALITY_TEXT, Port, TaskSpec, Value
 from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
 from services.runtime.errors import CorruptData, InvalidRequest, ModelFailed, NotFound
 
-_NAMES = {
-    MODALITY_TEXT: "text",
-    MODALITY_IMAGE: "an image",
-    MODALITY_AUDIO: "audio",
-    MODALITY_VIDEO: "video",
-    MODALITY_TABLE: "a table",
-    MODALITY_JSON: "JSON",
-}
-_MEDIA_TYPES = {
-    MODALITY_TEXT: ("text/", "application/json", "application/xml"),
-    MODALITY_IMAGE: ("image/", "application/pdf"),
-    MODALITY_AUDIO: ("audio/", "application/ogg"),
-    MODALITY_VIDEO: ("video/", "application/ogg"),
-    MODALITY_TABLE: (
-        "text/",
-        "application/json",
-        "application/vnd.ms-excel",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml",
-        "application/vnd.oasis.opendocument.spreadsheet",
-    ),
-    MODALITY_JSON: ("application/json",),
-}
-"""How the media types begin that may stand for a modality."""
-
-_INLINE = {MODALITY_TEXT: "text", MODALITY_TABLE: "json", MODALITY_JSON: "json"}
-"""Which kind of value may carry a modality beside an artifact."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """What a call gives on one port, right in form. A port that takes one value has one."""
-
-    port: Port
-    values: Sequence[Value]
-
-
-def arguments(spec: TaskSpec, request: InferRequest, *, max_bytes: int) -> list[Argument]:
-    """What a call gives on the ports of its task.
-
-    Raises:
-        InvalidRequest: names the port that is unknown, missing or given what it does not take; TOO_LARGE where the
-            artifacts together have more than max_bytes.
-    """
-    unknown = (request.inputs.keys() | request.lists.keys()) - {port.name for port in spec.inputs}
-    if unknown:
-        name, known = min(unknown), ", ".join(port.name for port in spec.inputs)
-        raise InvalidRequest(f"{spec.name} has no input {name}", port=name, remedy=f"its inputs are {known}")
-    given = [Argument(port, values) for port in spec.inputs if (values := _values(spec, port, request))]
-    for argument in given:
-        for value in argument.values:
-            _check_form(argument.port, value)
-    size = sum(value.artifact.size_bytes for argument in given for value in argument.values)
-    if size > max_bytes:
-        raise InvalidRequest(
-            f"the files have {size} bytes together, the limit is {max_bytes}",
-            reason="TOO_LARGE",
-            remedy="send smaller files, or let the operator raise EXPERT_MAX_INPUT_BYTES",
-        )
-    return given
-
-
-def _values(spec: TaskSpec, port: Port, request: InferRequest) -> Sequence[Value]:
-    single, many = port.name in request.inputs, port.name in request.lists
-    misplaced = single if port.many else many
-    if misplaced:
-        takes = "a list of values" if port.many else "one value"
-        raise InvalidRequest(f"input {port.name} takes {takes}", port=port.name, remedy=f"send {takes}")
-    values: Sequence[Value] = request.lists[port.name].values if many else []
-    if single:
-        values = [request.inputs[port.name]]
-    if port.required and not values:
-        raise InvalidRequest(f"{spec.name} needs the input {port.name}", port=port.name, remedy=f"send {_name(port)}")
-    return values
-
-
-def _check_form(port: Port, value: Value) -> None:
-    kind = value.WhichOneof("kind")
-    if kind == "artifact":
-        if not value.artifact.media_type.startswith(_MEDIA_TYPES[port.modality]):
-            what = value.artifact.media_type or "a file of unknown type"
-            raise InvalidRequest(
-                f"input {port.name} takes {_name(port)}, not {what}", port=port.name, remedy=f"send {_name(port)}"
-            )
-    elif kind is None or kind != _INLINE.get(port.modality):
-        what = {"text": "text", "json": "JSON", None: "nothing"}[kind]
-        raise InvalidRequest(
-            f"input {port.name} takes {_name(port)}, not {what}", port=port.name, remedy=f"send {_name(port)}"
-        )
-
-
-def _name(port: Port) -> str:
-    return _NAMES[port.modality]
-
+_DEEPEST = 8
+"""How far into an output a number that is none is looked for."""
 
 # ---------------------------------------------------------------- what a model sees
 
 
-async def fetched(given: Iterable[Argument], store: ArtifactStore, tenant: str) -> Callable[[], Inputs]:
+async def fetched(
+    given: Iterable[Argument], store: ArtifactStore, tenant: str, *, max_bytes: float = inf
+) -> Callable[[], Inputs]:
     """Gets the artifacts; the function returned makes plain Python of all, and belongs on a thread.
 
     Raises:
         NotFound: ARTIFACT, the tenant has none of that digest.
+        InvalidRequest: one is empty, or they are larger than was said.
     """
     contents = [
         (argument.port, [(value, await _content(argument.port, value, store, tenant)) for value in argument.values])
         for argument in given
     ]
+    check_size([(port.name, sum(len(content) for _, content in received)) for port, received in contents], max_bytes)
     return partial(_plain_inputs, contents)
 
 
@@ -139,10 +39,13 @@ async def _content(port: Port, value: Value, store: ArtifactStore, tenant: str) 
     if value.WhichOneof("kind") != "artifact":
         return b""
     try:
-        return await store.get(tenant, value.artifact.sha256)
+        content = await store.get(tenant, value.artifact.sha256)
     except (NotFound, InvalidRequest, CorruptData) as error:
         error.port = port.name
         raise
+    if not content and port.modality != MODALITY_TEXT:  # of which _text says more
+        raise InvalidRequest(f"the file for input {port.name} is empty", port=port.name, remedy=f"send {name_of(port)}")
+    return content
 
 
 def _plain_inputs(contents: Iterable[tuple[Port, Sequence[tuple[Value, bytes]]]]) -> Inputs:
@@ -232,13 +135,13 @@ def _written(port: Port, model_id: str, output: Any) -> Value | Media:
         what = type(output).__name__
         if isinstance(output, Media):
             what = output.media_type if output.content else "empty"
-        raise _broken(model_id, f"output {port.name} is {what}, not {_name(port)}")
+        raise _broken(model_id, f"output {port.name} is {what}, not {name_of(port)}")
     return output  # type: ignore[no-any-return]  # it is Media
 
 
 def _is_media_for(port: Port, output: Any) -> bool:
     return (
-        isinstance(output, Media) and bool(output.content) and output.media_type.startswith(_MEDIA_TYPES[port.modality])
+        isinstance(output, Media) and bool(output.content) and output.media_type.startswith(MEDIA_TYPES[port.modality])
     )
 
 
@@ -248,10 +151,24 @@ def _canonical(port: Port, model_id: str, output: Any) -> str:
     except TypeError as error:
         raise _broken(model_id, f"output {port.name} is not JSON: {error}") from None
     except (ValueError, RecursionError):
+        found = next(_not_finite(output, port.name, _DEEPEST), f"output {port.name} is not JSON with finite numbers")
         raise ModelFailed(
-            f"{model_id} failed on this input: output {port.name} is not JSON with finite numbers",
-            remedy="try another input or another model",
+            f"{model_id} failed on this input: {found}", remedy="try another input or another model"
         ) from None
+
+
+def _not_finite(value: Any, path: str, depth: int) -> Iterator[str]:
+    """Which numbers of an output are none, by their place in it."""
+    if isinstance(value, float) and not isfinite(value):
+        yield f"output {path} is {value}"
+    if not depth or isinstance(value, str):
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _not_finite(item, f"{path}.{key}", depth - 1)
+    elif isinstance(value, Sequence):
+        for index, item in enumerate(value):
+            yield from _not_finite(item, f"{path}[{index}]", depth - 1)
 
 
 def _spilled(port: Port, model_id: str, text: str, media_type: str, suffix: str) -> Media | None:

@@ -4,9 +4,11 @@ import hashlib
 from datetime import timedelta
 
 from experts.host.expert import Expert, Offer
-from experts.host.models import Models, State
+from experts.host.model import State
+from experts.host.models import Models
+from experts.host.progress import Step
 from experts.host.settings import Settings
-from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load, Loading
 from protos.hugginggpt.v1.types_pb2 import (
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
@@ -42,7 +44,13 @@ class Description:
 
     def load(self) -> Load:
         models = self._models
-        return Load(waiting=models.waiting, running=models.running, loaded=sorted(models.loaded))
+        return Load(
+            waiting=models.waiting,
+            running=models.running,
+            loaded=sorted(models.loaded),
+            free_bytes=models.free_bytes,
+            loading=[_loading(model.id, step) for model in models.all if (step := model.loading)],
+        )
 
     def _whole(self) -> DescribeResponse:
         whole = DescribeResponse(
@@ -60,7 +68,7 @@ class Description:
     def _card(self, offer: Offer) -> ModelCard:
         model, card = self._models.get(offer.spec.name, offer.card.id), ModelCard()
         card.CopyFrom(offer.card)
-        card.state = _STATES[model.state]
+        card.state, card.revision, card.loaded_bytes = _STATES[model.state], model.revision, model.loaded_bytes
         if not card.region and card.reach != REACH_EXTERNAL:
             card.region = self._settings.region
         if failure := model.failure:
@@ -69,3 +77,7 @@ class Description:
             if seconds:
                 field.FromTimedelta(timedelta(seconds=seconds))
         return card
+
+
+def _loading(model_id: str, step: Step) -> Loading:
+    return Loading(model=model_id, fraction=step.fraction, message=step.message)

@@ -3,15 +3,18 @@
 An expert is a package. Its parts:
 
     tasks.py     TASKS: Loader by task; where needed REQUIRES: by model id the module it cannot do without;
-                 PRELOAD: ids of the models loaded before it is ready, in that order, instead of all
+                 PRELOAD: ids of the models loaded before it is ready, in that order, instead of all;
+                 DEVICES: what its engine knows of GPUs (devices.Devices);
+                 or EXPERT alone, where what it offers is known only when it starts: given name and version, the Expert
     models.json  its ModelCards
     tasks.json   TaskSpecs of the kinds of task that are not standard, if it has any
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
 from importlib.resources import files
@@ -23,6 +26,7 @@ import structlog
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from experts.host.devices import Devices
 from experts.host.handler import Loader
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard, TaskSpec
@@ -53,13 +57,31 @@ class Expert:
     """Ids of the models that are loaded before it is ready."""
     version: str = ""
     """Of its code; empty means unknown."""
+    devices: Devices | None = None
+    """What its engine knows of GPUs, if it uses any."""
+    beside: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = lambda _changed: nullcontext()
+    """What is open as long as it serves; given what to call when a model's trouble comes or goes."""
 
-    def find(self, task: str, model_id: str, revision: str) -> Offer:
+    def only(self, allowed: Collection[str]) -> "Expert":
+        """The same with the models that are allowed; none named allows all.
+
+        Raises:
+            FailedPrecondition: it has none of them.
+        """
+        if not allowed:
+            return self
+        offers = tuple(offer for offer in self.offers if offer.card.id in allowed)
+        if not offers:
+            known = ", ".join(dict.fromkeys(offer.card.id for offer in self.offers))
+            remedy = f"name some of its models in EXPERT_ALLOWED: {known}"
+            raise FailedPrecondition(f"{self.name} has none of the models that are allowed", remedy=remedy)
+        return replace(self, offers=offers, preload=tuple(model for model in self.preload if model in allowed))
+
+    def find(self, task: str, model_id: str) -> Offer:
         """The offer for a task; without an id the first.
 
         Raises:
             NotFound: TASK or MODEL.
-            FailedPrecondition: REVISION, the model is here with another one.
         """
         offers = [offer for offer in self.offers if offer.spec.name == task]
         if not offers:
@@ -70,12 +92,6 @@ class Expert:
             known = ", ".join(offer.card.id for offer in offers)
             remedy = f"its models for it are {known}"
             raise NotFound(f"{self.name} has no model {model_id} for {task}", reason="MODEL", remedy=remedy)
-        if revision not in ("", found.card.revision):
-            raise FailedPrecondition(
-                f"{found.card.id} is here at revision {found.card.revision or 'unknown'}, not {revision}",
-                reason="REVISION",
-                remedy="ask for that revision, or for none",
-            )
         return found
 
 
@@ -86,6 +102,8 @@ def read_expert(package: str) -> Expert:
         FailedPrecondition: its parts contradict each other, or nothing is left.
     """
     tasks: Mapping[str, Any] = vars(import_module(f"{package}.tasks"))
+    if made := tasks.get("EXPERT"):
+        return made(package.rpartition(".")[2], _version_of(_DISTRIBUTION))  # type: ignore[no-any-return]  # an Expert
     requires: Mapping[str, str] = tasks.get("REQUIRES", {})
     folder = files(package)
     cards = [_completed(card, requires.get(card.id, "")) for card in _read(folder / "models.json", ModelCard)]
@@ -97,7 +115,8 @@ def read_expert(package: str) -> Expert:
     offers = offered(installed, specs, tasks["TASKS"])
     present = dict.fromkeys(card.id for card in installed)
     preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
-    return Expert(package.rpartition(".")[2], offers, preload, _version_of(_DISTRIBUTION))
+    name, version = package.rpartition(".")[2], _version_of(_DISTRIBUTION)
+    return Expert(name, offers, preload, version, tasks.get("DEVICES"))
 
 
 def offered(

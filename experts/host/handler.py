@@ -5,8 +5,9 @@ Inputs and outputs are plain Python, by port: str for text, parsed JSON for json
 a list of these for a port that takes many.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 Inputs = Mapping[str, Any]
@@ -25,6 +26,25 @@ class Media:
     """What a person would call the file, such as "faces.png"; never a path."""
 
 
+@dataclass(frozen=True)
+class Batching:
+    """How a model likes its batches: what a Handler may say of itself in an attribute `batching`."""
+
+    items: int = 32
+    """Most items in one batch; 1: never more than one."""
+    budget: float = inf
+    """Most that a batch may cost, in the unit of the handler's cost."""
+    padded: bool = False
+    """Every item is padded to the longest: a batch costs its longest item times their number."""
+
+    def cost(self, costs: Sequence[float]) -> float:
+        """What a batch of items of such costs comes to."""
+        return max(costs) * len(costs) if self.padded else sum(costs)
+
+
+ALONE = Batching(items=1)
+
+
 class Call(Protocol):
     """The calls of one batch, as seen by the model that runs it."""
 
@@ -37,7 +57,11 @@ class Call(Protocol):
 
 
 class Handler(Protocol):
-    """A loaded model. Raises InvalidRequest, naming the port, for input it cannot take."""
+    """A loaded model. Raises InvalidRequest, naming the port, for input it cannot take.
+
+    What it may have besides: `batching`, how it likes its batches; `revision`, the commit that was loaded;
+    `close()`, called on the device's thread before it is let go.
+    """
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
         """Reads one caller's input; on a CPU thread."""
@@ -46,10 +70,41 @@ class Handler(Protocol):
         """What the item adds to a batch, in the model's own unit (tokens, pixels, seconds)."""
 
     def run(self, items: Sequence[Any], call: Call) -> Sequence[Any]:
-        """Runs a batch, one result per item, in order; on the device's thread."""
+        """Runs a batch, one result per item, in order; on the device's thread.
+
+        All items have the same parameters. If it raises, they are run again one by one.
+        """
 
     def finish(self, raw: Any) -> Outputs:
         """Writes one caller's output: scores to 4 decimals, boxes to 0.1 px, times to 1 ms; on a CPU thread."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a model cannot answer for now, though it is loaded: what a Handler may say of itself in `trouble`."""
+
+    message: str
+    remedy: str
+
+
+class Elsewhere(Protocol):
+    """A model that runs elsewhere: a Handler but for `run`, in whose place it is asked, on the event loop.
+
+    Many calls are under way at once, each with its own caller as services.runtime.caller has it; there are no batches.
+    A call that nobody waits for any more is cancelled. It may have a `trouble` besides.
+    """
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
+        """As a Handler's."""
+
+    def cost(self, item: Any) -> float:
+        """As a Handler's; nobody weighs it."""
+
+    def ask(self, item: Any, call: Call) -> Awaitable[Any]:
+        """What the model makes of one item."""
+
+    def finish(self, raw: Any) -> Outputs:
+        """As a Handler's."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +112,7 @@ class Single:
     """A plain function as a Handler: one call after the other, no batching."""
 
     function: Callable[[Inputs, Parameters], Outputs]
+    batching: Batching = ALONE
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[Inputs, Parameters]:
         return inputs, parameters
@@ -81,5 +137,5 @@ def single(function: Callable[[Inputs, Parameters], Outputs]) -> Handler:
     return Single(function)
 
 
-Loader = Callable[[str, str], Handler]
+Loader = Callable[[str, str], Handler | Elsewhere]
 """Given a model id and a device ("cpu", "cuda:0"), loads it. Heavy imports stay inside."""

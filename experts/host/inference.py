@@ -1,21 +1,19 @@
 """One call through one model: its steps, on the threads where they belong."""
 
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import structlog
-
+from experts.host import strict_json
+from experts.host.batching import Queue, Ran
+from experts.host.blame import blaming
 from experts.host.handler import Inputs, Outputs, Parameters
-from experts.host.models import Model, State
+from experts.host.loaded import Loaded
+from experts.host.model import Model
 from experts.host.progress import CallUnderWay
 from experts.host.threads import Threads
 from experts.host.times import Stopwatch
-from services.runtime.errors import ModelFailed, OutOfMemory, ServiceError
-
-log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -26,7 +24,25 @@ class Done(Generic[T]):
 
     result: T
     busy_seconds: float
-    """Waiting excluded."""
+    """Its own: waiting excluded, and of the batch only its share."""
+
+
+@dataclass(frozen=True)
+class Steps(Generic[T]):
+    """What is to be done for one call."""
+
+    read: Callable[[], Inputs]
+    parameters: Parameters
+    write: Callable[[Outputs], T]
+    call: CallUnderWay
+
+    def prepare(self, model: Loaded) -> tuple[Any, float]:
+        """The item, and what it costs."""
+        item = model.handler.prepare(self.read(), self.parameters)
+        return item, model.handler.cost(item)
+
+    def finish(self, model: Loaded, raw: Any) -> T:
+        return self.write(model.handler.finish(raw))
 
 
 class Inference:
@@ -35,14 +51,7 @@ class Inference:
     def __init__(self, cpu: Threads) -> None:
         self._cpu = cpu
 
-    async def run(
-        self,
-        model: Model,
-        read: Callable[[], Inputs],
-        parameters: Parameters,
-        write: Callable[[Outputs], T],
-        call: CallUnderWay,
-    ) -> Done[T]:
+    async def run(self, model: Model, steps: Steps[T]) -> Done[T]:
         """Loads the model if it is not, and gives it one call.
 
         Raises:
@@ -51,42 +60,47 @@ class Inference:
             OutOfMemory: the input or the result does not fit.
             ModelFailed: the model broke; the cause is in the log.
         """
-        if model.state is not State.READY:
-            call.progress(0, "loading the model")
-        handler, queue, watch = await model.handler(), model.queue, Stopwatch()
+        queue, watch = model.queue, Stopwatch()
+        async with model.used(steps.call) as loaded:
+            with blaming(model.id):
+                if hasattr(loaded.handler, "ask"):
+                    ran, result = await self._elsewhere(loaded, queue, steps, watch)
+                elif queue.quiet:
+                    ran, result = await self._at_once(loaded, queue, steps, watch)
+                else:
+                    ran, result = await self._in_turn(model.task, loaded, queue, steps, watch)
+        model.times.add(watch.seconds + ran.seconds)
+        return Done(result, watch.seconds + ran.share)
 
-        def prepare() -> Any:
-            return handler.prepare(read(), parameters)
+    async def _at_once(self, loaded: Loaded, queue: Queue, steps: Steps[T], watch: Stopwatch) -> tuple[Ran, T]:
+        """On the device's thread alone: there is nothing to overlap with, and each change of threads costs 0.1 ms."""
 
-        def finish(raw: Any) -> T:
-            return write(handler.finish(raw))
+        def whole() -> tuple[Ran, T | None, bool]:
+            item, cost = watch.time(steps.prepare, loaded)
+            ran = queue.run_alone(loaded, item, cost, steps.call)
+            if queue.shared:  # others came meanwhile: the device is theirs
+                return ran, None, False
+            return ran, watch.time(steps.finish, loaded, ran.raw), True
 
-        with _blaming(model.id):
-            if queue.quiet:  # there is nothing to overlap with, and each change of threads costs 0.1 ms
-                result = await queue.thread.run(watch.time, lambda: finish(queue.run_here(handler, prepare(), call)))
-            else:
-                item = await self._cpu.run(watch.time, prepare)
-                raw = await queue.thread.run(watch.time, queue.run_here, handler, item, call)
-                result = await self._cpu.run(watch.time, finish, raw)
-        model.times.add(watch.seconds)
-        return Done(result, watch.seconds)
+        ran, result, finished = await queue.thread.run(whole)
+        if not finished:
+            result = await self._cpu.run(watch.time, steps.finish, loaded, ran.raw)
+        return ran, result  # type: ignore[return-value]  # it is finished now
 
+    async def _elsewhere(self, loaded: Loaded, queue: Queue, steps: Steps[T], watch: Stopwatch) -> tuple[Ran, T]:
+        """By a model that runs elsewhere: no call waits for another."""
+        item, _ = await self._cpu.run(watch.time, steps.prepare, loaded)
+        with queue.elsewhere():
+            began = time.monotonic()
+            raw = await loaded.handler.ask(item, steps.call)  # type: ignore[union-attr]  # it has one
+            seconds = time.monotonic() - began
+        return Ran(raw, seconds, seconds), await self._cpu.run(watch.time, steps.finish, loaded, raw)
 
-@contextmanager
-def _blaming(model_id: str) -> Iterator[None]:
-    """Turns what is no expected failure into one that says nothing of the input, to the caller as to the log."""
-    try:
-        yield
-    except ServiceError:
-        raise
-    except MemoryError:
-        raise OutOfMemory(
-            f"{model_id} ran out of memory", remedy="send a smaller input, or give the expert more memory"
-        ) from None
-    except Exception as error:
-        where = traceback.format_tb(error.__traceback__)
-        log.error("model failed", model=model_id, error=type(error).__name__, where=where)  # noqa: TRY400  # the message may quote the input
-        raise ModelFailed(
-            f"{model_id} failed on this input: {type(error).__name__}",
-            remedy="try another input or another model; the expert's log has the place",
-        ) from error
+    async def _in_turn(
+        self, task: str, loaded: Loaded, queue: Queue, steps: Steps[T], watch: Stopwatch
+    ) -> tuple[Ran, T]:
+        """In a batch; input is read and output written while the device is at other calls."""
+        item, cost = await self._cpu.run(watch.time, steps.prepare, loaded)
+        kind = f"{task} {strict_json.write(steps.parameters)}"
+        ran = await queue.through(loaded, kind, item, cost, steps.call)
+        return ran, await self._cpu.run(watch.time, steps.finish, loaded, ran.raw)

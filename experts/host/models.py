@@ -1,157 +1,79 @@
-"""The models of one expert: each is loaded once, when first asked for, and says how it is."""
+"""The models of one expert."""
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
-from enum import Enum
+from functools import partial
 
 import structlog
 
 from experts.host.batching import Queue
-from experts.host.handler import Handler, Loader
-from experts.host.times import Times
-from services.runtime.errors import FailedPrecondition, ServiceError
+from experts.host.composing import Composer
+from experts.host.devices import Devices, OnlyCpu, Places
+from experts.host.expert import Offer
+from experts.host.loads import Clock, Loads
+from experts.host.model import Model, State
+from services.runtime.errors import FailedPrecondition
 
 log = structlog.get_logger(__name__)
 
-FAILURE_SECONDS = 30.0
-"""How long a model that did not load is not tried again."""
-
-DEVICE = "cpu"
-
-Clock = Callable[[], float]
-
-
-class State(Enum):
-    LOADABLE = "loadable"
-    READY = "ready"
-    FAILED = "failed"
-
 
 @dataclass(frozen=True)
-class Failure:
-    """Why a model did not load."""
+class Limits:
+    """What holds for every model; as in the settings."""
 
-    message: str
-    remedy: str
-    until: float
-    """When it may be tried again, on the models' clock."""
-
-
-class Model:
-    """One model for one kind of task."""
-
-    def __init__(self, task: str, model_id: str, loader: Loader, queue: Queue, loads: "Loads") -> None:
-        self.id = model_id
-        self.queue = queue
-        self.times = Times()
-        self._task, self._loader, self._loads = task, loader, loads
-        self._outcome: Handler | Failure | None = None
-        self._loading: asyncio.Task[Handler | Failure] | None = None
-
-    @property
-    def state(self) -> State:
-        if self.failure:
-            return State.FAILED
-        return State.LOADABLE if self._settled is None else State.READY
-
-    @property
-    def failure(self) -> Failure | None:
-        """Why it did not load, for as long as that is remembered."""
-        return self._settled if isinstance(self._settled, Failure) else None
-
-    async def handler(self) -> Handler:
-        """The model, loaded. However many ask at once, it is loaded once; who stops waiting does not stop it.
-
-        Raises:
-            FailedPrecondition: LOAD_FAILED, now or a short while ago.
-        """
-        outcome = self._settled
-        if outcome is None:
-            outcome = await self._load_once()
-        if isinstance(outcome, Failure):
-            wait = timedelta(seconds=max(0.0, outcome.until - self._loads.clock()))
-            raise FailedPrecondition(outcome.message, remedy=outcome.remedy, reason="LOAD_FAILED", retry_after=wait)
-        return outcome
-
-    @property
-    def _settled(self) -> Handler | Failure | None:
-        if isinstance(self._outcome, Failure) and self._loads.clock() >= self._outcome.until:
-            return None
-        return self._outcome
-
-    async def _load_once(self) -> Handler | Failure:
-        if self._loading is None:
-            self._loading = asyncio.create_task(self._load(), name=f"load-{self.id}")
-        return await asyncio.shield(self._loading)
-
-    async def _load(self) -> Handler | Failure:
-        try:
-            async with self._loads.turn:
-                self._outcome = outcome = await self._tried()
-        finally:
-            self._loading = None
-        self._loads.changed.set()
-        return outcome
-
-    async def _tried(self) -> Handler | Failure:
-        began = time.monotonic()
-        try:
-            handler = await self.queue.thread.run(self._loader, self.id, DEVICE)
-        except ServiceError as error:
-            log.warning("model not loaded", model=self.id, task=self._task, error=error.message)
-            return self._failed(error.message, error.remedy)
-        except Exception as error:
-            log.exception("model not loaded", model=self.id, task=self._task)
-            return self._failed(type(error).__name__, "look for the cause in the log of the expert")
-        seconds = round(time.monotonic() - began, 3)
-        log.info("model loaded", model=self.id, task=self._task, seconds=seconds)
-        return handler
-
-    def _failed(self, cause: str, remedy: str) -> Failure:
-        until = self._loads.clock() + FAILURE_SECONDS
-        return Failure(f"model {self.id} could not be loaded: {cause}", remedy, until)
-
-
-class Loads:
-    """What loading models share. They take turns: imports on several threads at once can deadlock."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.turn = asyncio.Lock()
-        self.changed = asyncio.Event()
-        """Set whenever a model was loaded, or was not; cleared by who follows it."""
+    max_waiting: int = 64
+    batch_items: int = 32
+    background_seconds: float = 0.05
+    memory_bytes: int = 0
 
 
 class Models:
     """All models of an expert, by task and id. Those of one id share a queue and a thread."""
 
     def __init__(
-        self, loaders: Iterable[tuple[str, str, Loader]], *, max_waiting: int, clock: Clock = time.monotonic
+        self,
+        offers: Iterable[Offer],
+        limits: Limits,
+        *,
+        devices: Devices | None = None,
+        places: str = "",
+        clock: Clock = time.monotonic,
     ) -> None:
-        """Given (task, model id, loader); max_waiting is for each id."""
-        self._loads = Loads(clock)
+        """Given what is offered, what the engine knows of devices, and where the operator wants which model."""
+        self._limits = limits
+        self._loads = Loads(devices or OnlyCpu(), Places(places), memory_bytes=limits.memory_bytes, clock=clock)
+        self.changed = self._loads.changed
+        """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
+        self.tell = self._loads.tell
+        """To be called when a model's trouble comes or goes."""
+        self._loaded: tuple[int, frozenset[str]] = (-1, frozenset())
         self._queues: dict[str, Queue] = {}
         self._models: dict[tuple[str, str], Model] = {}
-        for task, model_id, loader in loaders:
-            if model_id not in self._queues:
-                self._queues[model_id] = Queue(model_id, limit=max_waiting)
-            self._models[task, model_id] = Model(task, model_id, loader, self._queues[model_id], self._loads)
-
-    @property
-    def changed(self) -> asyncio.Event:
-        return self._loads.changed
+        for offer in offers:
+            queue = self._queues.get(offer.card.id) or self._queue(offer.card.id)
+            self._models[offer.spec.name, offer.card.id] = Model(offer, queue, self._loads)
 
     @property
     def ids(self) -> tuple[str, ...]:
         return tuple(self._queues)
 
     @property
+    def queues(self) -> tuple[Queue, ...]:
+        return tuple(self._queues.values())
+
+    @property
+    def all(self) -> tuple[Model, ...]:
+        return tuple(self._models.values())
+
+    @property
     def loaded(self) -> frozenset[str]:
         """Ids of the models that are loaded for every task they are offered for."""
-        return frozenset(self._queues) - {m.id for m in self._models.values() if m.state is not State.READY}
+        changes, loaded = self._loaded
+        if changes != self._loads.changes:
+            loaded = frozenset(self._queues) - {m.id for m in self._models.values() if m.state is not State.READY}
+            self._loaded = self._loads.changes, loaded
+        return loaded
 
     @property
     def waiting(self) -> int:
@@ -161,25 +83,45 @@ class Models:
     def running(self) -> int:
         return sum(queue.running for queue in self._queues.values())
 
+    @property
+    def free_bytes(self) -> int:
+        """What models may still take of memory; 0 until that is known."""
+        return self._loads.free_bytes
+
     def get(self, task: str, model_id: str) -> Model:
         return self._models[task, model_id]
 
     async def load(self, model_ids: Iterable[str]) -> bool:
-        """Loads models one after the other, in the order given; False if none of them could be."""
-        outcomes = [await self._load(model_id) for model_id in model_ids]
-        return not outcomes or any(outcomes)
-
-    async def _load(self, model_id: str) -> bool:
-        loaded = True
-        for model in self._models.values():
-            if model.id == model_id:
-                try:
-                    await model.handler()
-                except FailedPrecondition:
-                    loaded = False
-        return loaded
+        """Loads models one after the other, in the order given, while there is room; False if none could be."""
+        wanted = [model for model_id in model_ids for model in self._models.values() if model.id == model_id]
+        outcomes = [await self._load(model) for model in wanted if self._is_welcome(model)]
+        return not wanted or any(outcomes)
 
     def close(self) -> None:
-        """Lets the threads end; waits for none."""
+        """Lets models and threads end; waits for none."""
+        self._loads.close()
+        for model in self._models.values():
+            model.close()
         for queue in self._queues.values():
             queue.thread.close()
+
+    def _queue(self, model_id: str) -> Queue:
+        limits = self._limits
+        composer = Composer(items=limits.batch_items, background_seconds=limits.background_seconds)
+        queue = Queue(model_id, limit=limits.max_waiting, composer=composer)
+        queue.make_room = partial(self._loads.make_room, queue)
+        self._queues[model_id] = queue
+        return queue
+
+    def _is_welcome(self, model: Model) -> bool:
+        if self._loads.has_room_for(model):
+            return True
+        log.info("model is left until it is asked for: there is no room for all", model=model.id, task=model.task)
+        return False
+
+    async def _load(self, model: Model) -> bool:
+        try:
+            async with model.used():
+                return True
+        except FailedPrecondition:
+            return False

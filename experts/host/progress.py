@@ -1,9 +1,10 @@
 """The calls under way, and those who watch how far they are."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,11 @@ class Step:
 class CallUnderWay:
     """One call, as seen by the model that runs it: a handler.Call."""
 
-    def __init__(self, changes: "_Changes") -> None:
+    def __init__(self, changes: "_Changes", *, background: bool, deadline: float) -> None:
+        self.background = background
+        """Nobody in particular waits for it."""
+        self.deadline = deadline
+        """When its caller stops waiting, on time.monotonic()'s clock."""
         self._changes = changes
         self._step = Step()
         self._over = False
@@ -42,6 +47,22 @@ class CallUnderWay:
         self._changes.tell()
 
 
+class Together:
+    """The calls of one batch, as seen by the model that runs it: a handler.Call."""
+
+    def __init__(self, calls: Sequence[CallUnderWay]) -> None:
+        self._calls = calls
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody waits for any of them any more."""
+        return all(call.cancelled for call in self._calls)
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        for call in self._calls:
+            call.progress(fraction, message)
+
+
 class CallsUnderWay:
     """All calls under way that their callers gave a name, by tenant and that name."""
 
@@ -50,9 +71,11 @@ class CallsUnderWay:
         self._calls: dict[tuple[str, str], CallUnderWay] = {}
 
     @contextmanager
-    def entered(self, tenant: str, call_id: str) -> Iterator[CallUnderWay]:
+    def entered(
+        self, tenant: str, call_id: str, *, background: bool = False, deadline: float = inf
+    ) -> Iterator[CallUnderWay]:
         """A call for as long as the block lasts; without an id nobody can follow it."""
-        key, call = (tenant, call_id), CallUnderWay(self._changes)
+        key, call = (tenant, call_id), CallUnderWay(self._changes, background=background, deadline=deadline)
         if call_id:
             self._calls[key] = call
         try:
@@ -95,4 +118,5 @@ class _Changes:
         self._next = asyncio.Event()
 
     def tell_from_thread(self) -> None:
-        self._loop.call_soon_threadsafe(self.tell)
+        with suppress(RuntimeError):  # the loop has ended, and with it whoever watched
+            self._loop.call_soon_threadsafe(self.tell)

@@ -1,6 +1,9 @@
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from experts.host.devices import Places
 from services.runtime.settings import ServiceSettings, StoreSettings
 
 
@@ -9,15 +12,42 @@ class Settings(ServiceSettings, StoreSettings):
 
     model_config = SettingsConfigDict(env_prefix="EXPERT_")
 
-    max_waiting: int = Field(32, ge=1)
-    """How many calls one model takes at a time, running or waiting; more are refused at once."""
+    max_waiting: int = Field(64, ge=1)
+    """How many calls one model takes at a time, running or waiting; more are refused at once. Of background calls it
+    takes three quarters of that."""
+    batch_items: int = Field(32, ge=1)
+    """Most calls in one batch, whatever the model would take."""
+    background_seconds: float = Field(0.05, gt=0)
+    """Most time on the device for a batch of background calls, which interactive ones then wait for."""
     max_input_bytes: int = Field(256 * 1024 * 1024, ge=1)
     """Most bytes of artifacts that one call may bring, since models take them whole."""
     call_seconds: float = Field(900.0, gt=0)
     """Longest call, loading included, whatever deadline the caller has."""
+    memory_bytes: int = Field(0, ge=0)
+    """What models may take of each device's memory; those not used for longest leave. 0: 70 % of the machine's, or 90 %
+    of what a GPU has free."""
+    devices: str = "*=auto"
+    """Where models compute, and with which numbers: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
+    device_seconds: float = Field(900.0, gt=0)
+    """Longest batch: beyond it the worker process is ended or, where there is none, the expert says it is not alive."""
+    workers: Literal["thread", "process"] = "thread"
+    """process: each model lives in a process of its own, and takes nothing else down with it; costs memory and 0.3 ms
+    a call."""
+    allowed: str = ""
+    """Ids of the only models that may be served, by comma; empty allows all the expert has."""
     threads: int = Field(2, ge=1)
     """Threads that read inputs and write outputs, beside each model's own."""
     may_sleep: bool = False
     """It may be scaled to zero: its models then stay in the catalogue while it is away."""
     region: str = ""
     """Where its machine stands, the wider first, as in eu-central-1: for the cards of models that run here."""
+
+    @property
+    def allowed_ids(self) -> frozenset[str]:
+        return frozenset(name.strip() for name in self.allowed.split(",")) - {""}
+
+    @field_validator("devices")
+    @classmethod
+    def _are_places(cls, value: str) -> str:
+        Places(value)
+        return value

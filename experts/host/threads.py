@@ -38,12 +38,16 @@ class Threads:
             try:
                 settle = partial(_succeed, future, context.run(function, *args, **kwargs))
             except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-                settle = partial(_fail, future, _sendable(error))
+                settle = partial(_fail, future, sendable(error))
             with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
                 loop.call_soon_threadsafe(settle)
 
-        self._jobs.put(job)
+        self.post(job)
         return await future
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Has a thread do something that raises nothing."""
+        self._jobs.put(job)
 
     def close(self) -> None:
         """Lets the threads end once the queue is empty; waits for none."""
@@ -80,7 +84,7 @@ def _fail(future: asyncio.Future[T], error: Exception) -> None:
         future.set_exception(error)
 
 
-def _sendable(error: BaseException) -> Exception:
+def sendable(error: BaseException) -> Exception:
     """The error itself, unless it would end something on the loop: a generator, a task, the process."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error

@@ -1,6 +1,7 @@
 """How long things take."""
 
 import time
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
 from math import ceil
@@ -22,11 +23,15 @@ class Times:
     def __init__(self) -> None:
         self.p50 = 0.0
         self.p95 = 0.0
-        self._latest: deque[float] = deque(maxlen=WINDOW)
+        self._latest: deque[float] = deque()
+        self._ordered: list[float] = []
 
     def add(self, seconds: float) -> None:
         self._latest.append(seconds)
-        ordered = sorted(self._latest)
+        ordered = self._ordered
+        insort(ordered, seconds)
+        if len(ordered) > WINDOW:
+            del ordered[bisect_left(ordered, self._latest.popleft())]
         self.p50 = _kept(self.p50, ordered[ceil(0.50 * len(ordered)) - 1])
         self.p95 = _kept(self.p95, ordered[ceil(0.95 * len(ordered)) - 1])
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import Page, pages
 from experts.lite.forms import answer
 from experts.lite.ocr import Reader, Text, described, read, reader
@@ -23,6 +23,8 @@ class Asked:
 
 class DocumentQuestionAnswering:
     """The task document-question-answering: the best answer of all pages, with its page."""
+
+    batching = ALONE
 
     def __init__(self, engine: Reader) -> None:
         self._engine = engine

@@ -7,7 +7,7 @@ from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import Page, box, pages
 from experts.host.pdf import Line
 from experts.lite.layout import reading_order
@@ -172,6 +172,8 @@ def read(engine: Reader, document: Sequence[Page], call: Call) -> list[Text]:
 
 class ImageToText:
     """The task image-to-text: all that is written, in reading order."""
+
+    batching = ALONE
 
     def __init__(self, engine: Reader) -> None:
         self._engine = engine

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.audio import read_audio
-from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
 from services.runtime.errors import InvalidRequest
 
 NO_SPEECH = "No speech found."
@@ -33,6 +33,8 @@ class Utterance:
 
 class Transcription:
     """The loaded recogniser; one recording at a time."""
+
+    batching = ALONE
 
     def __init__(self) -> None:
         import pocketsphinx

@@ -198,6 +198,42 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
     raise typer.Exit(0 if well else 1)
 
 
+@app.command("check-expert")
+def check_expert(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
+    *,
+    every_model: Annotated[
+        bool, typer.Option("--every-model", help="Ask every model of every task, not only one of each task.")
+    ] = False,
+    policy: Annotated[
+        Policy, typer.Option(help="open: ask models outside the house, too, and send them samples.")
+    ] = Policy.LOCAL,
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long one call may take.")] = 300.0,
+    pid: Annotated[
+        int | None, typer.Option(metavar="PROCESS", help="End this process, the expert's, to see how it ends.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Call an expert as the house would, and tell what holds. Exit status 1 if something does not.
+
+    Tried are its description and health, each task with a small sample, calls that are wrong in one way each,
+    deadlines, callers that leave, more calls than it takes, and with --pid its end. Samples and results go through the
+    artifact store that ARTIFACTS_URL names, which has to be the expert's.
+
+    [bold]Examples[/]
+
+      python -m experts.host my_expert &
+
+      hugginggpt check-expert 127.0.0.1:50051 --pid $!
+    """
+    from gateway.cli import checking, terminal
+
+    wanted = checking.Wanted(address, every_model, policy is Policy.OPEN, timeout, pid)
+    with terminal.problems_told():
+        well = checking.check(wanted, as_json=as_json)
+    raise typer.Exit(0 if well else 1)
+
+
 @experts.callback()
 def experts_or_list(context: typer.Context) -> None:
     """List the experts, add one that runs elsewhere, forget one."""

@@ -1,14 +1,18 @@
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experts.host import loading
 from experts.host.handler import Handler, single
+from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.runtime import errors
-from tests.hosting import NOT_SERVING, SERVING, Start, hosts, reached
+from tests.hosting import NOT_SERVING, SERVING, Gate, Start, hosts, reached, takes
 
 
 @pytest.fixture
@@ -87,3 +91,50 @@ async def test_a_description_changes_when_a_model_does_and_only_then(start: Star
     assert after.models[0].p50.ToTimedelta() > timedelta()
     again = await host.describe(after.revision)
     assert (again.unchanged, list(again.load.loaded)) == (True, ["m"])
+
+
+async def test_a_load_under_way_is_told_in_the_description_and_to_who_waits(start: Start) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def slow(model_id: str, device: str) -> Handler:
+        loading.current().progress(0.25, "downloading 1 of 4 MB")
+        started.set()
+        release.wait(5)
+        return single(lambda inputs, parameters: {"text": "slow"})
+
+    host = await start(slow, preload=())
+    before = await host.describe()
+    call = host.infer(call_id="c")
+    await reached(started)
+    during = await host.describe(before.revision)
+    assert during.unchanged
+    (told,) = during.load.loading
+    assert (told.model, told.fraction, told.message) == ("m", 0.25, "downloading 1 of 4 MB")
+    progress: Any = host.stub.Progress(ProgressRequest(call_ids=["c"]), timeout=10)
+    assert (await progress.read()).message == "downloading 1 of 4 MB"
+    release.set()
+    assert (await call).outputs["text"].text == "slow"
+    assert not (await host.describe()).load.loading
+
+
+async def test_a_model_made_to_leave_is_told_and_comes_back_when_asked(start: Start) -> None:
+    host = await start(takes(2), takes(2), preload=("m",), memory_bytes=3)
+    await host.until(SERVING, "m")
+    assert (await host.infer(model="other")).outputs["text"].text == "hello"
+    assert list((await host.describe()).load.loaded) == ["other"]
+    await host.until(NOT_SERVING, "m")
+    assert (await host.infer()).outputs["text"].text == "hello"
+    told = await host.describe()
+    assert list(told.load.loaded) == ["m"]
+    assert {card.id: card.loaded_bytes for card in told.models} == {"m": 2, "other": 2}
+
+
+async def test_a_model_that_does_not_come_back_makes_the_expert_not_alive_until_it_does(start: Start) -> None:
+    gate = Gate()
+    host = await start(gate, device_seconds=0.1)
+    call = asyncio.ensure_future(host.infer())
+    await host.until(NOT_SERVING, "liveness")
+    assert (await host.infer(model="other")).outputs["text"].text == "hello"
+    gate.release.set()
+    await call
+    await host.until(SERVING, "liveness")

@@ -21,12 +21,15 @@ from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY, Value
 from services.runtime.channel import dial
 
-Start = Callable[[str], Awaitable[Process]]
+Start = Callable[..., Awaitable[Process]]
+
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts the experts of packages on free ports; kills those that a test leaves behind."""
+    """Starts modules of experts on free ports; kills those that a test leaves behind."""
     own = {
         "EXPERT_LISTEN": "127.0.0.1:0",
         "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
@@ -34,8 +37,9 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     }
     environment = {**os.environ, **own}
 
-    async def start(package: str) -> Process:
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", package, stderr=PIPE, env=environment)
+    async def start(*arguments: str, **settings: str) -> Process:
+        command, told = (sys.executable, "-m", *arguments), environment | settings
+        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=told, cwd=ROOT)
         started.append(process)
         return process
 
@@ -49,7 +53,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 def write_expert(folder: Path, *, models: list[dict[str, str]], tasks: str) -> None:
     """Writes an expert."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "__main__.py").write_text(f"from experts.host.app import serve_expert\nserve_expert({folder.name!r})\n")
     (folder / "tasks.py").write_text(tasks)
     (folder / "models.json").write_text(json.dumps(models))
@@ -142,3 +146,92 @@ async def test_an_expert_whose_parts_contradict_each_other_says_which_and_ends(s
     assert "text-singing" in entry["error"]
     assert entry["remedy"]
     assert await process.wait() == 1
+
+
+ECHO = """
+from experts.host.handler import single
+
+def echo(model_id, device):
+    from .engine import speak
+    return single(lambda inputs, parameters: {"text": speak(inputs["text"])})
+
+TASKS = {"summarization": echo}
+"""
+
+
+def write_own(folder: Path) -> Path:
+    """An expert of one's own, with the code of its model beside it."""
+    write_expert(folder, models=[{"id": "mine", "task": "summarization"}], tasks=ECHO)
+    (folder / "engine.py").write_text("def speak(text):\n    return text[::-1]\n")
+    return folder
+
+
+async def summary(channel: grpc.aio.Channel, text: str) -> str:
+    request = pb.InferRequest(task="summarization", inputs={"text": Value(text=text)})
+    reply = await rpc.ExpertServiceStub(channel).Infer(request, timeout=20, wait_for_ready=True)
+    return reply.outputs["text"].text
+
+
+@pytest.mark.parametrize("workers", ["thread", "process"])
+async def test_a_folder_from_anywhere_is_served(start: Start, tmp_path: Path, workers: str) -> None:
+    folder = write_own(tmp_path / "elsewhere" / "mine")
+    process = await start("experts.host", str(folder), EXPERT_WORKERS=workers, PYTHONPATH="")
+    async with reached(process) as channel:
+        assert await summary(channel, "live") == "evil"
+        described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10)
+        assert (described.expert, [card.id for card in described.models]) == ("mine", ["mine"])
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "says"),
+    [
+        ("empty", False, "there is no tasks.py"),
+        ("my-expert", True, "letters, digits and underscores"),
+        ("json", True, "another module"),
+    ],
+)
+async def test_a_folder_that_cannot_be_served_says_why(
+    start: Start, tmp_path: Path, name: str, parts: bool, says: str
+) -> None:
+    folder = tmp_path / "elsewhere" / name
+    folder.mkdir(parents=True)
+    if parts:
+        (folder / "tasks.py").touch()
+    process = await start("experts.host", str(folder))
+    async with asyncio.timeout(30):
+        _, said = await process.communicate()
+    assert process.returncode == 1
+    assert says in said.decode()
+
+
+async def test_only_models_that_are_allowed_are_served(start: Start) -> None:
+    process = await start("tests.shouting", EXPERT_ALLOWED="other")
+    entry = await logged(process, "cannot run")
+    assert "allowed" in entry["error"]
+    assert "EXPERT_ALLOWED" in entry["remedy"]
+    assert await process.wait() == 1
+
+
+async def test_a_call_under_way_is_finished_before_the_process_ends(start: Start, tmp_path: Path) -> None:
+    tasks = """
+import sys, threading
+from experts.host.handler import single
+def slow(inputs, parameters):
+    sys.stderr.write('{"event": "running"}\\n')
+    threading.Event().wait(1)
+    return {"text": "done"}
+TASKS = {"summarization": lambda model_id, device: single(slow)}
+"""
+    write_expert(tmp_path / "slow", models=[{"id": "m", "task": "summarization"}], tasks=tasks)
+    process = await start("slow")
+    async with reached(process) as channel:
+        call = asyncio.create_task(summary(channel, "x"))
+        await logged(process, "running")
+        process.send_signal(signal.SIGTERM)
+        await logged(process, "stopping")
+        assert await call == "done"
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from experts.host.convert import arguments, fetched, kept, written
+from experts.host.convert import fetched, kept, written
+from experts.host.form import MOST_VALUES, arguments
 from experts.host.handler import Media
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
 from protos.hugginggpt.v1.types_pb2 import (
@@ -59,7 +60,7 @@ async def read(
     request = InferRequest(
         inputs={"text": TEXT, **inputs}, lists={key: ValueList(values=values) for key, values in (lists or {}).items()}
     )
-    given = arguments(SPEC, request, max_bytes=1000)
+    given = arguments(SPEC, request, max_bytes=10**6)
     return (await fetched(given, store, "default"))()
 
 
@@ -100,6 +101,22 @@ async def test_artifacts_become_plain(
     assert (await read(store, {port: Value(artifact=artifact)}))[port] == plain
 
 
+async def test_an_empty_file_is_refused_by_port(store: ArtifactStore) -> None:
+    artifact = await store.put("default", b"", media_type="image/png", name="x")
+    with pytest.raises(InvalidRequest, match="file for input image is empty") as caught:
+        await read(store, {"image": Value(artifact=artifact)})
+    assert caught.value.port == "image"
+
+
+async def test_a_file_larger_than_was_said_is_refused_by_port(store: ArtifactStore) -> None:
+    artifact = await store.put("default", b"x" * 100, media_type="image/png", name="x")
+    artifact.size_bytes = 1
+    given = arguments(SPEC, InferRequest(inputs={"text": TEXT, "image": Value(artifact=artifact)}), max_bytes=50)
+    with pytest.raises(InvalidRequest, match="100 bytes together") as caught:
+        await fetched(given, store, "default", max_bytes=50)
+    assert (caught.value.port, caught.value.reason) == ("image", "TOO_LARGE")
+
+
 async def test_a_port_that_takes_many_gets_a_list(store: ArtifactStore) -> None:
     artifact = await store.put("default", b"two", media_type="text/plain", name="x")
     plain = await read(store, {}, {"texts": [Value(text="one"), Value(artifact=artifact)]})
@@ -127,9 +144,11 @@ async def test_a_port_that_takes_many_gets_a_list(store: ArtifactStore) -> None:
         ({"text": TEXT, "table": TEXT}, {}, "table", "takes a table, not text"),
         ({"text": TEXT, "data": TEXT}, {}, "data", "takes JSON, not text"),
         ({"text": TEXT}, {"texts": [TEXT, file("audio/wav")]}, "texts", "takes text, not audio/wav"),
-        ({"text": TEXT, "image": file("image/png", 600), "audio": file("audio/wav", 600)}, {}, "", "1200 bytes"),
+        ({"text": TEXT, "image": file("image/png", 600), "audio": file("audio/wav", 601)}, {}, "audio", "1,206 bytes"),
+        ({"text": Value(text="x" * 1001)}, {}, "text", "1,001 bytes together, the limit is 1,000"),
+        ({"text": TEXT}, {"texts": [Value(text="")] * (MOST_VALUES + 1)}, "texts", "has 1001 values"),
     ],
-    ids=range(19),
+    ids=range(21),
 )
 def test_wrong_forms_are_refused_by_port(
     inputs: dict[str, Value], lists: dict[str, list[Value]], port: str, complaint: str
@@ -244,11 +263,12 @@ CIRCULAR.append(CIRCULAR)
         ({"text": "a", "image": b"bytes"}, CorruptData, "image is bytes, not an image"),
         ({"text": "a", "image": Media(b"a", "audio/wav", "x")}, CorruptData, "image is audio/wav, not an image"),
         ({"text": "a", "image": Media(b"", "image/png", "x")}, CorruptData, "image is empty, not an image"),
-        ({"text": "a", "data": [math.nan]}, ModelFailed, "not JSON with finite numbers"),
-        ({"text": "a", "data": {"score": math.inf}}, ModelFailed, "not JSON with finite numbers"),
+        ({"text": "a", "data": [math.nan]}, ModelFailed, r"output data\[0\] is nan"),
+        ({"text": "a", "data": {"score": math.inf}}, ModelFailed, r"output data\.score is inf"),
+        ({"text": "a", "data": [{"box": (1.0, -math.inf)}]}, ModelFailed, r"output data\[0\]\.box\[1\] is -inf"),
         ({"text": "a", "data": CIRCULAR}, ModelFailed, "not JSON with finite numbers"),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_outputs_that_break_the_spec_do_not_leave(
     outputs: dict[str, Any], kind: type[ServiceError], complaint: str

@@ -274,6 +274,7 @@ class Load(_message.Message):
     RUNNING_FIELD_NUMBER: _builtins.int
     LOADED_FIELD_NUMBER: _builtins.int
     FREE_BYTES_FIELD_NUMBER: _builtins.int
+    LOADING_FIELD_NUMBER: _builtins.int
     waiting: _builtins.int
     """Calls waiting."""
     running: _builtins.int
@@ -284,6 +285,10 @@ class Load(_message.Message):
     def loaded(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the models that are loaded."""
 
+    @_builtins.property
+    def loading(self) -> _containers.RepeatedCompositeFieldContainer[Global___Loading]:
+        """Models being loaded now."""
+
     def __init__(
         self,
         *,
@@ -291,14 +296,44 @@ class Load(_message.Message):
         running: _builtins.int = ...,
         loaded: _abc.Iterable[_builtins.str] | None = ...,
         free_bytes: _builtins.int = ...,
+        loading: _abc.Iterable[Global___Loading] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_bytes", b"free_bytes", "loaded", b"loaded", "running", b"running", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_bytes", b"free_bytes", "loaded", b"loaded", "loading", b"loading", "running", b"running", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Load: _TypeAlias = Load  # noqa: Y015
+
+@_typing.final
+class Loading(_message.Message):
+    """A model being loaded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    FRACTION_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    fraction: _builtins.float
+    """0 to 1."""
+    message: _builtins.str
+    """What is being done, such as a download."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        fraction: _builtins.float = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fraction", b"fraction", "message", b"message", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Loading: _TypeAlias = Loading  # noqa: Y015
 
 @_typing.final
 class ProgressRequest(_message.Message):

@@ -1,0 +1,27 @@
+"""The tasks of the audio expert: transformers' models for speech, sounds and music."""
+
+from collections.abc import Mapping
+
+from experts.audio.activity import voice_activity_detection
+from experts.audio.classification import audio_classification, zero_shot_audio_classification
+from experts.audio.music import text_to_audio
+from experts.audio.speech import text_to_speech
+from experts.audio.transcription import automatic_speech_recognition
+from experts.audio.voices import audio_to_audio
+from experts.host.handler import Loader
+from experts.torch_host.devices import TorchDevices
+
+TASKS: Mapping[str, Loader] = {
+    "automatic-speech-recognition": automatic_speech_recognition,
+    "audio-classification": audio_classification,
+    "zero-shot-audio-classification": zero_shot_audio_classification,
+    "text-to-speech": text_to_speech,
+    "text-to-audio": text_to_audio,
+    "audio-to-audio": audio_to_audio,
+    "voice-activity-detection": voice_activity_detection,
+}
+
+PRELOAD = ()
+"""Each is loaded when first asked for."""
+
+DEVICES = TorchDevices()

@@ -1,0 +1,42 @@
+"""The tasks of the diffusion expert: pictures made, changed, filled and enlarged, and made after maps."""
+
+from collections.abc import Mapping
+
+from experts.diffusion.control import map_text_to_image
+from experts.diffusion.editing import image_to_image
+from experts.diffusion.enlarging import image_super_resolution
+from experts.diffusion.inpainting import inpainting
+from experts.diffusion.maps.depth import depth_control, normal_control
+from experts.diffusion.maps.edges import canny_control, mlsd_control, scribble_control
+from experts.diffusion.maps.hed import hed_control
+from experts.diffusion.maps.poses import openpose_control
+from experts.diffusion.maps.segments import seg_control
+from experts.diffusion.pictures import text_to_image
+from experts.host.handler import Loader
+from experts.torch_host.devices import TorchDevices
+
+MAPS: Mapping[str, Loader] = {
+    "canny": canny_control,
+    "depth": depth_control,
+    "hed": hed_control,
+    "mlsd": mlsd_control,
+    "normal": normal_control,
+    "openpose": openpose_control,
+    "scribble": scribble_control,
+    "seg": seg_control,
+}
+"""Who draws each map; who paints after it is the same for all."""
+
+TASKS: Mapping[str, Loader] = {
+    "text-to-image": text_to_image,
+    "image-to-image": image_to_image,
+    "inpainting": inpainting,
+    "image-super-resolution": image_super_resolution,
+    **{f"{name}-control": loader for name, loader in MAPS.items()},
+    **{f"{name}-text-to-image": map_text_to_image for name in MAPS},
+}
+
+PRELOAD = ()
+"""Gigabytes each: loaded when first asked for."""
+
+DEVICES = TorchDevices()

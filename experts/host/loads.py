@@ -1,0 +1,150 @@
+"""How models come into memory: one after the other, each on its own thread, others leaving where room is short."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from experts.host import loading
+from experts.host.batching import Queue
+from experts.host.blame import is_out_of_memory
+from experts.host.devices import CPU, Devices, Place, Places, limit_bytes, resident_bytes, trim
+from experts.host.loaded import Loaded
+from experts.host.room import Room
+from experts.host.threads import Threads
+from services.runtime.errors import FailedPrecondition
+
+if TYPE_CHECKING:
+    from experts.host.model import Model
+
+Clock = Callable[[], float]
+
+CLEARING_SECONDS = 30.0
+
+CPU_SHARE, GPU_SHARE = 0.7, 0.9
+"""How much of a memory models may take where nobody set a budget; the rest is for the calls."""
+
+
+class Loads:
+    """What loading models share. They take turns: imports on several threads at once can deadlock.
+
+    Args:
+        devices: the engine's.
+        places: where the operator wants which model.
+        memory_bytes: what models may take of each device; 0 leaves some of it for the calls.
+        clock: seconds.
+    """
+
+    def __init__(self, devices: Devices, places: Places, *, memory_bytes: int, clock: Clock) -> None:
+        self.clock = clock
+        self.changed = asyncio.Event()
+        """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
+        self.changes = 0
+        """How often that has happened."""
+        self._devices, self._places, self._memory_bytes = devices, places, memory_bytes
+        self._turn = asyncio.Lock()
+        self._thread = Threads("devices")
+        self._rooms: dict[str, Room[Model]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def free_bytes(self) -> int:
+        """What models may still take where most is left; 0 if that is not known."""
+        return max((room.free for room in self._rooms.values()), default=0)
+
+    def has_room_for(self, model: "Model") -> bool:
+        """Whether it is likely to come in without another leaving."""
+        rooms = self._rooms.values()
+        return not rooms or any(room.has(model.loaded_bytes or room.largest) for room in rooms)
+
+    async def load(self, model: "Model") -> None:
+        """Loads a model, once it is its turn and there is room.
+
+        Raises:
+            Exception: whatever its loader raises.
+        """
+        self._loop = asyncio.get_running_loop()
+        async with self._turn:
+            place = self._places.of(model.id)
+            room = await self._room_at(place)
+            await room.make(_expected(model, room.device))
+            began = time.monotonic()
+            loaded, taken = await self._fitted(room, model, place)
+            model.came_in(loaded, taken, seconds=time.monotonic() - began)
+            room.enter(model)
+            await room.make(0, keep=model)
+
+    def tell(self) -> None:
+        """A model's state is another."""
+        self.changes += 1
+        self.changed.set()
+
+    def freed(self) -> None:
+        """A model is no longer used."""
+        for room in self._rooms.values():
+            room.freed.set()
+
+    def make_room(self, queue: Queue) -> None:
+        """Has the models leave that nobody uses where those of a queue are; to be called on the queue's thread."""
+        if self._loop:
+            asyncio.run_coroutine_threadsafe(self._cleared(queue), self._loop).result(CLEARING_SECONDS)
+
+    def close(self) -> None:
+        self._thread.close()
+
+    async def _cleared(self, queue: Queue) -> None:
+        for room in self._rooms.values():
+            if any(model.queue is queue for model in room.residents):
+                await room.clear(spare=lambda model: model.queue is queue)
+
+    async def _fitted(self, room: "Room[Model]", model: "Model", place: Place) -> tuple[Loaded, int]:
+        try:
+            return await model.queue.thread.run(self._measured, model, room.device, place.dtype)
+        except Exception as error:
+            if not is_out_of_memory(error) or not await room.clear():
+                raise
+        return await model.queue.thread.run(self._measured, model, room.device, place.dtype)
+
+    def _measured(self, model: "Model", device: str, dtype: str) -> tuple[Loaded, int]:
+        """The model, and the bytes it takes; on its thread."""
+        before = self._used(device)
+        told = loading.Loading(model.offer.card.revision, model.tell, model.task, model.id, device, dtype)
+        with loading.told(told):
+            loaded = Loaded(model.offer.loader(model.id, device))
+        return loaded, loaded.memory_bytes or max(0, self._used(device) - before)
+
+    def _used(self, device: str) -> int:
+        return resident_bytes() if device == CPU else self._devices.memory(device).used
+
+    async def _room_at(self, place: Place) -> "Room[Model]":
+        """Where a model is to go; of several devices that would do, the one with most room.
+
+        Raises:
+            FailedPrecondition: LOAD_FAILED, there is no such device.
+        """
+        there = (CPU,) if place.device == CPU else await self._thread.run(self._devices.devices)
+        fitting = [device for device in there if place.device in ("auto", device, device.partition(":")[0])]
+        if not fitting:
+            remedy = f"choose among {', '.join(there)}, cpu in EXPERT_DEVICES"
+            raise FailedPrecondition(f"there is no device {place.device}", reason="LOAD_FAILED", remedy=remedy)
+        return max([await self._room(device) for device in fitting], key=lambda room: room.free)
+
+    async def _room(self, device: str) -> "Room[Model]":
+        if device not in self._rooms:
+            budget = self._memory_bytes or await self._thread.run(self._usual_budget, device)
+            self._rooms[device] = Room(device, budget, self._release)
+        return self._rooms[device]
+
+    def _usual_budget(self, device: str) -> int:
+        if device == CPU:
+            return int(limit_bytes() * CPU_SHARE)
+        return int(self._devices.memory(device).free * GPU_SHARE)
+
+    async def _release(self) -> None:
+        await self._thread.run(self._devices.release)
+        await self._thread.run(trim)
+
+
+def _expected(model: "Model", device: str) -> int:
+    """What a model is likely to take: as it did last, or as its card says, else by its parameters."""
+    return model.loaded_bytes or model.offer.card.parameter_count * (4 if device == CPU else 2)

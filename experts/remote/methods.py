@@ -1,0 +1,134 @@
+"""The tasks as huggingface_hub's client knows them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experts.endpoints import results
+from experts.endpoints.media import film, recording
+from experts.endpoints.prompts import candidates
+from experts.host.handler import Inputs, Outputs, Parameters
+from experts.remote import answers, calls
+from experts.remote.answers import Made
+from services.runtime.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from huggingface_hub import AsyncInferenceClient as Client
+
+_FEWEST_LABELS = 2
+
+
+@dataclass(frozen=True)
+class Method:
+    """One task.
+
+    Args:
+        call: asks.
+        write: the answer as outputs.
+        check: refuses, before anything is sent, what the client would.
+    """
+
+    call: "Callable[[Client, Inputs, Parameters], Awaitable[Any]]"
+    write: Callable[[Made], Outputs]
+    check: Callable[[Parameters], object] = lambda _: None
+
+
+def _several_labels(parameters: Parameters) -> None:
+    if len(candidates(parameters)) < _FEWEST_LABELS:
+        raise InvalidRequest("there is one label only", remedy="give two or more in candidate_labels")
+
+
+def _both_languages(parameters: Parameters) -> None:
+    if ("source_language" in parameters) != ("target_language" in parameters):
+        raise InvalidRequest(
+            "one language is missing",
+            remedy="give both source_language and target_language, or leave both to the model",
+        )
+
+
+METHODS: Mapping[str, Method] = {
+    "text-classification": Method(
+        lambda client, inputs, parameters: client.text_classification(inputs["text"], top_k=parameters["top_k"]),
+        answers.labels,
+    ),
+    "zero-shot-classification": Method(
+        lambda client, inputs, parameters: client.zero_shot_classification(
+            inputs["text"], candidates(parameters), multi_label=parameters["multi_label"]
+        ),
+        answers.labels,
+        candidates,
+    ),
+    "token-classification": Method(
+        lambda client, inputs, _: client.token_classification(inputs["text"], aggregation_strategy="simple"),
+        answers.entities,
+    ),
+    "question-answering": Method(
+        lambda client, inputs, _: client.question_answering(inputs["question"], inputs["context"]), answers.answer
+    ),
+    "table-question-answering": Method(calls.ask_table, answers.from_cells),
+    "summarization": Method(calls.summarise, answers.said("summary_text")),
+    "translation": Method(calls.translate, answers.said("translation_text"), _both_languages),
+    "text-generation": Method(calls.write_on, answers.said("generated_text")),
+    "fill-mask": Method(
+        lambda client, inputs, parameters: client.fill_mask(inputs["text"], top_k=parameters["top_k"]),
+        answers.predictions,
+    ),
+    "feature-extraction": Method(lambda client, inputs, _: client.feature_extraction(inputs["text"]), answers.vector),
+    "sentence-similarity": Method(
+        lambda client, inputs, _: client.sentence_similarity(inputs["text"], other_sentences=list(inputs["sentences"])),
+        lambda made: results.similarity(made.answer, made.inputs["sentences"]),
+    ),
+    "image-classification": Method(
+        lambda client, inputs, parameters: client.image_classification(
+            inputs["image"].content, top_k=parameters["top_k"]
+        ),
+        answers.labels,
+    ),
+    "zero-shot-image-classification": Method(
+        lambda client, inputs, parameters: client.zero_shot_image_classification(
+            inputs["image"].content, candidates(parameters)
+        ),
+        answers.labels,
+        _several_labels,
+    ),
+    "object-detection": Method(
+        lambda client, inputs, parameters: client.object_detection(
+            inputs["image"].content, threshold=parameters["threshold"]
+        ),
+        answers.objects,
+    ),
+    "image-segmentation": Method(
+        lambda client, inputs, parameters: client.image_segmentation(
+            inputs["image"].content, threshold=parameters["threshold"]
+        ),
+        answers.segments,
+    ),
+    "image-to-text": Method(
+        lambda client, inputs, _: client.image_to_text(inputs["image"].content), answers.said("generated_text")
+    ),
+    "visual-question-answering": Method(
+        lambda client, inputs, parameters: client.visual_question_answering(
+            inputs["image"].content, inputs["question"], top_k=parameters["top_k"]
+        ),
+        answers.answers,
+    ),
+    "document-question-answering": Method(
+        lambda client, inputs, _: client.document_question_answering(inputs["image"].content, inputs["question"]),
+        answers.from_document,
+    ),
+    "image-to-image": Method(calls.repaint, answers.drawn),
+    "automatic-speech-recognition": Method(
+        lambda client, inputs, _: client.automatic_speech_recognition(inputs["audio"].content), answers.transcript
+    ),
+    "audio-classification": Method(
+        lambda client, inputs, parameters: client.audio_classification(
+            inputs["audio"].content, top_k=parameters["top_k"]
+        ),
+        answers.labels,
+    ),
+    "text-to-speech": Method(calls.speak, lambda made: {"audio": recording(made.answer, made.model_id)}),
+    "audio-to-audio": Method(lambda client, inputs, _: client.audio_to_audio(inputs["audio"].content), answers.louder),
+    "text-to-image": Method(calls.paint, answers.drawn),
+    "text-to-video": Method(calls.film, lambda made: {"video": film(made.answer, made.model_id)}),
+    "image-to-video": Method(calls.animate, lambda made: {"video": film(made.answer, made.model_id)}),
+}

@@ -1,0 +1,107 @@
+"""One model at a provider or at an endpoint of one's own, as the host serves it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from experts.endpoints import prompts
+from experts.endpoints.leaving import check_may_leave
+from experts.endpoints.media import sendable
+from experts.endpoints.patience import Patience
+from experts.endpoints.refusals import PaidOut
+from experts.endpoints.standing import Standing
+from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, Trouble
+from experts.remote.answers import Made
+from experts.remote.failures import NONSENSE, explained, nonsense
+from experts.remote.listing import CHAT
+from experts.remote.methods import METHODS
+from experts.remote.routes import Route
+from experts.remote.settings import RemoteSettings
+
+if TYPE_CHECKING:
+    from huggingface_hub import AsyncInferenceClient as Client
+
+STAYS = "allow the data policy open for this request, or take a model of the house"
+
+
+class RemoteModel:
+    """Asked on the loop; each call has a connection of its own, which ends with it."""
+
+    def __init__(self, task: str, route: Route, standing: Standing, settings: RemoteSettings) -> None:
+        self._task, self._route, self._standing, self._settings = task, route, standing, settings
+        self._patience = Patience()
+
+    @property
+    def trouble(self) -> Trouble | None:
+        return self._standing.trouble
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Made:
+        """Refuses what must not or cannot be sent, and makes ready what can."""
+        check_may_leave(self._route.model_id, STAYS)
+        self._standing.check()
+        if self._chats:
+            return Made(prompts.asked(self._task, inputs, parameters), inputs, parameters, self._route.model_id)
+        METHODS[self._task].check(parameters)
+        return Made(None, _ready(inputs), parameters, self._route.model_id)
+
+    def cost(self, _item: Made) -> float:
+        return 1.0
+
+    async def ask(self, item: Made, _call: Call) -> Made:
+        check_may_leave(self._route.model_id, STAYS)  # once more: nothing else stands between here and the network
+        try:
+            answer = await self._patience.asking(lambda: self._asked(item))
+        except PaidOut as error:
+            self._standing.failed(error.message, error.remedy, seconds=self._settings.paid_out_seconds)
+            raise
+        return replace(item, answer=answer)
+
+    def finish(self, raw: Made) -> Outputs:
+        if self._chats:
+            return prompts.read(self._task, raw.answer, raw.inputs, raw.parameters)
+        try:
+            return METHODS[self._task].write(raw)
+        except NONSENSE as error:
+            raise nonsense(raw.model_id) from error
+
+    @property
+    def _chats(self) -> bool:
+        return self._route.via == CHAT
+
+    async def _asked(self, item: Made) -> Any:
+        async with AsyncExitStack() as stack:
+            with explained(self._route):
+                target = await self._route.target()
+                client = await stack.enter_async_context(self._client(target.provider, target.model))
+                return await self._call(item)(client)
+
+    def _client(self, provider: str, model: str) -> "Client":
+        from huggingface_hub import AsyncInferenceClient
+
+        token = self._settings.token.get_secret_value() or None
+        return AsyncInferenceClient(model, provider=provider, token=token, timeout=self._settings.timeout_seconds)  # type: ignore[arg-type]  # it names those it knows
+
+    def _call(self, item: Made) -> "Callable[[Client], Awaitable[Any]]":
+        if not self._chats:
+            return lambda client: METHODS[self._task].call(client, item.inputs, item.parameters)
+        prompt: prompts.Prompt = item.answer
+
+        async def chat(client: "Client") -> str:
+            wishes = {"max_tokens": prompt.max_tokens, "temperature": prompt.temperature, "seed": prompt.seed}
+            reply = await client.chat_completion(prompt.messages, **wishes)  # type: ignore[call-overload]  # as it takes them
+            return reply.choices[0].message.content or ""
+
+        return chat
+
+
+def _ready(inputs: Inputs) -> Mapping[str, Any]:
+    """Pictures alone, and their media type where the client looks for it."""
+    from huggingface_hub.inference._common import MimeBytes
+
+    ready = dict(inputs)
+    for port, value in inputs.items():
+        if isinstance(value, Media) and port in ("image", "audio"):
+            media = sendable(value) if port == "image" else value
+            ready[port] = replace(media, content=MimeBytes(media.content, media.media_type))
+    return ready

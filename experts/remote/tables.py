@@ -1,0 +1,32 @@
+"""Tables as the client takes them."""
+
+import csv
+import io
+import json
+from typing import Any
+
+from experts.host.handler import Media
+from services.runtime.errors import InvalidRequest
+
+
+def columns(media: Media) -> dict[str, list[str]]:
+    """The cells by column; from CSV, or JSON with a list of records.
+
+    Raises:
+        InvalidRequest: it is neither, or has no rows.
+    """
+    try:
+        text = media.content.decode("utf-8-sig")
+        rows = json.loads(text) if media.media_type == "application/json" else list(csv.DictReader(io.StringIO(text)))
+        return _by_column(rows)
+    except (ValueError, TypeError, AttributeError, LookupError, csv.Error) as error:
+        raise InvalidRequest(
+            f"{media.name} is no table that can be read",
+            port="table",
+            remedy="send CSV with a heading and rows, in UTF-8, or a JSON list of records",
+        ) from error
+
+
+def _by_column(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    names = [str(name) for name in rows[0]]
+    return {name: ["" if row.get(name) is None else str(row[name]) for row in rows] for name in names}

@@ -1,0 +1,215 @@
+"""The file that says which servers there are and what runs on them."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from experts.endpoints.prompts import CHATS
+from protos.hugginggpt.tasks import standard_tasks
+from services.runtime.errors import FailedPrecondition
+
+MEDIA_TASKS = (
+    "automatic-speech-recognition",
+    "text-to-speech",
+    "text-to-image",
+    "feature-extraction",
+    "sentence-similarity",
+)
+"""What OpenAI-compatible servers have methods of their own for."""
+
+OPENAI_TASKS = (*CHATS, *MEDIA_TASKS)
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
+Datatype = Literal["BYTES", "BOOL", "UINT8", "INT32", "INT64", "FP16", "FP32", "FP64"]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Input(_Entry):
+    """How a tensor is made of a port, or of a parameter."""
+
+    tensor: str
+    port: str = ""
+    parameter: str = ""
+    as_: Literal["text", "bytes", "json", "pixels", "samples"] = Field("text", alias="as")
+    datatype: Datatype = "BYTES"
+    shape: tuple[int, ...] = (1,)
+    """Of pixels: with batch, channels, height and width; -1 leaves a side as it is."""
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    """Pixels are from 0 to 1, less the mean, divided by this."""
+    rate: int = 16_000
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if bool(self.port) == bool(self.parameter):
+            raise ValueError("give either port or parameter")
+        if self.as_ == "pixels" and len(self.shape) != len(self.layout):
+            raise ValueError("a shape of pixels has four sides")
+        if (self.as_ in ("text", "bytes")) != (self.datatype == "BYTES"):
+            raise ValueError("text and bytes are BYTES, and nothing else is")
+        return self
+
+
+class Output(_Entry):
+    """How a port is made of a tensor."""
+
+    tensor: str
+    port: str
+    as_: Literal["text", "json", "labels", "vector", "image", "samples"] = Field("text", alias="as")
+    labels: tuple[str, ...] = ()
+    softmax: bool = False
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+    rate: int = Field(16_000, ge=1000)
+
+    @model_validator(mode="after")
+    def _labelled(self) -> Self:
+        if (self.as_ == "labels") != bool(self.labels):
+            raise ValueError("labels are needed for as: labels, and only there")
+        return self
+
+
+class Model(_Entry):
+    """One model of a server."""
+
+    name: str
+    """As the server calls it."""
+    id: Name | None = None
+    """As its cards call it; unset: server/name."""
+    version: str = ""
+    tasks: tuple[str, ...] = Field(min_length=1)
+    description: str = ""
+    license: str = ""
+    languages: tuple[str, ...] = ()
+    voice: str = "alloy"
+    """Where a request names none."""
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+
+
+class Server(_Entry):
+    """One server."""
+
+    name: Name
+    kind: Literal["openai", "oip"]
+    address: str
+    """http://host:port/v1 for openai; grpc://host:port, or grpcs with TLS, for oip."""
+    reach: Literal["internal", "external"]
+    region: str = ""
+    key_variable: str = ""
+    """Name of the environment variable that holds the key."""
+    timeout_seconds: float = Field(120.0, gt=0)
+    concurrency: int = Field(16, ge=1)
+    models: tuple[Model, ...] = Field(min_length=1)
+
+    @property
+    def key(self) -> str:
+        return os.environ.get(self.key_variable, "") if self.key_variable else ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        schemes = ("http", "https") if self.kind == "openai" else ("grpc", "grpcs")
+        parts = urlsplit(self.address)
+        if parts.scheme not in schemes or not parts.hostname or "@" in parts.netloc:
+            raise ValueError(f"the address of a server of kind {self.kind} begins with {schemes[0]}:// and has no key")
+        for model in self.models:
+            _check(self.kind, model)
+        return self
+
+
+class Config(_Entry):
+    servers: tuple[Server, ...]
+
+
+def read(path: Path) -> Config:
+    """The file's servers.
+
+    Raises:
+        FailedPrecondition: with the file's name, the line and what would help.
+    """
+    try:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise _wrong(path, 0, f"cannot be read: {type(error).__name__}", "name a file that is there") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise _wrong(path, line, f"is neither YAML nor JSON: {error.problem}", "correct it") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise _wrong(path, 0, "is neither YAML nor JSON", "correct it") from error
+    try:
+        return Config.model_validate(_plain(node))
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        first = min(errors, key=lambda one: one["type"] == "missing")  # a misspelt name tells more than its absence
+        where = ".".join(str(step) for step in first["loc"])
+        what = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        raise _wrong(path, _line(node, first["loc"]), what, "correct that entry") from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise _wrong(path, 0, "holds something else than text, numbers, lists and maps", "correct it") from error
+
+
+def _check(kind: str, model: Model) -> None:
+    for task in model.tasks:
+        if kind == "openai" and task not in OPENAI_TASKS:
+            raise ValueError(f"{model.name}: no OpenAI method does {task}; there are {', '.join(OPENAI_TASKS)}")
+        if kind == "oip":
+            _check_ports(model, task)
+    if kind == "openai" and (model.inputs or model.outputs):
+        raise ValueError(f"{model.name}: inputs and outputs are for servers of kind oip")
+
+
+def _check_ports(model: Model, task: str) -> None:
+    """Tensors must fit the task's ports."""
+    spec = standard_tasks().get(task)
+    if spec is None:
+        raise ValueError(f"{model.name}: {task} is no standard task")
+    given = {port for one in model.inputs if (port := one.port)}
+    made = {one.port for one in model.outputs} | ({"text"} if any(o.as_ == "labels" for o in model.outputs) else set())
+    for what, named, ports in (("inputs", given, spec.inputs), ("outputs", made, spec.outputs)):
+        if unknown := sorted(named - {port.name for port in ports}):
+            raise ValueError(f"{model.name}: {task} has no port {unknown[0]} among its {what}")
+        if missing := sorted({port.name for port in ports if port.required} - named):
+            raise ValueError(f"{model.name}: no tensor among the {what} for the port {missing[0]} of {task}")
+    known = {parameter.name for parameter in spec.parameters}
+    if wrong := sorted({one.parameter for one in model.inputs if one.parameter} - known):
+        raise ValueError(f"{model.name}: {task} has no parameter {wrong[0]}")
+
+
+def _plain(node: yaml.Node | None) -> Any:
+    if node is None:
+        return {}
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _line(node: yaml.Node | None, steps: tuple[int | str, ...]) -> int:
+    """Of the innermost entry on the way that is there."""
+    line = 0
+    for step in (*steps, None):
+        if node is None:
+            break
+        line, node = node.start_mark.line + 1, _inside(node, step)
+    return line
+
+
+def _inside(node: yaml.Node, step: int | str | None) -> yaml.Node | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+        return node.value[step] if step < len(node.value) else None
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == step), None)
+    return None
+
+
+def _wrong(path: Path, line: int, what: str, remedy: str) -> FailedPrecondition:
+    where = f"{path.name}, line {line}" if line else path.name
+    return FailedPrecondition(f"EXPERT_SERVED: {where}: {what}", remedy=f"{remedy} in {path}")

@@ -1,0 +1,153 @@
+"""Texts as vectors of their meaning, and how close these are."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.text.reading import Reader, Window, mean
+from experts.torch_host.batches import in_passes, padded
+from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.classification import DIGITS
+from experts.torch_host.devices import computing
+from experts.torch_host.generation import on_device
+from experts.torch_host.resident import Resident
+from services.runtime.errors import FailedPrecondition
+
+if TYPE_CHECKING:
+    import torch
+
+_VECTOR_DIGITS = 6
+_POOLING = "1_Pooling/config.json"
+"""Where sentence-transformers says how the vectors of tokens become one."""
+
+Vector = list[float]
+
+
+def feature_extraction(model_id: str, device: str) -> Handler:
+    """Any encoder; pooled as its makers say, else by the mean of its tokens."""
+    return Extractor(*_loaded(model_id, device))
+
+
+def sentence_similarity(model_id: str, device: str) -> Handler:
+    """The same encoders: the cosine between their vectors."""
+    return Comparer(*_loaded(model_id, device))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """One caller's texts, each in its windows."""
+
+    texts: list[str]
+    windows: list[list[Window]]
+
+
+class Embedder(Resident):
+    """What both tasks have in common."""
+
+    def __init__(self, checkpoint: Checkpoint, model: Any, reader: Reader, pooling: str) -> None:
+        super().__init__(checkpoint, model)
+        self._reader, self._pooling = reader, pooling
+
+    def cost(self, item: Texts) -> float:
+        return sum(window.length for windows in item.windows for window in windows)
+
+    def run(self, items: Sequence[Texts], call: Call) -> list[tuple[list[Vector], Texts]]:
+        def compute(windows: Sequence[Window]) -> list[Vector]:
+            batch = on_device(padded([window.row for window in windows], self._reader.pad_id), self.model)
+            with computing(self.model_id):
+                hidden = self.model(**batch).last_hidden_state.float()
+                vectors: list[Vector] = _pooled(hidden, batch["attention_mask"], self._pooling).tolist()
+            return vectors
+
+        flat = [[window for windows in item.windows for window in windows] for item in items]
+        found = in_passes(flat, lambda window: window.length, compute, call)
+        return [(_of_texts(item, vectors), item) for item, vectors in zip(items, found, strict=False)]
+
+
+class Extractor(Embedder):
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Texts:  # noqa: ARG002  # it has none
+        return Texts([inputs["text"]], [self._reader.windows(inputs["text"])])
+
+    def finish(self, raw: tuple[list[Vector], Texts]) -> Outputs:
+        (vector,), _ = raw
+        return {"embedding": [round(value, _VECTOR_DIGITS) for value in vector]}
+
+
+class Comparer(Embedder):
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Texts:  # noqa: ARG002  # it has none
+        windows = [self._reader.windows(text, port="sentences") for text in inputs["sentences"]]
+        return Texts([inputs["text"], *inputs["sentences"]], [self._reader.windows(inputs["text"]), *windows])
+
+    def finish(self, raw: tuple[list[Vector], Texts]) -> Outputs:
+        (vector, *others), item = raw
+        scores = [round(min(max(_cosine(vector, other), 0.0), 1.0), DIGITS) for other in others]
+        closest = max(range(len(scores)), key=scores.__getitem__)
+        return {"scores": scores, "text": f"{item.texts[closest + 1]} ({scores[closest]})"}
+
+
+def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Reader, str]:
+    from transformers import AutoModel, AutoTokenizer
+
+    checkpoint = Checkpoint.of(model_id, device)
+    tokenizer = checkpoint.processor(AutoTokenizer)
+    model = checkpoint.model(AutoModel)
+    return checkpoint, model, Reader(tokenizer, model.config, model_id), _pooling_of(checkpoint)
+
+
+def _pooling_of(checkpoint: Checkpoint) -> str:
+    """One of cls, max, lasttoken and mean.
+
+    Raises:
+        FailedPrecondition: LOAD_FAILED, the makers ask for another one.
+    """
+    file = checkpoint.folder / _POOLING
+    said = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    modes = {"pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_lasttoken": "last"}
+    others = {key for key, value in said.items() if key.startswith("pooling_mode") and value is True}
+    for key in others - {"pooling_mode_mean_tokens"}:
+        if key not in modes:
+            raise FailedPrecondition(
+                f"{checkpoint.model_id} wants {key}, which is not known here",
+                reason="LOAD_FAILED",
+                remedy="take another",
+            )
+        return modes[key]
+    return "mean"
+
+
+def _pooled(hidden: "torch.Tensor", mask: "torch.Tensor", pooling: str) -> "torch.Tensor":
+    """One vector of length 1 for each row."""
+    import torch
+
+    kept = mask.unsqueeze(-1).to(hidden)
+    if pooling == "cls":
+        pooled = hidden[:, 0]
+    elif pooling == "max":
+        pooled = hidden.masked_fill(kept == 0, -torch.inf).amax(1)
+    elif pooling == "last":
+        pooled = hidden[torch.arange(len(hidden)), mask.sum(1) - 1]
+    else:
+        pooled = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
+    return torch.nn.functional.normalize(pooled, dim=-1)
+
+
+def _of_texts(item: Texts, vectors: Sequence[Vector]) -> list[Vector]:
+    """The vector of each text: that of its window, or the direction of the mean of its windows'."""
+    rest, found = iter(vectors), []
+    for windows in item.windows:
+        rows = [next(rest) for _ in windows]
+        found.append(rows[0] if len(rows) == 1 else _unit(mean(rows, [window.length for window in windows])))
+    return found
+
+
+def _unit(vector: Vector) -> Vector:
+    norm = math.sqrt(math.fsum(value * value for value in vector)) or 1.0
+    return [value / norm for value in vector]
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    """Of vectors of length 1."""
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))

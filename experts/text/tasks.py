@@ -1,0 +1,36 @@
+"""The tasks of the text expert: transformers' models for written language."""
+
+from collections.abc import Mapping
+
+from experts.host.handler import Loader
+from experts.text.answers import question_answering
+from experts.text.classification import text_classification, zero_shot_classification
+from experts.text.embeddings import feature_extraction, sentence_similarity
+from experts.text.entities import token_classification
+from experts.text.masks import fill_mask
+from experts.text.summaries import summarization
+from experts.text.tables import table_question_answering
+from experts.text.translation import translation
+from experts.text.writing import conversational, text2text_generation, text_generation
+from experts.torch_host.devices import TorchDevices
+
+TASKS: Mapping[str, Loader] = {
+    "text-classification": text_classification,
+    "zero-shot-classification": zero_shot_classification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+    "table-question-answering": table_question_answering,
+    "summarization": summarization,
+    "translation": translation,
+    "text2text-generation": text2text_generation,
+    "text-generation": text_generation,
+    "conversational": conversational,
+    "fill-mask": fill_mask,
+    "feature-extraction": feature_extraction,
+    "sentence-similarity": sentence_similarity,
+}
+
+PRELOAD = ()
+"""A dozen models take minutes to fetch and gigabytes to keep: each is loaded when first asked for."""
+
+DEVICES = TorchDevices()

@@ -1,0 +1,1 @@
+"""What the torch modalities share: devices and dtypes, checkpoints in safetensors, generation and classification."""

@@ -1,0 +1,192 @@
+"""Models from the Hub, or from the mirror that HF_ENDPOINT names, kept in Hugging Face's own cache."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experts.torch_host.choosing import chosen, has_weights
+from experts.torch_host.downloads import Download
+from services.runtime.errors import FailedPrecondition
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_CONVERTER, _OFFER = "SFconvertbot", "Adding `safetensors` variant of this model"
+
+TOKEN = "HF_TOKEN"  # noqa: S105  # the name of the variable
+
+
+def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
+    """The folder of a model in the cache, and its commit; only what is not there yet is downloaded.
+
+    Args:
+        model_id: the repository.
+        commit: empty takes that of the main branch, or offline the one last seen there.
+        variant: of weights where there are several.
+
+    Raises:
+        FailedPrecondition: LOAD_FAILED.
+    """
+    from huggingface_hub import snapshot_download
+
+    api = _api()
+    with _explained(model_id):
+        pinned, commit = bool(commit), commit or api.resolve_revision(model_id).resolved
+        files = _listed(api, model_id, commit)
+        if files and not pinned and not has_weights(files):
+            commit = _converted(api, model_id) or commit
+            files = _listed(api, model_id, commit)
+        names = chosen(files, variant) if files else None
+        total = sum(files[name] for name in names or ())
+        with Download(model_id, total) as download:
+            folder = snapshot_download(
+                model_id, revision=commit, allow_patterns=names, endpoint=api.endpoint, tqdm_class=download.bars
+            )
+    return Path(folder), commit
+
+
+def _converted(api: "HfApi", model_id: str) -> str:
+    """The commit at which the Hub's own converter offers the main branch in safetensors; empty if it does not.
+
+    Its offers are by that account and of that title; anybody else's are not looked at.
+    """
+    offers = api.get_repo_discussions(
+        model_id, author=_CONVERTER, discussion_type="pull_request", discussion_status="open"
+    )
+    for offer in offers:
+        if offer.author == _CONVERTER and offer.title == _OFFER and offer.git_reference:
+            commit: str = api.resolve_revision(model_id, revision=offer.git_reference).resolved
+            return commit
+    return ""
+
+
+def resolved(model_id: str) -> str:
+    """The commit of the main branch, from the Hub if it answers, else as last seen; empty if neither knows."""
+    try:
+        with _explained(model_id):
+            commit: str = _api().resolve_revision(model_id).resolved
+            return commit
+    except FailedPrecondition:
+        return ""
+
+
+def _api() -> "HfApi":
+    from huggingface_hub import HfApi
+
+    return HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
+
+
+def _listed(api: "HfApi", model_id: str, commit: str) -> dict[str, int]:
+    """The repository's files with their sizes, from the cache if it has them; empty where nobody can be asked."""
+    from huggingface_hub import get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.hf_api import RepoFile
+
+    try:
+        tree = get_cached_repo_tree(model_id, revision=commit)
+    except CachedRepoTreeNotFoundError:
+        try:
+            tree = [
+                one
+                for one in api.list_repo_tree(model_id, recursive=True, revision=commit)
+                if isinstance(one, RepoFile)
+            ]
+        except OfflineModeIsEnabled:
+            return {}
+    return {file.path: file.size for file in tree}
+
+
+@contextmanager
+def _explained(model_id: str) -> Iterator[None]:
+    """Says of a failure what is missing, and what would help."""
+    import httpx2
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+        RevisionResolutionError,
+    )
+
+    try:
+        yield
+    except GatedRepoError as error:
+        raise _gated(model_id) from error
+    except RepositoryNotFoundError as error:
+        raise _not_found(model_id) from error
+    except RevisionNotFoundError as error:
+        raise _failed(f"{model_id} has no such commit any more", "correct the revision on its card") from error
+    except HfHubHTTPError as error:
+        raise _refused(model_id, error.response.status_code) from error
+    except (OfflineModeIsEnabled, LocalEntryNotFoundError, RevisionResolutionError, httpx2.TransportError) as error:
+        raise _unreachable(model_id) from error
+    except OSError as error:
+        raise _failed(
+            f"{model_id} could not be kept in the cache: {error.strerror or type(error).__name__}",
+            "make room or give write access where HF_HOME points",
+        ) from error
+
+
+def _gated(model_id: str) -> FailedPrecondition:
+    page = _page(model_id)
+    if not _has_token():
+        return _failed(
+            f"{model_id} is gated, and there is no token",
+            f"accept its conditions at {page} and set {TOKEN} to a token of that account",
+        )
+    return _failed(
+        f"{model_id} is gated, and the account of the token has not been given access",
+        f"accept its conditions at {page} with the account whose token {TOKEN} holds",
+    )
+
+
+def _not_found(model_id: str) -> FailedPrecondition:
+    page = _page(model_id)
+    if not _has_token():
+        return _failed(
+            f"{model_id} is private or does not exist, and there is no token",
+            f"look at {page}; if it is private, set {TOKEN} to a token that may read it",
+        )
+    return _failed(
+        f"{model_id} does not exist, or is private and the token may not read it",
+        f"look at {page}, and give the token in {TOKEN} access to it",
+    )
+
+
+def _refused(model_id: str, status: int) -> FailedPrecondition:
+    if status == 401:  # noqa: PLR2004  # an HTTP status
+        return _failed(f"{model_id}: the token is not valid", f"set {TOKEN} to a valid token, or unset it")
+    return _failed(f"{model_id}: the Hub answered {status}", f"look at {_page(model_id)}, or try again later")
+
+
+def _unreachable(model_id: str) -> FailedPrecondition:
+    from huggingface_hub.constants import is_offline_mode
+
+    why = "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{_endpoint()} cannot be reached"
+    return _failed(
+        f"{model_id} is not on this machine, and {why}",
+        f"fetch it where there is a network (hf download {model_id}) and bring the cache, or set HF_ENDPOINT to a "
+        "mirror or EXPERT_MODELS_URL to a folder that holds it",
+    )
+
+
+def _failed(message: str, remedy: str) -> FailedPrecondition:
+    return FailedPrecondition(message, remedy=remedy, reason="LOAD_FAILED")
+
+
+def _has_token() -> bool:
+    from huggingface_hub import get_token
+
+    return bool(get_token())
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+
+
+def _page(model_id: str) -> str:
+    return f"{_endpoint().rstrip('/')}/{model_id}"

@@ -1,0 +1,97 @@
+"""Where a model's files come from: a folder or bucket of the operator's, Hugging Face's cache, or the Hub."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from experts.torch_host import bucket, hub
+from experts.torch_host.choosing import WEIGHTS, has_weights
+from experts.torch_host.settings import SourceSettings
+from services.runtime.errors import FailedPrecondition
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_METADATA = Path(".cache/huggingface/download/config.json.metadata")
+"""What `hf download --local-dir` leaves; the commit is its first line."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of a model on this machine."""
+
+    folder: Path
+    commit: str
+    """Empty where the source has no commits, as a plain folder has none."""
+
+
+def snapshot(model_id: str, revision: str = "", *, variant: str = "") -> Snapshot:
+    """The model's files, fetched if they are not here yet; safetensors and data only, never code or pickles.
+
+    Args:
+        model_id: the repository.
+        revision: as on the card; what is no commit is the version of an engine, and then the main branch is taken.
+        variant: of weights where there are several, such as "fp16".
+
+    Raises:
+        FailedPrecondition: LOAD_FAILED, with what is missing: network, token, consent, safetensors, files.
+    """
+    commit = revision if _COMMIT.fullmatch(revision) else ""
+    url = SourceSettings().models_url
+    found = _in_own(model_id, url) if url else None
+    if found is None:
+        folder, commit = hub.fetched(model_id, commit, variant)
+        found = Snapshot(folder, commit)
+    _check(model_id, found.folder)
+    return found
+
+
+def resolve(model_id: str) -> str:
+    """The commit that the main branch of a model is at, as far as can be told without fetching it; else empty."""
+    url = SourceSettings().models_url
+    own = _in_own(model_id, url) if url and _path(url) else None
+    return own.commit if own else hub.resolved(model_id)
+
+
+def _in_own(model_id: str, url: str) -> Snapshot | None:
+    """From the operator's folder or bucket, if it is there."""
+    root = _path(url)
+    folder = root / model_id if root else bucket.fetched(model_id, url)
+    return Snapshot(folder, _commit_of(folder)) if folder and folder.is_dir() else None
+
+
+def _path(url: str) -> Path | None:
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file"):
+        return Path(unquote(parts.path)).expanduser()
+    return None
+
+
+def _commit_of(folder: Path) -> str:
+    metadata = folder / _METADATA
+    line = metadata.read_text(encoding="utf-8").partition("\n")[0].strip() if metadata.is_file() else ""
+    return line if _COMMIT.fullmatch(line) else ""
+
+
+def _check(model_id: str, folder: Path) -> None:
+    """Complains of what a loader would stumble over, in words."""
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    if not has_weights(names):
+        raise FailedPrecondition(
+            f"{model_id} has no weights in safetensors, the only format that is loaded",
+            reason="LOAD_FAILED",
+            remedy="take a model that has them, or convert it: huggingface.co/docs/safetensors/convert-weights",
+        )
+    shards = {name for index in folder.glob(f"**/*{WEIGHTS}.index.json") for name in _shards(index)}
+    present = {folder / name for name in names}
+    if missing := sorted(path.relative_to(folder).as_posix() for path in shards - present):
+        raise FailedPrecondition(
+            f"{model_id} lacks {missing[0]}" + (f" and {len(missing) - 1} more files" if missing[1:] else ""),
+            reason="LOAD_FAILED",
+            remedy=f"fetch it anew; what is there lies in {folder.name}",
+        )
+
+
+def _shards(index: Path) -> set[Path]:
+    content = json.loads(index.read_text(encoding="utf-8"))
+    return {index.parent / name for name in content["weight_map"].values()}

@@ -1,0 +1,20 @@
+"""The tasks of the video expert: transformers' models that watch, diffusers' that make."""
+
+from collections.abc import Mapping
+
+from experts.host.handler import Loader
+from experts.torch_host.devices import TorchDevices
+from experts.video.making import image_to_video, text_to_video
+from experts.video.watching import video_classification, video_to_text
+
+TASKS: Mapping[str, Loader] = {
+    "video-classification": video_classification,
+    "video-to-text": video_to_text,
+    "text-to-video": text_to_video,
+    "image-to-video": image_to_video,
+}
+
+PRELOAD = ()
+"""Each is loaded when first asked for."""
+
+DEVICES = TorchDevices()

@@ -1,0 +1,135 @@
+"""What the host of an expert costs, and how well it keeps a model busy.
+
+The model of these figures multiplies matrices: 15 ms of one core for each item and 20 ms for any batch, of eight items
+at most. What is compared with it runs the same batches in a process without a server.
+"""
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import grpc
+
+from experts.host.handler import Call
+from tests.bench.asking import Asker, quantile, reaching
+from tests.bench.dense.tasks import ITEMS, SHELVED_BYTES, SHELVES, TASK, Dense, nothing
+from tests.bench.load import per_second
+from tests.bench.processes import line, service
+from tests.bench.rows import Row
+
+CALLS, CALLERS, ROUNDS = 1000, 64, 3
+CAPPED_SECONDS = 0.05
+"""What a batch of background calls may take, or one of them if that takes longer."""
+
+ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+async def rows() -> list[Row]:
+    for name, value in ONE_CORE.items():
+        os.environ[name] = value
+    settings = {"max_waiting": "256", "memory_bytes": str(4 * SHELVED_BYTES - 1)}
+    with TemporaryDirectory() as home:
+        async with (
+            service("tests.bench.dense", "EXPERT", Path(home), **settings) as expert,
+            reaching(expert.address) as channel,
+        ):
+            idle, busy = Asker(channel, "nothing", task=TASK), Asker(channel, "dense", task=TASK)
+            await idle.in_turn(200)
+            await busy.in_turn(5)
+            measured = [await _overhead(idle), *await _throughput(busy), await _interactive(channel, busy)]
+            return [*measured, await _shelves(channel)]
+
+
+async def _overhead(asker: Asker) -> Row:
+    medians = [quantile(await asker.in_turn(CALLS), 0.5) for _ in range(ROUNDS)]
+    begun = time.perf_counter()
+    for _ in range(CALLS):
+        nothing({"text": "a few words"}, {})
+    alone = (time.perf_counter() - begun) / CALLS
+    note = "a call through gRPC and the host, less the function it calls; one caller, median"
+    return Row("host.overhead_ms", round((min(medians) - alone) * 1e3, 3), "ms", 0.6, note=note)
+
+
+async def _throughput(asker: Asker) -> list[Row]:
+    """Served and offline take turns, so that a slow minute of the machine is both's."""
+    ratios, served, full = [], 0.0, 0.0
+    for _ in range(ROUNDS):
+        offline, full = await _offline()
+        served = await per_second(asker.ask, callers=CALLERS, count=32 * ITEMS)
+        ratios.append(served / offline)
+    latencies = await asker.arriving(served / 2, 200)
+    note = f"of what the same model does offline, in batches of {ITEMS}; {CALLERS} callers; {served:.0f} calls/s"
+    late = f"99th percentile at half load, over the {full * 1e3:.0f} ms of a full batch"
+    return [
+        Row("host.throughput_share", round(max(ratios), 3), "", 0.9, at_least=True, note=note),
+        Row("host.half_load_p99", round(quantile(latencies, 0.99) / full, 2), "batches", 2.5, note=late),
+    ]
+
+
+async def _offline() -> tuple[float, float]:
+    """Items per second of the model alone, and the seconds of a full batch, in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.bench.host", stdout=asyncio.subprocess.PIPE
+    )
+    seconds = float(await line(process))
+    await process.wait()
+    return ITEMS / seconds, seconds
+
+
+async def _interactive(channel: grpc.aio.Channel, asker: Asker) -> Row:
+    calls = await asker.in_turn(60)
+    alone, capped = quantile(calls, 0.95), max(CAPPED_SECONDS, quantile(calls, 0.5))
+    background = Asker(channel, "dense", task=TASK, background=True)
+    async with background.at_it(CALLERS):
+        await asker.in_turn(20)
+        among = quantile(await asker.in_turn(60), 0.95)
+    note = (
+        f"95th percentile among {CALLERS} background callers, {among * 1e3:.0f} ms, over that alone, "
+        f"{alone * 1e3:.0f} ms, and a batch of theirs, {capped * 1e3:.0f} ms"
+    )
+    return Row("host.interactive_p95", round(among / (alone + capped), 2), "", 1.2, note=note)
+
+
+async def _shelves(channel: grpc.aio.Channel) -> Row:
+    """Eight models in the room of three: no call may fail."""
+    chance, failed = random.Random(2), 0
+    askers = [Asker(channel, model, task=TASK) for model in SHELVES]
+
+    async def call() -> None:
+        nonlocal failed
+        try:
+            await chance.choice(askers).ask()
+        except grpc.aio.AioRpcError:
+            failed += 1
+
+    rate = await per_second(call, callers=16, count=600)
+    note = f"of 600 calls to eight models of 64 MB in the room of three; {rate:.0f} calls/s"
+    return Row("host.eviction_failures", failed, "", 0, note=note)
+
+
+class _Nobody:
+    cancelled = False
+
+    def progress(self, fraction: float, message: str = "") -> None: ...
+
+
+def _measure(batches: int = 12) -> float:
+    """Seconds of a full batch: the best half of some."""
+    model, call, taken = Dense(), _Nobody(), list[float]()
+    items: Sequence[str] = ["a few words"] * ITEMS
+    given: Call = call
+    for _ in range(batches):
+        begun = time.perf_counter()
+        for raw in model.run([model.prepare({"text": item}, {}) for item in items], given):
+            model.finish(raw)
+        taken.append(time.perf_counter() - begun)
+    return sum(sorted(taken)[: batches // 2]) / (batches // 2)
+
+
+if __name__ == "__main__":
+    print(_measure())

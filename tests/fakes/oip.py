@@ -1,0 +1,97 @@
+"""A server of the Open Inference Protocol whose models are plain functions of arrays."""
+
+import struct
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import numpy as np
+
+from experts.served import oip
+
+Compute = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+_NAMES = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "uint8": "UINT8"}
+_TYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+@dataclass
+class Tensors:
+    """Its models by name; texts are lists of bytes, all else arrays."""
+
+    models: dict[str, Compute] = field(default_factory=dict)
+    address: str = ""
+    ready: set[str] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
+    fails: grpc.StatusCode | None = None
+    raw: bool = True
+    """Tensors go back as bytes, else number by number."""
+
+    async def infer(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        self.calls.append(request.model_name)
+        if self.fails:
+            await context.abort(self.fails, "the test says so")
+        inputs = {
+            tensor.name: _read(tensor, raw)
+            for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True)
+        }
+        response = oip.ModelInferResponse(model_name=request.model_name)
+        for name, value in self.models[request.model_name](inputs).items():
+            _write(response, name, value, raw=self.raw)
+        return response
+
+    async def is_ready(self, request: Any, _context: Any) -> Any:
+        return oip.ModelReadyResponse(ready=request.name in self.ready)
+
+
+@asynccontextmanager
+async def tensors() -> AsyncIterator[Tensors]:
+    fake, server = Tensors(), grpc.aio.server()
+    methods = {
+        "ModelInfer": (fake.infer, oip.ModelInferRequest),
+        "ModelReady": (fake.is_ready, oip.ModelReadyRequest),
+    }
+    handlers: dict[str, Any] = {
+        name: grpc.unary_unary_rpc_method_handler(
+            behaviour,
+            request_deserializer=request.FromString,
+            response_serializer=lambda reply: reply.SerializeToString(),
+        )
+        for name, (behaviour, request) in methods.items()
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("inference.GRPCInferenceService", handlers),))
+    fake.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    try:
+        yield fake
+    finally:
+        await server.stop(None)
+
+
+def _serialized(reply: Any) -> bytes:
+    content: bytes = reply.SerializeToString()
+    return content
+
+
+def _read(tensor: Any, raw: bytes) -> Any:
+    if tensor.datatype == "BYTES":
+        (length,) = struct.unpack_from("<I", raw)
+        return raw[4 : 4 + length]
+    return np.frombuffer(raw, dtype=_TYPES[tensor.datatype]).reshape(tuple(tensor.shape))
+
+
+def _write(response: Any, name: str, value: Any, *, raw: bool) -> None:
+    if isinstance(value, bytes):
+        tensor = response.outputs.add(name=name, datatype="BYTES", shape=[1])
+        packed = struct.pack("<I", len(value)) + value
+        if not raw:
+            tensor.contents.bytes_contents.append(value)
+    else:
+        tensor = response.outputs.add(name=name, datatype=_NAMES[str(value.dtype)], shape=value.shape)
+        packed = value.tobytes()
+        if not raw:
+            tensor.contents.fp32_contents.extend(value.reshape(-1).tolist())
+    if raw:
+        response.raw_output_contents.append(packed)

@@ -1,0 +1,53 @@
+"""The Hub and its Inference Providers, as far as the remote expert speaks to them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.fakes.llm.wire import Request
+from tests.fakes.web import Answer, Web
+
+MODELS: dict[str, tuple[str, str, str]] = {
+    "acme/mood": ("text-classification", "hf-inference", "text-classification"),
+    "acme/mood-small": ("text-classification", "together", "text-classification"),
+    "acme/summary": ("summarization", "hf-inference", "summarization"),
+    "acme/tongues": ("translation", "hf-inference", "translation"),
+    "acme/names": ("token-classification", "hf-inference", "token-classification"),
+    "acme/likeness": ("sentence-similarity", "hf-inference", "sentence-similarity"),
+    "acme/vector": ("feature-extraction", "hf-inference", "feature-extraction"),
+    "acme/boxes": ("object-detection", "hf-inference", "object-detection"),
+    "acme/masks": ("image-segmentation", "hf-inference", "image-segmentation"),
+    "acme/ears": ("automatic-speech-recognition", "hf-inference", "automatic-speech-recognition"),
+    "acme/brush": ("text-to-image", "hf-inference", "text-to-image"),
+    "acme/brush-two": ("text-to-image", "nscale", "text-to-image"),
+    "acme/chat": ("text-generation", "novita", "conversational"),
+    "acme/eyes": ("image-text-to-text", "together", "conversational"),
+}
+"""By id: the tag, and who runs it as what. Downloads fall in this order."""
+
+
+@asynccontextmanager
+async def providers() -> AsyncIterator[Web]:
+    """Lists MODELS; what the models answer is up to the test, by `says("/models/acme/mood", …)`."""
+    async with Web.serving() as web:
+        web.answers["/api/models"] = _list
+        yield web
+
+
+def _list(request: Request) -> Answer:
+    asked = parse_qs(urlsplit(request.path).query)
+    listed = [_model(name, place) for place, name in enumerate(MODELS) if MODELS[name][0] == asked["pipeline_tag"][0]]
+    return Answer(listed)
+
+
+def _model(name: str, place: int) -> dict[str, Any]:
+    _, provider, task = MODELS[name]
+    mapping = {"provider": provider, "providerId": f"{provider}-{name}", "status": "live", "task": task}
+    return {
+        "id": name,
+        "downloads": 1000 - place,
+        "likes": 10,
+        "tags": ["license:mit", "en", "pytorch"],
+        "inferenceProviderMapping": [mapping],
+    }

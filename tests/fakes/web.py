@@ -1,0 +1,101 @@
+"""A server on loopback whose answers each test gives, by path; it remembers what it was sent."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from tests.fakes.llm import wire
+from tests.fakes.llm.wire import Request
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back."""
+
+    body: Any = None
+    """Bytes as they are; anything else as JSON."""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = "application/octet-stream"
+
+
+Respond = Callable[[Request], Answer | Awaitable[Answer]]
+
+
+class Web:
+    """Answers by the first part of a path that is known; what is not gets 404."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Respond] = {}
+        self.requests: list[Request] = []
+        self.url = ""
+        self.connections = 0
+        self.arrived: asyncio.Queue[Request] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def serving(cls, port: int = 0) -> AsyncIterator[Self]:
+        web = cls()
+        await web.start(port)
+        try:
+            yield web
+        finally:
+            await web.stop()
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", port, limit=2**24)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        """From now on nobody is there."""
+        if self._server:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def says(self, path: str, body: Any = None, **how: Any) -> None:
+        """Always the same answer."""
+        self.answers[path] = lambda _: Answer(body, **how)
+
+    def bodies(self, path: str) -> list[Any]:
+        """The JSON that was sent to a path."""
+        return [json.loads(request.body) for request in self.requests if path in request.path]
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = await wire.received(reader)
+            self.requests.append(request)
+            self.arrived.put_nowait(request)
+            await _send(writer, await self._answer(request))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # a client may leave
+        finally:
+            writer.close()
+
+    async def _answer(self, request: Request) -> Answer:
+        respond = next((respond for path, respond in self.answers.items() if path in request.path), None)
+        if respond is None:
+            return Answer({"error": "there is nothing here"}, status=404)
+        answer = respond(request)
+        return answer if isinstance(answer, Answer) else await answer
+
+
+async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
+    raw = isinstance(answer.body, bytes)
+    media_type = answer.media_type if raw else "application/json"
+    await wire.send_head(writer, answer.status, media_type, answer.headers)
+    content = answer.body if raw else json.dumps(answer.body).encode()
+    for chunk in (content, b"") if content else (b"",):
+        await wire.send(writer, chunk)

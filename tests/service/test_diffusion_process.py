@@ -1,0 +1,81 @@
+"""The diffusion expert as a process of its own, with tiny weights under the names on its cards."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experts.diffusion.tasks import TASKS
+from protos.hugginggpt.v1 import expert_pb2 as pb
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Caller, Value
+from services.runtime import caller
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.channel import dial
+from tests.tiny import TENANT
+from tests.tiny.diffusion import stable_diffusion
+
+_MODEL = "stable-diffusion-v1-5/stable-diffusion-v1-5"
+
+# diffusers asks torch for TorchScript when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+
+@pytest.fixture
+async def process(tmp_path: Path) -> AsyncIterator[Process]:
+    folder = tmp_path / "models" / _MODEL
+    folder.mkdir(parents=True)
+    stable_diffusion(folder)
+    own = {
+        "EXPERT_LISTEN": "127.0.0.1:0",
+        "EXPERT_MODELS_URL": str(tmp_path / "models"),
+        "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
+        "HF_HUB_OFFLINE": "1",
+    }
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "experts.diffusion", stderr=PIPE, env={**os.environ, **own}, cwd=Path(__file__).parents[2]
+    )
+    yield started
+    if started.returncode is None:
+        started.kill()
+    await started.communicate()
+
+
+async def logged(process: Process, event: str) -> dict[str, Any]:
+    """The log entry of an event that has come or will come."""
+    assert process.stderr
+    async for line in process.stderr:
+        entry: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
+        if entry.get("event") == event:
+            return entry
+    pytest.fail(f"the process ended without {event!r}")
+
+
+async def test_it_starts_describes_itself_paints_and_ends_when_told(process: Process, tmp_path: Path) -> None:
+    async with asyncio.timeout(60):
+        port = (await logged(process, "serving"))["port"]
+        await logged(process, "ready")
+        async with dial(f"127.0.0.1:{port}") as channel:
+            stub = rpc.ExpertServiceStub(channel)
+            described = await stub.Describe(pb.DescribeRequest(), timeout=10, wait_for_ready=True)
+            assert {spec.name for spec in described.tasks} == set(TASKS)
+            request = pb.InferRequest(
+                task="text-to-image",
+                model=_MODEL,
+                inputs={"text": Value(text="a castle")},
+                parameters_json='{"num_inference_steps":2}',
+            )
+            with caller.acting_for(Caller(tenant=TENANT)):
+                reply = await stub.Infer(request, timeout=60, metadata=caller.metadata())
+        made = reply.outputs["image"].artifact
+        content = await ArtifactStore.open((tmp_path / "artifacts").as_uri()).get(TENANT, made.sha256)
+        assert content.startswith(b"\x89PNG")
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0

@@ -1,0 +1,162 @@
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from experts.host.handler import Call, Outputs
+from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE
+from services.runtime import errors
+from tests.hosting import Batches, Host, Start, hosts, reached
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[Batches]:
+    model = Batches()
+    yield model
+    model.release.set()
+
+
+async def begun(host: Host, model: Batches, *texts: str, **fields: Any) -> "list[asyncio.Future[Any]]":
+    """One call that the model holds, and others that wait behind it, in that order."""
+    calls = [asyncio.ensure_future(host.infer("first"))]
+    await reached(model.entered)
+    await model.all_prepared(1)
+    for text in texts:
+        calls.append(asyncio.ensure_future(host.infer(text, **fields)))
+        await model.all_prepared(1)
+    await host.until_waiting(len(texts))
+    return calls
+
+
+def texts(replies: Sequence[Any]) -> list[Any]:
+    return [type(reply) if isinstance(reply, BaseException) else reply.outputs["text"].text for reply in replies]
+
+
+async def test_calls_that_wait_run_as_one_batch(start: Start, model: Batches) -> None:
+    host = await start(model)
+    calls = await begun(host, model, "a", "b", "c")
+    model.release.set()
+    replies = await asyncio.gather(*calls)
+    assert texts(replies) == ["FIRST", "A", "B", "C"]
+    assert [sorted(batch) for batch in model.batches] == [["first"], ["a", "b", "c"]]
+    assert replies[1].usage.busy.ToTimedelta() < replies[1].usage.elapsed.ToTimedelta()
+
+
+async def test_calls_with_other_parameters_run_in_another_batch(start: Start, model: Batches) -> None:
+    host = await start(model)
+    calls = await begun(host, model, "a", "b")
+    calls += [asyncio.ensure_future(host.infer("other", parameters_json='{"times":2}'))]
+    calls += [asyncio.ensure_future(host.infer("same", parameters_json='{"times":1}'))]
+    await model.all_prepared(2)
+    await host.until_waiting(4)
+    model.release.set()
+    await asyncio.gather(*calls)
+    assert sorted(map(sorted, model.batches)) == [["a", "b", "same"], ["first"], ["other"]]
+
+
+@pytest.mark.parametrize("leaving", [[1], [3], [1, 2]])
+async def test_who_leaves_in_the_middle_of_a_batch_harms_no_mate(
+    start: Start, model: Batches, leaving: list[int]
+) -> None:
+    host = await start(model)
+    calls = [host.infer(text) for text in ("a", "b", "c", "d")]
+    await reached(model.entered)
+    await model.all_prepared(4)
+    for number in leaving:
+        calls[number].cancel()
+    model.release.set()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    expected = [asyncio.CancelledError if n in leaving else text for n, text in enumerate("ABCD")]
+    assert texts(outcomes) == expected
+    assert texts([await host.infer("next")]) == ["NEXT"]
+
+
+async def test_a_poisonous_member_fails_alone(start: Start, model: Batches) -> None:
+    host = await start(model)
+    calls = await begun(host, model, "a", "poison", "c")
+    model.release.set()
+    first, a, poison, c = await asyncio.gather(*calls, return_exceptions=True)
+    assert texts([first, a, c]) == ["FIRST", "A", "C"]
+    assert isinstance(poison, grpc.aio.AioRpcError)
+    assert errors.from_rpc(poison).reason == "MODEL_FAILED"
+
+
+async def test_interactive_calls_overtake_background_ones(start: Start, model: Batches) -> None:
+    host = await start(model)
+    calls = await begun(host, model, "b1", "b2", "b3", priority=PRIORITY_BATCH)
+    calls += [asyncio.ensure_future(host.infer("now", priority=PRIORITY_INTERACTIVE))]
+    await host.until_waiting(4)
+    await model.all_prepared(1)
+    model.release.set()
+    await asyncio.gather(*calls)
+    assert model.batches[1] == ["now"]
+
+
+async def test_background_calls_leave_places_for_interactive_ones(start: Start, model: Batches) -> None:
+    host = await start(model, max_waiting=4)
+    calls = await begun(host, model, "b1", "b2", priority=PRIORITY_BATCH)
+    error = await host.refusal(text="b3", priority=PRIORITY_BATCH)
+    assert (error.code.name, error.reason) == ("RESOURCE_EXHAUSTED", "OVERLOADED")
+    calls.append(asyncio.ensure_future(host.infer("now")))
+    await model.all_prepared(1)
+    model.release.set()
+    assert texts(await asyncio.gather(*calls)) == ["FIRST", "B1", "B2", "NOW"]
+
+
+async def test_who_waits_past_its_deadline_never_reaches_the_device(start: Start, model: Batches) -> None:
+    host = await start(model)
+    calls = await begun(host, model)
+    error = await host.refusal(text="late", timeout=0.2)
+    assert error.code.name == "DEADLINE_EXCEEDED"
+    calls.append(asyncio.ensure_future(host.infer("in time")))
+    await model.all_prepared(2)
+    model.release.set()
+    assert texts(await asyncio.gather(*calls)) == ["FIRST", "IN TIME"]
+    assert model.batches == [["first"], ["in time"]]
+
+
+class Overlapping(Batches):
+    """Reads and writes only while the device is at another call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release.set()
+        self.read, self.second, self.written = threading.Event(), threading.Event(), threading.Event()
+
+    def prepare(self, inputs: Any, parameters: Any) -> str:
+        if inputs["text"] == "second":
+            self.read.set()
+        return super().prepare(inputs, parameters)
+
+    def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
+        if "first" in items:
+            self.entered.set()
+            assert self.read.wait(5), "the second is read while the first runs"
+        else:
+            self.second.set()
+            assert self.written.wait(5), "the first is written while the second runs"
+        return super().run(items, call)
+
+    def finish(self, raw: str) -> Outputs:
+        if raw == "FIRST":
+            assert self.second.wait(5)
+            self.written.set()
+        return super().finish(raw)
+
+
+async def test_input_is_read_and_output_written_while_the_device_is_at_others(start: Start) -> None:
+    model = Overlapping()
+    host = await start(model)
+    first = asyncio.ensure_future(host.infer("first"))
+    await reached(model.entered)
+    assert texts(await asyncio.gather(first, host.infer("second"))) == ["FIRST", "SECOND"]

@@ -1,0 +1,157 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from experts.host.handler import Handler
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED
+from services.runtime import errors
+from tests.crashing import Asking, asking, crashing, dying, refusing
+from tests.hosting import SERVING, Host, Start, hosts
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start:
+
+        async def with_workers(*loaders: Any, **settings: Any) -> Host:
+            return await start(*loaders, **{"workers": "process", "preload": ["m"], **settings})
+
+        yield with_workers
+
+
+async def process_of(host: Host) -> int:
+    """Where the model is now."""
+    return int((await host.infer("where")).outputs["text"].text.split()[1])
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def until_gone(process: int) -> None:
+    async with asyncio.timeout(5):
+        while is_alive(process):
+            await asyncio.to_thread(lambda: None)
+
+
+async def test_a_model_lives_in_a_process_of_its_own(start: Start) -> None:
+    host = await start(crashing)
+    await host.until(SERVING, "m")
+    process = await process_of(host)
+    assert process != os.getpid()
+    assert is_alive(process)
+    reply = await host.infer("hello", tenant="acme")
+    assert reply.outputs["text"].text == f"hello {process}"
+    assert '"tenant":"acme"' in reply.outputs["data"].json
+    (card, _) = (await host.describe()).models
+    assert card.loaded_bytes > 10**6
+    await host.stop()
+    await until_gone(process)
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "reason", "says"),
+    [
+        ("segfault", "INTERNAL", "MODEL_FAILED", "SIGSEGV"),
+        ("exit", "INTERNAL", "MODEL_FAILED", "exit status 3"),
+        ("killed", "RESOURCE_EXHAUSTED", "OUT_OF_MEMORY", "memory"),
+        ("stuck", "INTERNAL", "MODEL_FAILED", "did not come back within 0.5 s"),
+        ("unreadable", "INTERNAL", "MODEL_FAILED", "SIGSEGV"),
+    ],
+)
+async def test_a_worker_that_dies_takes_one_call_with_it_and_comes_back(
+    start: Start, word: str, code: str, reason: str, says: str
+) -> None:
+    host = await start(crashing, device_seconds=0.5)
+    before = await process_of(host)
+    error = await host.refusal(text=word)
+    assert (error.code.name, error.reason) == (code, reason)
+    assert says in error.message
+    assert error.remedy
+    after = await process_of(host)
+    assert after != before
+    await until_gone(before)
+    assert await host.health("", "liveness") == [SERVING, SERVING]
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "reason"),
+    [("dark", "INVALID_ARGUMENT", "INVALID"), ("bug", "INTERNAL", "MODEL_FAILED")],
+)
+async def test_what_a_model_raises_comes_back_as_it_was(start: Start, word: str, code: str, reason: str) -> None:
+    host = await start(crashing)
+    before = await process_of(host)
+    error = await host.refusal(text=word)
+    assert (error.code.name, error.reason) == (code, reason)
+    assert "secret" not in error.message
+    assert await process_of(host) == before
+
+
+async def test_the_mates_of_a_call_that_killed_the_worker_get_their_results(start: Start) -> None:
+    host = await start(crashing)
+    first = host.infer("long", call_id="long")
+    while (await host.describe()).load.running == 0:
+        pass
+    calls: list[Any] = [host.infer(word) for word in ("a", "segfault", "b")]
+    await host.until_waiting(3)
+    first.cancel()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await calls[1]
+    assert errors.from_rpc(caught.value).reason == "MODEL_FAILED"
+    replies = [await calls[0], await calls[2]]
+    assert [reply.outputs["text"].text.split()[0] for reply in replies] == ["a", "b"]
+
+
+async def test_a_model_in_a_worker_hears_that_its_caller_has_gone(start: Start) -> None:
+    host = await start(crashing)
+    process = await process_of(host)
+    call = host.infer("long")
+    while (await host.describe()).load.running == 0:
+        pass
+    call.cancel()
+    assert await process_of(host) == process
+
+
+async def test_the_other_models_go_on_while_one_worker_dies(start: Start) -> None:
+    host = await start(crashing, crashing, preload=["m", "other"])
+    dying_call = host.infer("segfault")
+    reply = await host.infer("hello", model="other")
+    assert reply.outputs["text"].text.startswith("hello ")
+    with pytest.raises(Exception, match="SIGSEGV"):
+        await dying_call
+
+
+@pytest.mark.parametrize(("loader", "says"), [(dying, "SIGSEGV"), (refusing, "no licence")])
+async def test_a_worker_that_cannot_load_its_model_says_why(start: Start, loader: Any, says: str) -> None:
+    host = await start(loader, preload=[])
+    error = await host.refusal()
+    assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "LOAD_FAILED")
+    assert says in error.message
+    assert (await host.describe()).models[0].state == MODEL_STATE_FAILED
+
+
+async def test_a_loader_that_another_process_cannot_find_is_told_to_be_moved(start: Start) -> None:
+    def local(model_id: str, device: str) -> Handler:
+        return crashing(model_id, device)
+
+    error = await (await start(local, preload=[])).refusal()
+    assert (error.reason, "cannot run in a worker process" in error.message) == ("LOAD_FAILED", True)
+    assert "top of a module" in error.remedy
+
+
+async def test_a_model_that_runs_elsewhere_needs_no_process(start: Start) -> None:
+    def local(model_id: str, device: str) -> Asking:
+        return Asking()
+
+    host = await start(asking, local, preload=["other"])
+    for model in ("m", "other"):
+        assert (await host.infer("hello", model=model)).outputs["text"].text == f"hello {os.getpid()}"

@@ -1,0 +1,392 @@
+"""The served expert, asked over gRPC, before servers that stand in for OpenAI-compatible ones and for Triton."""
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from PIL import Image
+
+from experts.host.expert import read_expert
+from experts.host.handler import Media
+from experts.served import oip
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL, REACH_INTERNAL
+from services.runtime.errors import FailedPrecondition, Verdict, verdict
+from tests.expert_room import serving
+from tests.fakes.llm.wire import Request
+from tests.fakes.oip import Tensors, tensors
+from tests.fakes.web import Answer, Web
+from tests.hosting import NOT_SERVING, SERVING
+
+Write = Callable[[str], Path]
+
+CHATTY = ["image-to-text", "visual-question-answering", "document-question-answering", "summarization"]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes the configuration."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "served.yaml"
+        path.write_text(text)
+        monkeypatch.setenv("EXPERT_SERVED", str(path))
+        return path
+
+    return write
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with Web.serving() as web:
+        web.says("/v1/models", {"object": "list", "data": [{"id": name} for name in ("eyes", "media")]})
+        yield web
+
+
+@pytest.fixture
+async def triton() -> AsyncIterator[Tensors]:
+    async with tensors() as fake:
+        yield fake
+
+
+def openai(web: Web, *, reach: str = "internal", **more: Any) -> str:
+    models = [
+        {"name": "eyes", "tasks": CHATTY},
+        {
+            "name": "media",
+            "tasks": [
+                "automatic-speech-recognition",
+                "text-to-speech",
+                "text-to-image",
+                "feature-extraction",
+                "sentence-similarity",
+            ],
+        },
+    ]
+    server = {"name": "box", "kind": "openai", "address": f"{web.url}/v1", "reach": reach, "models": models}
+    return json.dumps({"servers": [{**server, **more}]})
+
+
+def triton_yaml(fake: Tensors, reach: str = "internal") -> str:
+    return f"""
+servers:
+  - name: triton
+    kind: oip
+    address: grpc://{fake.address}
+    reach: {reach}
+    models:
+      - name: colours
+        version: "3"
+        tasks: [image-classification]
+        inputs:
+          - {{tensor: PIXELS, port: image, as: pixels, datatype: FP32, shape: [1, 3, 4, 4]}}
+        outputs:
+          - {{tensor: SCORES, port: labels, as: labels, labels: [red, green, blue], softmax: true}}
+      - name: echo
+        tasks: [text2text-generation]
+        inputs:
+          - {{tensor: TEXT, port: text}}
+          - {{tensor: MOST, parameter: max_new_tokens, as: json, datatype: INT64}}
+        outputs:
+          - {{tensor: OUT, port: text}}
+      - name: twice
+        tasks: [feature-extraction]
+        inputs: [{{tensor: TEXT, port: text}}]
+        outputs: [{{tensor: OUT, port: embedding, as: vector}}]
+"""
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", "content": text}, "index": 0, "finish_reason": "stop"}]}
+
+
+def png(colour: str = "red") -> Media:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 6), colour).save(buffer, "PNG")
+    return Media(buffer.getvalue(), "image/png", "photo.png")
+
+
+async def test_a_model_that_chats_reads_pictures_and_writes(write: Write, web: Web, tmp_path: Path) -> None:
+    write(openai(web))
+    replies = {"What": "Red.", "Total": '{"answer": "12.50"}'}
+
+    def reply(request: Request) -> Answer:
+        user = json.loads(request.body)["messages"][1]["content"]
+        asked = user if isinstance(user, str) else user[-1].get("text", "")
+        return Answer(said(next((text for key, text in replies.items() if key in asked), "A field.")))
+
+    web.answers["/chat/completions"] = reply
+    async with serving("experts.served", tmp_path) as room:
+        assert (await room.ask("image-to-text", image=png()))["text"] == "A field."
+        found = await room.ask("visual-question-answering", image=png(), question="What colour?")
+        assert found == {"text": "Red.", "answers": [{"answer": "Red.", "score": 1.0}]}
+        read = await room.ask("document-question-answering", image=png(), question="Total?")
+        assert read["details"] == {"answer": "12.50", "score": 1.0, "page": 1}
+        assert (await room.ask("summarization", text="Fields."))["text"] == "A field."
+    shown = web.bodies("/chat/completions")[0]["messages"][1]["content"][0]["image_url"]["url"]
+    assert Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2]))).getpixel((0, 0)) == (255, 0, 0)
+
+
+async def test_media_go_through_methods_of_their_own(write: Write, web: Web, tmp_path: Path) -> None:
+    write(openai(web))
+    web.says("/audio/transcriptions", {"text": " hello "})
+    web.says("/audio/speech", b"RIFF....WAVE", media_type="audio/wav")
+    web.says("/images/generations", {"data": [{"b64_json": base64.b64encode(png("blue").content).decode()}]})
+
+    def embed(request: Request) -> Answer:
+        vectors = {"a": [1.0, 0.0], "b": [0.0, 2.0], "c": [3.0, 0.0]}
+        data = [{"index": at, "embedding": vectors[text]} for at, text in enumerate(json.loads(request.body)["input"])]
+        return Answer({"data": data[::-1], "model": "media", "object": "list"})
+
+    web.answers["/embeddings"] = embed
+    async with serving("experts.served", tmp_path) as room:
+        audio = Media(b"RIFF....WAVE", "audio/wav", "a.wav")
+        assert (await room.ask("automatic-speech-recognition", audio=audio))["text"] == "hello"
+        speech = await room.ask("text-to-speech", text="hello", parameters={"voice": "nova", "speed": 1.5})
+        assert speech["audio"] == b"RIFF....WAVE"
+        painted = await room.ask("text-to-image", text="sea", parameters={"width": 512, "height": 256, "seed": 4})
+        assert Image.open(io.BytesIO(painted["image"])).convert("RGB").getpixel((0, 0)) == (0, 0, 255)
+        assert (await room.ask("feature-extraction", text="c"))["embedding"] == [3.0, 0.0]
+        alike = await room.ask("sentence-similarity", text="a", sentences=["b", "c"])
+        assert (alike["scores"], alike["text"]) == ([0.0, 1.0], "c (1.0)")
+    spoken, painted = web.bodies("/audio/speech")[0], web.bodies("/images/generations")[0]
+    assert (spoken["voice"], spoken["speed"]) == ("nova", 1.5)
+    assert (painted["size"], painted["seed"], painted["response_format"]) == ("512x256", 4, "b64_json")
+
+
+async def test_tensors_are_made_of_ports_and_ports_of_tensors(write: Write, triton: Tensors, tmp_path: Path) -> None:
+    write(triton_yaml(triton))
+    triton.ready = {"colours", "echo", "twice"}
+    triton.models = {
+        "colours": lambda given: {"SCORES": given["PIXELS"].mean((2, 3))},
+        "echo": lambda given: {"OUT": given["TEXT"][: int(given["MOST"][0]) if "MOST" in given else None]},
+        "twice": lambda given: {"OUT": np.array([[len(given["TEXT"]), 0.5]], dtype=np.float32)},
+    }
+    async with serving("experts.served", tmp_path) as room:
+        found = await room.ask("image-classification", image=png("blue"), parameters={"top_k": 1})
+        share = np.exp(1) / (np.exp(1) + 2)
+        assert found == {"labels": [{"label": "blue", "score": round(float(share), 4)}], "text": "blue"}
+        assert (await room.ask("text2text-generation", text="hällo"))["text"] == "hällo"
+        cut = await room.ask("text2text-generation", text="hello", parameters={"max_new_tokens": 2})
+        assert cut["text"] == "he"
+        triton.raw = False
+        assert (await room.ask("feature-extraction", text="four"))["embedding"] == [4.0, 0.5]
+        card = await room.card("image-classification")
+        assert (card.id, card.revision, card.reach) == ("triton/colours", "3", REACH_INTERNAL)
+
+
+async def test_internal_servers_are_asked_under_the_policy_local_and_external_ones_never(
+    write: Write, web: Web, triton: Tensors, tmp_path: Path
+) -> None:
+    write(openai(web))
+    web.says("/chat/completions", said("Short."))
+    async with serving("experts.served", tmp_path) as room:
+        assert (await room.ask("summarization", text="x", local=True))["text"] == "Short."
+    both = json.loads(openai(web, reach="external"))["servers"]
+    write(json.dumps({"servers": both}))
+    async with serving("experts.served", tmp_path) as room:
+        assert {card.reach for card in (await room.describe()).models} == {REACH_EXTERNAL}
+        before = len(web.requests)
+        for task in ("summarization", "feature-extraction", "text-to-speech"):
+            error = await room.refused(task, text="x", local=True)
+            assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "POLICY")
+        assert [request.path for request in web.requests[before:]] == []
+    write(triton_yaml(triton, "external"))
+    async with serving("experts.served", tmp_path) as room:
+        assert (await room.refused("feature-extraction", text="x", local=True)).reason == "POLICY"
+        assert triton.calls == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "next_one"),
+    [
+        (429, "RESOURCE_EXHAUSTED", Verdict.RETRY),
+        (504, "DEADLINE_EXCEEDED", Verdict.RETRY),
+        (404, "NOT_FOUND", Verdict.NEXT_CANDIDATE),
+        (401, "FAILED_PRECONDITION", Verdict.NEXT_CANDIDATE),
+        (402, "FAILED_PRECONDITION", Verdict.NEXT_CANDIDATE),
+        (400, "INTERNAL", Verdict.NEXT_CANDIDATE),
+        (500, "INTERNAL", Verdict.NEXT_CANDIDATE),
+        (302, "INTERNAL", Verdict.NEXT_CANDIDATE),
+    ],
+)
+async def test_what_a_server_refuses_is_said_in_the_houses_words(
+    write: Write, web: Web, tmp_path: Path, *, status: int, code: str, next_one: Verdict
+) -> None:
+    write(openai(web))
+    web.says("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
+    async with serving("experts.served", tmp_path) as room:
+        error = await room.refused("summarization", text="x")
+        assert (error.code.name, verdict(error)) == (code, next_one)
+        assert error.remedy
+        assert len(web.bodies("/chat/completions")) == 1
+        if status == 402:
+            assert (await room.refused("summarization", text="x")).retry_after
+            assert len(web.bodies("/chat/completions")) == 1
+            assert (await room.card("summarization")).state == MODEL_STATE_FAILED
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "next_one"),
+    [
+        (grpc.StatusCode.NOT_FOUND, "NOT_FOUND", Verdict.NEXT_CANDIDATE),
+        (grpc.StatusCode.INVALID_ARGUMENT, "INTERNAL", Verdict.NEXT_CANDIDATE),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED", Verdict.RETRY),
+        (grpc.StatusCode.UNAUTHENTICATED, "FAILED_PRECONDITION", Verdict.NEXT_CANDIDATE),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", Verdict.RETRY),
+    ],
+)
+async def test_what_triton_refuses_is_said_in_the_houses_words(
+    write: Write, triton: Tensors, tmp_path: Path, *, failure: grpc.StatusCode, code: str, next_one: Verdict
+) -> None:
+    write(triton_yaml(triton))
+    triton.fails = failure
+    async with serving("experts.served", tmp_path) as room:
+        error = await room.refused("feature-extraction", text="x")
+        assert (error.code.name, verdict(error)) == (code, next_one)
+        assert error.remedy
+
+
+async def test_answers_that_are_not_as_configured_turn_to_the_next_candidate(
+    write: Write, web: Web, triton: Tensors, tmp_path: Path
+) -> None:
+    text = triton_yaml(triton) + "  - " + json.dumps(json.loads(openai(web))["servers"][0])
+    write(text)
+    triton.models = {
+        "colours": lambda _: {"SCORES": np.zeros((1, 2), dtype=np.float32)},
+        "twice": lambda _: {"OTHER": np.zeros((1, 2), dtype=np.float32)},
+    }
+    web.says("/chat/completions", {"choices": []})
+    web.says("/audio/speech", b"<html>", media_type="audio/wav")
+    async with serving("experts.served", tmp_path) as room:
+        asked: dict[str, dict[str, Any]] = {
+            "image-classification": {"image": png()},
+            "feature-extraction": {"text": "x"},
+            "summarization": {"text": "x"},
+            "text-to-speech": {"text": "x"},
+        }
+        for task, inputs in asked.items():
+            assert verdict(await room.refused(task, **inputs)) is Verdict.NEXT_CANDIDATE
+
+
+async def test_cards_and_health_follow_the_servers(
+    write: Write, web: Web, triton: Tensors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
+    write(triton_yaml(triton))
+    triton.ready = {"echo"}
+    async with serving("experts.served", tmp_path) as room:
+        assert (await room.card("text2text-generation")).state == MODEL_STATE_READY
+        card = await room.card("image-classification")
+        assert (card.state, "not ready" in card.failure) == (MODEL_STATE_FAILED, True)
+        assert await room.health("triton/echo", "triton/colours") == [SERVING, NOT_SERVING]
+        triton.ready = {"echo", "colours"}
+        await room.until(SERVING, "triton/colours")
+        assert (await room.card("image-classification")).state == MODEL_STATE_READY
+        triton.ready = set()
+        await room.until(NOT_SERVING, "triton/echo")
+    write(openai(web))
+    web.says("/v1/models", {"object": "list", "data": [{"id": "eyes"}]})
+    async with serving("experts.served", tmp_path) as room:
+        card = await room.card("text-to-speech")
+        assert (card.state, "it has eyes" in card.failure) == (MODEL_STATE_FAILED, True)
+        await web.stop()
+        await room.until(NOT_SERVING, "box/eyes")
+        assert "cannot be reached" in (await room.card("summarization")).failure
+
+
+async def test_a_server_that_lists_no_models_is_taken_for_ready(write: Write, web: Web, tmp_path: Path) -> None:
+    write(openai(web))
+    del web.answers["/v1/models"]
+    async with serving("experts.served", tmp_path) as room:
+        assert (await room.card("summarization")).state == MODEL_STATE_READY
+
+
+async def test_a_server_is_asked_no_more_at_a_time_than_it_is_to_have(write: Write, web: Web, tmp_path: Path) -> None:
+    write(openai(web, concurrency=2))
+    at_once, most, both = 0, 0, asyncio.Barrier(2)
+
+    async def reply(_: Request) -> Answer:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await both.wait()
+        at_once -= 1
+        return Answer(said("Short."))
+
+    web.answers["/chat/completions"] = reply
+    async with serving("experts.served", tmp_path) as room:
+        await asyncio.gather(*(room.ask("summarization", text="x") for _ in range(6)))
+    assert most == 2
+
+
+async def test_keys_come_from_the_variables_that_are_named(
+    write: Write, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOX_KEY", "sk-secret")
+    write(openai(web, key_variable="BOX_KEY"))
+    web.says("/chat/completions", {"error": {"message": "bad key sk-secret"}}, status=400)
+    async with serving("experts.served", tmp_path) as room:
+        error = await room.refused("summarization", text="x")
+        assert "sk-secret" not in error.message
+    assert web.requests[-1].headers["authorization"] == "Bearer sk-secret"
+
+
+async def test_without_a_file_it_starts_and_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EXPERT_SERVED", raising=False)
+    async with serving("experts.served", tmp_path) as room:
+        assert not (await room.describe()).models
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("servers: [\n  {", 2, "neither YAML nor JSON"),
+        ("servers:\n  - name: a\n    kind: ollama\n", 3, "servers.0.kind"),
+        ("servers:\n  - name: a\n    kind: openai\n", 2, "Field required"),
+        ("servers:\n  - name: a\n    kind: openai\n    adress: x\n", 4, "adress"),
+        ("{}", 1, "servers"),
+        ("", 0, "servers"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_told_with_its_line(write: Write, text: str, line: int, says: str) -> None:
+    write(text)
+    with pytest.raises(FailedPrecondition) as caught:
+        read_expert("experts.served")
+    assert says in caught.value.message
+    assert not line or f"line {line}" in caught.value.message
+    assert "served.yaml" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("port: image", "port: picture", "no port picture"),
+        ("tasks: [feature-extraction]", "tasks: [feature-extraction, summarization]", "no port embedding"),
+        ("tasks: [image-classification]", "tasks: [seeing]", "no standard task"),
+        ("parameter: max_new_tokens", "parameter: most", "no parameter most"),
+        ("as: labels, labels: [red, green, blue]", "as: labels", "labels"),
+        ("datatype: INT64", "datatype: BYTES", "BYTES"),
+        ("grpc://", "http://", "grpc://"),
+        ("name: echo", "name: echo\n        id: triton/colours\n        x: 1", "x"),
+    ],
+)
+def test_tensors_must_fit_the_ports(write: Write, old: str, new: str, says: str) -> None:
+    text = triton_yaml(Tensors(address="127.0.0.1:1"))
+    assert old in text
+    write(text.replace(old, new))
+    with pytest.raises(FailedPrecondition, match=r"EXPERT_SERVED: served\.yaml, line") as caught:
+        read_expert("experts.served")
+    assert says in caught.value.message
+
+
+def test_the_messages_are_those_of_the_protocol_on_the_wire() -> None:
+    request = oip.ModelInferRequest(model_name="m", raw_input_contents=[b"x"])
+    request.inputs.add(name="t", datatype="FP32", shape=[1])
+    assert request.SerializeToString() == b"\n\x01m*\x0c\n\x01t\x12\x04FP32\x1a\x01\x01:\x01x"

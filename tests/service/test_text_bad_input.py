@@ -1,0 +1,149 @@
+"""What the text expert refuses: the port and the reason are named, and the next call works."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from experts.host.handler import Media
+from tests.tiny import Served, Tiny
+from tests.tiny.lessons import CONTEXT
+
+pytest.importorskip("torch")
+
+LONG = "the soup is good . " * 2_000
+ENDLESS = "soup" * 200_000
+FULL = "a,b\n" + "\n".join(f"{row},soup" for row in range(200))
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def expert(tiny: Tiny) -> AsyncIterator[Served]:
+    async with tiny.expert("text") as expert:
+        yield expert
+
+
+def csv(text: str, media_type: str = "text/csv") -> Media:
+    return Media(text.encode(), media_type, "table.csv")
+
+
+def asked(table: Media | object) -> dict[str, Any]:
+    return {"question": "how many ?", "table": table}
+
+
+@pytest.mark.parametrize(
+    ("task", "inputs", "port", "reason"),
+    [
+        ("text-classification", {"text": " "}, "text", "INVALID"),
+        ("text-classification", {}, "text", "INVALID"),
+        ("text-classification", {"words": "a"}, "words", "INVALID"),
+        ("text-classification", {"text": LONG}, "text", "TOO_LARGE"),
+        ("text-classification", {"text": ENDLESS}, "text", "TOO_LARGE"),
+        ("text-classification", {"text": csv("a", "image/png")}, "text", "INVALID"),
+        ("token-classification", {"text": LONG}, "text", "TOO_LARGE"),
+        ("question-answering", {"question": LONG, "context": CONTEXT}, "question", "TOO_LARGE"),
+        ("question-answering", {"question": "where ?", "context": LONG}, "context", "TOO_LARGE"),
+        ("question-answering", {"question": "where ?"}, "context", "INVALID"),
+        ("table-question-answering", asked(csv(FULL)), "table", "TOO_LARGE"),
+        ("table-question-answering", asked(csv("a,b")), "table", "INVALID"),
+        ("table-question-answering", asked(csv('a,b\n"c')), "table", "INVALID"),
+        ("table-question-answering", asked(3), "table", "INVALID"),
+        ("table-question-answering", asked([]), "table", "INVALID"),
+        ("table-question-answering", asked(csv("x", "application/vnd.ms-excel")), "table", "INVALID"),
+        ("table-question-answering", asked(Media(b"\xff\xfe,\n", "text/csv", "a.csv")), "table", "INVALID"),
+        ("summarization", {"text": LONG}, "text", "TOO_LARGE"),
+        ("translation", {"text": LONG}, "text", "TOO_LARGE"),
+        ("text2text-generation", {"text": LONG}, "text", "TOO_LARGE"),
+        ("text-generation", {"text": LONG}, "text", "TOO_LARGE"),
+        ("text-generation", {"text": ENDLESS}, "text", "TOO_LARGE"),
+        ("fill-mask", {"text": "no mask here"}, "text", "INVALID"),
+        ("fill-mask", {"text": "[MASK] and [MASK]"}, "text", "INVALID"),
+        ("fill-mask", {"text": "[MASK] " + LONG}, "text", "TOO_LARGE"),
+        ("feature-extraction", {"text": LONG}, "text", "TOO_LARGE"),
+        ("sentence-similarity", {"text": "soup", "sentences": []}, "sentences", "INVALID"),
+        ("sentence-similarity", {"text": "soup", "sentences": ["soup", " "]}, "sentences", "INVALID"),
+        ("sentence-similarity", {"text": "soup", "sentences": [LONG]}, "sentences", "TOO_LARGE"),
+    ],
+    ids=range(29),
+)
+async def test_input_that_no_model_can_take_is_refused_by_port_and_reason(
+    expert: Served, task: str, inputs: Mapping[str, Any], port: str, reason: str
+) -> None:
+    error = await expert.refusal(task, inputs)
+    assert (error.code.name, error.port, error.reason) == ("INVALID_ARGUMENT", port, reason)
+    assert error.remedy
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "parameters", "said"),
+    [
+        ("text-classification", "", {"top_k": 0}, "top_k"),
+        ("text-classification", "", {"top": 1}, "top"),
+        ("zero-shot-classification", "", {}, "candidate_labels"),
+        ("zero-shot-classification", "", {"candidate_labels": []}, "candidate_labels"),
+        ("zero-shot-classification", "", {"candidate_labels": ["soup " * 200]}, "label"),
+        ("summarization", "", {"max_length": 5, "min_length": 9}, "min_length"),
+        ("translation", "tiny/m2m100", {"target_language": "Klingon"}, "target_language"),
+        ("translation", "tiny/m2m100", {"source_language": "tlh", "target_language": "de"}, "source_language"),
+        ("translation", "tiny/m2m100", {"source_language": "en", "target_language": "en"}, "English into English"),
+        ("translation", "tiny/opus-mt-en-de", {"target_language": "French"}, "target_language"),
+        ("translation", "tiny/opus-mt-en-de", {"source_language": "French"}, "source_language"),
+        ("text-generation", "", {"temperature": 3}, "temperature"),
+        ("text-generation", "", {"max_new_tokens": 0}, "max_new_tokens"),
+        ("text-generation", "", {"seed": 2**53}, "seed"),
+    ],
+    ids=range(14),
+)
+async def test_parameters_out_of_their_range_are_refused(
+    expert: Served, task: str, model: str, parameters: dict[str, Any], said: str
+) -> None:
+    error = await expert.refusal(task, {"text": "good morning ."}, model, **parameters)
+    assert (error.code.name, error.reason in ("INVALID", "TOO_LARGE")) == ("INVALID_ARGUMENT", True)
+    assert said in error.message
+
+
+async def test_a_model_without_a_chat_template_is_no_partner_in_a_conversation(expert: Served) -> None:
+    error = await expert.refusal("conversational", {"text": "hello"}, "tiny/story")
+    assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "LOAD_FAILED")
+    assert "chat template" in error.message
+
+
+async def test_bad_input_harms_nobody_else(expert: Served) -> None:
+    async def good() -> str:
+        return str((await expert.ask("text-classification", {"text": "a good film"}))["text"])
+
+    outcomes = await asyncio.gather(
+        good(), expert.refusal("text-classification", {"text": LONG}), good(), good(), return_exceptions=True
+    )
+    assert [outcome for outcome in outcomes if isinstance(outcome, str)] == ["positive"] * 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0000\u0001",
+        "🙂" * 5,
+        "a" * 30,
+        "\u202e good \u200b film",
+        "ﷺ" * 5,
+        "\n\n\t x",
+        "[CLS] [SEP] [PAD]",
+        "<|end|>",
+    ],
+    ids=range(8),
+)
+async def test_strange_text_is_only_text(expert: Served, text: str) -> None:
+    labels = (await expert.ask("text-classification", {"text": text}))["labels"]
+    assert {one["label"] for one in labels} == {"positive", "negative"}
+    for task, model in (("token-classification", ""), ("translation", "tiny/opus-mt-en-de"), ("summarization", "")):
+        await expert.ask(task, {"text": text}, model)
+    await expert.ask("text-generation", {"text": text}, "tiny/chat", max_new_tokens=2)
+
+
+async def test_a_table_may_have_rows_of_any_length_and_names_twice(expert: Served) -> None:
+    for table in (csv("a,a,\n1\n2,3,4,5\n"), csv("a;b\n1;2\n"), {"a": [1, 2], "b": [None]}, [["a"], [True], [1.5]]):
+        out = await expert.ask("table-question-answering", asked(table))
+        assert out["details"]["aggregator"] in {"NONE", "SUM", "AVERAGE", "COUNT"}

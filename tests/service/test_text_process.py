@@ -1,0 +1,98 @@
+"""python -m experts.text starts, describes itself, serves its own cards with tiny models in their place, and ends."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf import json_format
+
+from experts.text.tasks import TASKS
+from protos.hugginggpt.v1 import expert_pb2 as pb
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Value
+from services.runtime import errors
+from services.runtime.channel import dial
+from tests.tiny import Tiny
+
+pytest.importorskip("torch")
+
+SENTIMENT = "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
+NAMES = "dslim/bert-base-NER"
+
+
+@asynccontextmanager
+async def started(folder: Path, models: Path) -> AsyncIterator[tuple[Process, str]]:
+    """The expert as a process of its own, and its address."""
+    own = {
+        "EXPERT_LISTEN": "127.0.0.1:0",
+        "EXPERT_MODELS_URL": str(models),
+        "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
+        "HF_HOME": str(folder),
+        "HF_HUB_OFFLINE": "1",
+    }
+    command = (sys.executable, "-m", "experts.text")
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**os.environ, **own})
+    try:
+        yield process, f"127.0.0.1:{await _port(process)}"
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def _port(process: Process) -> int:
+    assert process.stderr
+    async with asyncio.timeout(60):
+        async for line in process.stderr:
+            entry = json.loads(line) if line.startswith(b"{") else {}
+            if entry.get("event") == "serving":
+                return int(entry["port"])
+    pytest.fail("the process ended")
+
+
+async def test_the_expert_serves_its_own_cards_and_says_what_it_cannot_load(tiny: Tiny, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    (models / SENTIMENT).parent.mkdir(parents=True)
+    (models / SENTIMENT).symlink_to(tiny.built("text", "tiny/sentiment"))
+    async with started(tmp_path, models) as (process, address), dial(address) as channel:
+        stub = rpc.ExpertServiceStub(channel)
+        described = await stub.Describe(pb.DescribeRequest(), timeout=30, wait_for_ready=True)
+        assert {card.task for card in described.models} == TASKS.keys() == {spec.name for spec in described.tasks}
+
+        async def ask(task: str) -> pb.InferResponse:
+            request = pb.InferRequest(task=task, inputs={"text": Value(text="a good film")})
+            return await stub.Infer(request, timeout=60)
+
+        reply = await ask("text-classification")
+        assert reply.outputs["text"].text == "positive"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ask("token-classification")
+        error = errors.from_rpc(caught.value)
+        assert error.reason == "LOAD_FAILED"
+        assert NAMES in error.message
+        assert "HF_HUB_OFFLINE" in error.message
+        assert "EXPERT_MODELS_URL" in error.remedy
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await process.wait() == 0
+
+
+async def test_the_expert_describes_itself_without_loading_torch() -> None:
+    program = (
+        "import runpy, sys; sys.argv[1:] = ['--describe']; runpy.run_module('experts.text', run_name='__main__'); "
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE)
+    async with asyncio.timeout(60):
+        output, _ = await process.communicate()
+    assert process.returncode == 0
+    described = json_format.Parse(output, pb.DescribeResponse())
+    assert len(described.tasks) == len(TASKS)

@@ -1,0 +1,47 @@
+"""The experts whose models run elsewhere, as processes of their own."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+
+from protos.hugginggpt.v1 import expert_pb2 as pb
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL
+from tests.system.test_expert_process import Start, reached, start
+
+__all__ = ["start"]
+
+
+@pytest.fixture(autouse=True)
+def unconfigured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HF_TOKEN", "REMOTE_ENDPOINTS", "LLM_BASE_URL", "REMOTE_LLM_BASE_URL", "EXPERT_SERVED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HUGGINGGPT_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("package", ["experts.remote", "experts.served"])
+async def test_unconfigured_it_starts_all_the_same_and_ends_when_told(start: Start, package: str) -> None:  # a fixture
+    process = await start(package)
+    async with reached(process) as channel:
+        described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10, wait_for_ready=True)
+        assert described.expert == package.rpartition(".")[2]
+        assert {card.reach for card in described.models} <= {REACH_EXTERNAL}
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("package", ["experts.remote", "experts.served"])
+async def test_it_describes_itself_and_prints_nothing_else(package: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", package, "--describe", stdout=PIPE, stderr=PIPE
+    )
+    async with asyncio.timeout(30):
+        output, said = await process.communicate()
+    assert json_format.Parse(output, pb.DescribeResponse()).expert == package.rpartition(".")[2]
+    assert b"HF_TOKEN" in said or b"EXPERT_SERVED" in said

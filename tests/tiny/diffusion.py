@@ -1,0 +1,277 @@
+"""Tiny makers of pictures, of the real classes: a Stable Diffusion 1.5 in small, and networks that draw maps."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.tiny import Model
+from tests.tiny.training import taught
+
+SIDE = 32
+_BASE = "stable-diffusion-v1-5/stable-diffusion-v1-5"
+_DETECTOR = "PekingU/rtdetr_r50vd_coco_o365"
+_TEXT, _BASE_TEXT = 16, 768
+"""How wide text is; in the base as in the real one, by which a ControlNet tells its family."""
+_MAPS = ("canny", "depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")
+
+
+def _unet(channels: int = 4, text: int = _TEXT, **options: Any) -> Any:
+    import torch
+    from diffusers import UNet2DConditionModel
+
+    torch.manual_seed(0)
+    sizes: Mapping[str, Any] = {
+        "block_out_channels": (8, 16),
+        "layers_per_block": 1,
+        "norm_num_groups": 4,
+        "cross_attention_dim": text,
+        "attention_head_dim": 4,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+    }
+    return UNet2DConditionModel(sample_size=SIDE // 8, in_channels=channels, out_channels=4, **sizes, **options)
+
+
+def _vae(blocks: int = 4) -> Any:
+    import torch
+    from diffusers import AutoencoderKL
+
+    torch.manual_seed(0)
+    return AutoencoderKL(
+        block_out_channels=(4,) * blocks,
+        down_block_types=("DownEncoderBlock2D",) * blocks,
+        up_block_types=("UpDecoderBlock2D",) * blocks,
+        latent_channels=4,
+        norm_num_groups=2,
+        sample_size=SIDE,
+        scaling_factor=0.18215 if blocks == 4 else 0.08333,
+    )
+
+
+def _clip(text: int) -> tuple[Any, Any]:
+    """Reads letters, each a token."""
+    import torch
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokens = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
+    tokenizer = CLIPTokenizer(vocab={token: at for at, token in enumerate(tokens)}, merges=[], model_max_length=77)
+    torch.manual_seed(0)
+    config = CLIPTextConfig(
+        vocab_size=len(tokens),
+        hidden_size=text,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    return tokenizer, CLIPTextModel(config)
+
+
+def _parts(channels: int = 4, vae_blocks: int = 4, text: int = _TEXT, **unet: Any) -> dict[str, Any]:
+    from diffusers import DDIMScheduler
+
+    tokenizer, text_encoder = _clip(text)
+    return {
+        "unet": _unet(channels, text, **unet),
+        "vae": _vae(vae_blocks),
+        "tokenizer": tokenizer,
+        "text_encoder": text_encoder,
+        "scheduler": DDIMScheduler(
+            beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, clip_sample=False
+        ),
+    }
+
+
+def _saved(kind: str, folder: Path, **options: Any) -> None:
+    import diffusers
+
+    checked = kind != "StableDiffusionUpscalePipeline"
+    extra = {"safety_checker": None, "feature_extractor": None} | (
+        {"requires_safety_checker": False} if checked else {}
+    )
+    getattr(diffusers, kind)(**_parts(**options.pop("parts", {})), **extra, **options).save_pretrained(folder)
+
+
+def stable_diffusion(folder: Path) -> None:
+    _saved("StableDiffusionPipeline", folder)
+
+
+def inpainter(folder: Path) -> None:
+    _saved("StableDiffusionInpaintPipeline", folder, parts={"channels": 9})
+
+
+def editor(folder: Path) -> None:
+    _saved("StableDiffusionInstructPix2PixPipeline", folder, parts={"channels": 8})
+
+
+def upscaler(folder: Path) -> None:
+    from diffusers import DDPMScheduler
+
+    parts = {"channels": 7, "vae_blocks": 3, "num_class_embeds": 1000}
+    _saved("StableDiffusionUpscalePipeline", folder, parts=parts, low_res_scheduler=DDPMScheduler())
+
+
+def controlnet(folder: Path) -> None:
+    """With the base model that it looks for beside it, and an effect that can be seen."""
+    import torch
+    from diffusers import ControlNetModel
+
+    base = folder.parents[1] / _BASE
+    if not base.exists():
+        base.mkdir(parents=True)
+        _saved("StableDiffusionPipeline", base, parts={"text": _BASE_TEXT})
+    model = ControlNetModel.from_unet(_unet(text=_BASE_TEXT), conditioning_embedding_out_channels=(4, 4, 4, 8))
+    for name, weight in model.named_parameters():
+        if "controlnet" in name:  # they are zero before they are trained
+            torch.nn.init.normal_(weight, std=0.5)
+    model.save_pretrained(folder)
+
+
+def enlarger(folder: Path) -> None:
+    import torch
+    from transformers import Swin2SRConfig, Swin2SRForImageSuperResolution
+
+    torch.manual_seed(0)
+    config = Swin2SRConfig(
+        image_size=16, embed_dim=8, depths=(1,), num_heads=(2,), window_size=4, upscale=2, num_channels=3
+    )
+    Swin2SRForImageSuperResolution(config).save_pretrained(folder)
+
+
+def depth(folder: Path) -> None:
+    import torch
+    from transformers import DPTConfig, DPTForDepthEstimation, DPTImageProcessor
+
+    torch.manual_seed(0)
+    config = DPTConfig(
+        hidden_size=16,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=SIDE,
+        patch_size=8,
+        backbone_out_indices=(0, 1, 2, 3),
+        neck_hidden_sizes=(8, 8, 8, 8),
+        fusion_hidden_size=8,
+        reassemble_factors=(4, 2, 1, 0.5),
+        is_hybrid=False,
+    )
+    DPTForDepthEstimation(config).save_pretrained(folder)
+    DPTImageProcessor(size={"height": SIDE, "width": SIDE}, ensure_multiple_of=8).save_pretrained(folder)
+
+
+def segmenter(folder: Path) -> None:
+    """Knows wall (dark) from building (bright), the first two of ADE20K's classes."""
+    import torch
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation, SegformerImageProcessor
+
+    torch.manual_seed(0)
+    config = SegformerConfig(
+        num_encoder_blocks=2,
+        depths=(1, 1),
+        hidden_sizes=(8, 8),
+        num_attention_heads=(1, 1),
+        sr_ratios=(1, 1),
+        patch_sizes=(3, 3),
+        strides=(2, 2),
+        mlp_ratios=(2, 2),
+        decoder_hidden_size=8,
+        id2label={number: str(number) for number in range(150)},
+        drop_path_rate=0.0,
+        classifier_dropout_prob=0.0,
+    )
+    pixels, labels = torch.full((1, 3, SIDE, SIDE), -1.0), torch.zeros(1, SIDE, SIDE, dtype=torch.long)
+    pixels[..., SIDE // 2 :], labels[..., SIDE // 2 :] = 1.0, 1
+    processor = SegformerImageProcessor(
+        size={"height": SIDE, "width": SIDE}, image_mean=[0.5] * 3, image_std=[0.5] * 3, do_reduce_labels=False
+    )
+    processor.save_pretrained(folder)
+    model = SegformerForSemanticSegmentation(config)
+    taught(model, lambda model: model(pixels, labels=labels).loss, rate=2e-2).save_pretrained(folder)
+
+
+def poser(folder: Path) -> None:
+    """Sees every joint somewhere; the detector beside it sees a person in every picture."""
+    import torch
+    from transformers import VitPoseBackboneConfig, VitPoseConfig, VitPoseForPoseEstimation, VitPoseImageProcessor
+
+    detector = folder.parents[1] / _DETECTOR
+    if not detector.exists():
+        detector.mkdir(parents=True)
+        _watcher(detector)
+    torch.manual_seed(0)
+    backbone = VitPoseBackboneConfig(
+        image_size=[SIDE, SIDE], patch_size=[8, 8], hidden_size=16, num_hidden_layers=1, num_attention_heads=2
+    )
+    model = VitPoseForPoseEstimation(
+        VitPoseConfig(backbone_config=backbone, id2label={number: str(number) for number in range(17)})
+    )
+    torch.nn.init.normal_(model.head.conv.weight, std=1.0)
+    model.save_pretrained(folder)
+    VitPoseImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder)
+
+
+def _watcher(folder: Path) -> None:
+    import torch
+    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
+
+    torch.manual_seed(0)
+    config = YolosConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=[SIDE, SIDE],
+        patch_size=8,
+        num_detection_tokens=1,
+        id2label={0: "person"},
+        label2id={"person": 0},
+    )
+    model = YolosForObjectDetection(config)
+    last: Any = model.class_labels_classifier.layers[-1]
+    torch.nn.init.zeros_(last.weight)
+    last.bias.data = torch.tensor([9.0, -9.0])
+    model.save_pretrained(folder)
+    YolosImageProcessor(size={"height": SIDE, "width": SIDE}, do_pad=False).save_pretrained(folder)
+
+
+def edge_network(folder: Path) -> None:
+    """ControlNet's HED in small, with its names."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    weights = {"norm": torch.zeros(1, 3, 1, 1)}
+    for block, (before, after) in enumerate(((3, 4), (4, 4)), 1):
+        for conv, channels in enumerate((before, after)):
+            weights[f"block{block}.convs.{conv}.weight"] = torch.randn(after, channels, 3, 3) / 50
+            weights[f"block{block}.convs.{conv}.bias"] = torch.zeros(after)
+        weights[f"block{block}.projection.weight"] = torch.randn(1, after, 1, 1)
+        weights[f"block{block}.projection.bias"] = torch.zeros(1)
+    save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({}), encoding="utf-8")
+
+
+def nothing(_folder: Path) -> None:
+    """It has no weights."""
+
+
+MODELS: Mapping[str, Model] = {
+    "tiny/sd": Model(("text-to-image", "image-to-image", "inpainting"), stable_diffusion),
+    "tiny/inpainter": Model(("inpainting",), inpainter),
+    "tiny/editor": Model(("image-to-image",), editor),
+    "tiny/upscaler": Model(("image-super-resolution",), upscaler),
+    "tiny/swin2sr": Model(("image-super-resolution",), enlarger),
+    "tiny/controlnet": Model(tuple(f"{name}-text-to-image" for name in _MAPS), controlnet),
+    "tiny/depth": Model(("depth-control", "normal-control"), depth),
+    "tiny/segmenter": Model(("seg-control",), segmenter),
+    "tiny/vitpose": Model(("openpose-control",), poser),
+    "tiny/hed": Model(("hed-control",), edge_network),
+    "opencv/soft-edges": Model(("hed-control",), nothing),
+    "opencv/canny": Model(("canny-control",), nothing),
+    "opencv/line-segments": Model(("mlsd-control",), nothing),
+    "opencv/scribble": Model(("scribble-control",), nothing),
+}

@@ -1,0 +1,60 @@
+"""What tiny models of sound say when they are asked directly, without an expert."""
+
+from pathlib import Path
+from typing import Any
+
+from experts.audio.classification import HYPOTHESIS
+from tests.tiny.sounds import RATE
+
+
+def transcribed(folder: Any, sound: Any) -> str:
+    """Whisper's text, in French."""
+    from transformers import AutoProcessor, WhisperForConditionalGeneration
+
+    processor, model = AutoProcessor.from_pretrained(folder), WhisperForConditionalGeneration.from_pretrained(folder)
+    batch = processor(sound, sampling_rate=RATE, return_tensors="pt")
+    ids = model.generate(
+        batch["input_features"],
+        language="fr",
+        task="transcribe",
+        return_timestamps=True,
+        force_unique_generate_call=True,
+    )
+    return str(processor.decode(ids[0], skip_special_tokens=True)).strip()
+
+
+def matched(folder: Path, sound: Any, labels: list[str]) -> list[float]:
+    """The scores of CLAP."""
+    import torch
+    from transformers import AutoProcessor, ClapModel
+
+    processor, model = AutoProcessor.from_pretrained(folder), ClapModel.from_pretrained(folder).eval()
+    texts = [HYPOTHESIS.format(label) for label in labels]
+    batch = processor(text=texts, audio=sound, sampling_rate=RATE, return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        scores: list[float] = model(**batch).logits_per_audio[0].softmax(-1).tolist()
+    return scores
+
+
+def spoken(folder: Path, text: str) -> Any:
+    """The sound of VITS."""
+    import torch
+    from transformers import AutoTokenizer, VitsModel
+
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), VitsModel.from_pretrained(folder).eval()
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        return model(**tokenizer(text, return_tensors="pt")).waveform[0].numpy()
+
+
+def composed(folder: Path, text: str) -> Any:
+    """A second of MusicGen, of seed 3."""
+    import torch
+    from transformers import AutoProcessor, MusicgenForConditionalGeneration
+
+    processor = AutoProcessor.from_pretrained(folder)
+    model = MusicgenForConditionalGeneration.from_pretrained(folder).eval()
+    torch.manual_seed(3)
+    tokens = processor.tokenizer(text, return_tensors="pt")
+    sound = model.generate(**tokens, max_new_tokens=52, do_sample=True)[0, 0].numpy()
+    return sound / max(1.0, abs(sound).max())

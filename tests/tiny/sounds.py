@@ -1,0 +1,56 @@
+"""Sounds that the tiny models of the audio modality are taught, and that tests make."""
+
+import io
+from typing import Any
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from experts.host.audio import wav
+from experts.host.handler import Media
+
+Samples = NDArray[np.float32]
+
+RATE = 16_000
+LOW, HIGH = 220.0, 1760.0
+
+
+def tone(pitch: float, seconds: float = 1.0, rate: int = RATE) -> Samples:
+    """A sine at half of full scale; of pitch 0 there is silence."""
+    return (0.5 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
+
+
+def tones(*parts: tuple[float, float]) -> Samples:
+    """One after the other: pitch and seconds."""
+    return np.concatenate([tone(pitch, seconds) for pitch, seconds in parts])
+
+
+def recorded(samples: Samples, rate: int = RATE, name: str = "sound.wav") -> Media:
+    return wav(samples, rate, name)
+
+
+def encoded(samples: Samples, rate: int, kind: str, media_type: str) -> Media:
+    """As libsndfile writes it: FLAC, MP3, OGG; of two dimensions with several channels."""
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, rate, format=kind)
+    return Media(buffer.getvalue(), media_type, f"sound.{kind.lower()}")
+
+
+def m4a(samples: Samples, rate: int) -> Media:
+    """AAC in MP4, as telephones record."""
+    import av
+
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4") as container:
+        stream: Any = container.add_stream("aac", rate=rate, layout="mono")
+        frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="fltp", layout="mono")
+        frame.sample_rate = rate
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    return Media(buffer.getvalue(), "audio/mp4", "sound.m4a")
+
+
+def read(media: Media) -> tuple[Samples, int]:
+    """A WAV file's samples and rate."""
+    samples, rate = soundfile.read(io.BytesIO(media.content), dtype="float32")
+    return samples, rate

@@ -1,0 +1,115 @@
+"""Tasks as prompts, and replies as results."""
+
+import json
+from typing import Any
+
+import pytest
+
+from experts.endpoints import prompts
+from experts.endpoints.prompts import CHATS, asked, read
+from experts.endpoints.refusals import Refusal
+from experts.host.convert import written
+from experts.host.handler import Media
+from protos.hugginggpt.tasks import standard_tasks
+from services.runtime.errors import CorruptData, InvalidRequest
+
+TABLE = Media(b"name,age\nAda,36\n", "text/csv", "people.csv")
+INPUTS: dict[str, Any] = {
+    "text": "Ada met Bob. Ada left.",
+    "question": "Who?",
+    "context": "It was Ada.",
+    "table": TABLE,
+}
+LABELS = {"candidate_labels": ["sports", "politics"], "multi_label": False}
+REPLIES = {
+    "question-answering": '{"answer": "Ada"}',
+    "table-question-answering": '{"answer": "36", "cells": ["36"]}',
+    "text-classification": '{"positive": 0.1, "negative": 0.7, "neutral": 0.2}',
+    "zero-shot-classification": '{"sports": 0.25, "politics": 0.75}',
+    "token-classification": '{"entities": [{"text": "Ada", "entity": "PER"}, {"text": "Ada", "entity": "PER"}]}',
+    "document-question-answering": '{"answer": "Ada"}',
+}
+
+
+@pytest.mark.parametrize("task", CHATS)
+def test_every_reply_fills_the_ports_of_its_task(task: str) -> None:
+    outputs = read(task, REPLIES.get(task, "words"), INPUTS, LABELS)
+    assert written(standard_tasks()[task], "m", outputs)["text"]
+
+
+def test_scores_come_best_first() -> None:
+    outputs = read(
+        "zero-shot-classification", "Sure:\n```json\n" + REPLIES["zero-shot-classification"] + "\n```", {}, LABELS
+    )
+    assert outputs["labels"] == [{"label": "politics", "score": 0.75}, {"label": "sports", "score": 0.25}]
+
+
+def test_names_are_found_where_they_stand_each_time() -> None:
+    outputs = read("token-classification", REPLIES["token-classification"], INPUTS, {})
+    assert [(one["start"], one["end"]) for one in outputs["entities"]] == [(0, 3), (13, 16)]
+
+
+def test_what_a_model_thinks_is_no_part_of_its_answer() -> None:
+    assert read("summarization", "<think>hm\nhm</think>\n Short.", INPUTS, {}) == {"text": "Short."}
+
+
+@pytest.mark.parametrize(
+    ("task", "reply"),
+    [
+        ("summarization", "  "),
+        ("question-answering", "Ada"),
+        ("question-answering", '{"answer": "Bob"}'),
+        ("zero-shot-classification", '{"sports": 1}'),
+        ("zero-shot-classification", '{"sports": "very", "politics": 0}'),
+        ("table-question-answering", '{"answer": 3, "cells": []}'),
+        ("token-classification", '{"entities": [3]}'),
+    ],
+)
+def test_replies_that_are_not_what_was_asked_for_are_corrupt(task: str, reply: str) -> None:
+    with pytest.raises(CorruptData):
+        read(task, reply, INPUTS, LABELS)
+
+
+def test_a_prompt_says_what_was_asked() -> None:
+    prompt = asked("summarization", INPUTS, {"max_length": 9})
+    assert "at most 9 words" in prompt.user
+    assert INPUTS["text"] in prompt.user
+    assert "Ada,36" in asked("table-question-answering", INPUTS, {}).user
+    assert "From English to German" in asked("translation", INPUTS, LANGUAGES).user
+    schema = asked("zero-shot-classification", INPUTS, LABELS).schema
+    assert schema
+    assert json.dumps(schema) in asked("zero-shot-classification", INPUTS, LABELS).system
+
+
+LANGUAGES = {"source_language": "English", "target_language": "German"}
+
+
+def test_labels_and_readable_tables_are_asked_for() -> None:
+    with pytest.raises(InvalidRequest, match="candidate_labels"):
+        asked("zero-shot-classification", INPUTS, {})
+    with pytest.raises(InvalidRequest) as caught:
+        asked("table-question-answering", {**INPUTS, "table": Media(b"\xff\xfe\x00", "text/csv", "t.csv")}, {})
+    assert caught.value.port == "table"
+
+
+def test_every_task_that_is_asked_by_prompt_has_one() -> None:
+    assert prompts._systems().keys() == CHATS.keys()
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "seconds"),
+    [
+        ({"retry-after": "2.5"}, "", 2.5),
+        ({"retry-after": "soon"}, "", None),
+        ({}, '{"estimated_time": 20}', 20.0),
+        ({}, '{"estimated_time": "NaN"}', None),
+        ({"retry-after": "1e300"}, "", 86400.0),
+        ({"retry-after": "-3"}, "", None),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, "[1]", None),
+    ],
+)
+def test_how_long_to_wait_is_read_of_whatever_says_so(
+    headers: dict[str, str], body: str, seconds: float | None
+) -> None:
+    after = Refusal("m", "there", 503, headers, body).error().retry_after
+    assert (after.total_seconds() if after else None) == seconds

@@ -1,0 +1,174 @@
+"""What the torch modalities share beyond loading: batches, samples, labels, devices."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from experts.torch_host.batches import in_passes, padded
+from experts.torch_host.classification import best
+from experts.torch_host.devices import computing, device_named, dtype_for
+from experts.torch_host.generation import Sampling, _sampler, generated
+from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+
+class Patience:
+    """A call that somebody waits for, until so many looks have been taken."""
+
+    def __init__(self, looks: int = 1_000_000) -> None:
+        self._looks = looks
+        self.told: list[float] = []
+
+    @property
+    def cancelled(self) -> bool:
+        self._looks -= 1
+        return self._looks < 0
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        self.told.append(fraction)
+
+
+def length(piece: str) -> int:
+    return len(piece)
+
+
+def test_pieces_of_many_items_come_back_in_their_places() -> None:
+    passes = []
+
+    def compute(pieces: Sequence[str]) -> list[str]:
+        passes.append(len(pieces) * max(map(len, pieces)))
+        return [piece.upper() for piece in pieces]
+
+    items = [["aaa", "b"], [], ["cccccc"], ["dd", "ee", "f"]]
+    call = Patience()
+    assert in_passes(items, length, compute, call, most=6) == [["AAA", "B"], [], ["CCCCCC"], ["DD", "EE", "F"]]
+    assert max(passes) <= 6
+    assert call.told == sorted(call.told)
+
+
+def test_pieces_of_another_kind_are_computed_apart() -> None:
+    seen = []
+
+    def compute(pieces: Sequence[str]) -> Sequence[str]:
+        seen.append({piece[0] for piece in pieces})
+        return pieces
+
+    in_passes([["a1", "b1"], ["a2", "b22"]], length, compute, Patience(), kind=lambda piece: piece[0])
+    assert sorted(map(sorted, seen)) == [["a"], ["b"]]
+
+
+def test_nothing_more_is_computed_once_nobody_waits() -> None:
+    computed: list[str] = []
+
+    def compute(pieces: Sequence[str]) -> Sequence[str]:
+        computed.extend(pieces)
+        return pieces
+
+    assert in_passes([["a"], ["b"], ["c"]], length, compute, Patience(looks=2), most=1) == []
+    assert len(computed) == 2
+
+
+@pytest.mark.parametrize(("left", "expected"), [(False, [[5, 6, 9], [7, 9, 9]]), (True, [[9, 5, 6], [9, 9, 7]])])
+def test_rows_are_padded_to_the_longest(*, left: bool, expected: list[list[int]]) -> None:
+    rows = [{"input_ids": [5, 6], "attention_mask": [1, 1]}, {"input_ids": [7], "attention_mask": [1]}]
+    longest = {"input_ids": [1, 2, 3], "attention_mask": [1, 1, 1]}
+    batch = padded([*rows, longest], 9, left=left)
+    assert batch["input_ids"].tolist()[:2] == expected
+    assert batch["attention_mask"].sum(1).tolist() == [2, 1, 3]
+
+
+def test_labels_come_best_first_and_rounded() -> None:
+    assert best([0.1, 0.65432, 0.25], ["a", "b", "c"], 2) == [
+        {"label": "b", "score": 0.6543},
+        {"label": "c", "score": 0.25},
+    ]
+
+
+def test_scores_that_are_no_numbers_are_the_models_failure() -> None:
+    with pytest.raises(ModelFailed):
+        best([float("nan"), 0.5], ["a", "b"])
+
+
+class Steady:
+    """A model whose next token is always 0, 1 or 2 with the same probabilities."""
+
+    class config:  # noqa: N801  # as models have it
+        is_encoder_decoder = False
+
+    class generation_config:  # noqa: N801
+        top_k, top_p = 0, None
+
+
+def test_samples_have_the_models_distribution() -> None:
+    wanted = torch.tensor([0.5, 0.3, 0.2])
+    scores = wanted.log().repeat(4000, 1)
+    noisy = _sampler(Steady(), Sampling(temperature=1.0))(None, scores)
+    counts = Counter(noisy.argmax(-1).tolist())
+    assert [counts[token] / 4000 for token in range(3)] == pytest.approx(wanted.tolist(), abs=0.04)
+
+
+def test_a_colder_sample_keeps_to_the_likeliest() -> None:
+    scores = torch.tensor([0.5, 0.3, 0.2]).log().repeat(200, 1)
+    noisy = _sampler(Steady(), Sampling(temperature=0.01, seed=3))(None, scores)
+    assert set(noisy.argmax(-1).tolist()) == {0}
+
+
+def test_a_full_gpu_is_said_in_words() -> None:
+    with pytest.raises(OutOfMemory), computing("org/name"):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
+    cpu = device_named("cpu")
+    assert dtype_for(cpu, "") == torch.float32
+    assert dtype_for(cpu, "bfloat16") == torch.bfloat16
+    with pytest.raises(FailedPrecondition) as caught:
+        device_named("cuda:99")
+    assert caught.value.reason == "LOAD_FAILED"
+    assert "cpu" in caught.value.remedy
+
+
+def test_gradients_are_not_kept() -> None:
+    layer: Any = torch.nn.Linear(2, 2)
+    with computing("org/name"):
+        assert not layer(torch.ones(1, 2)).requires_grad
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """An untaught language model that never ends by itself."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
+    config = transformers.LlamaConfig(vocab_size=50, **sizes, num_key_value_heads=1, eos_token_id=None)
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def prompt(*rows: list[int]) -> dict[str, Any]:
+    return padded([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows], 0, left=True)
+
+
+def test_what_is_generated_is_what_the_model_generates_without_the_prompt(model: Any) -> None:
+    direct = model.generate(**prompt([3, 4, 5]), max_new_tokens=8, do_sample=False, pad_token_id=0)[0, 3:].tolist()
+    assert generated(model, prompt([3, 4, 5]), Patience(), max_new_tokens=8, pad_token_id=0) == [direct]
+    both = generated(model, prompt([3, 4, 5], [7] * 9), Patience(), max_new_tokens=8, pad_token_id=0)
+    assert both[0] == direct
+
+
+def test_generating_stops_when_nobody_waits(model: Any) -> None:
+    (tokens,) = generated(model, prompt([3]), Patience(looks=3), max_new_tokens=40, pad_token_id=0)
+    assert len(tokens) == 4
+
+
+def test_a_sample_with_a_seed_is_the_same_in_any_batch(model: Any) -> None:
+    def sampled(*rows: list[int]) -> list[list[int]]:
+        told = Sampling(temperature=1.0, seed=5)
+        return generated(model, prompt(*rows), Patience(), max_new_tokens=12, sampling=told, pad_token_id=0)
+
+    (alone,) = sampled([3, 4])
+    torch.manual_seed(99)
+    assert sampled([9, 9, 9, 9], [3, 4])[1] == alone
+    assert sampled([3, 4])[0] == alone

@@ -1,0 +1,214 @@
+"""Where models come from, and what is said when they do not."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+from structlog.testing import capture_logs
+
+from experts.host import loading
+from experts.torch_host.choosing import chosen
+from experts.torch_host.sources import resolve, snapshot
+from services.runtime.errors import FailedPrecondition
+from tests.fakes.hub import Hub, Repository, running_hub
+
+pytest.importorskip("huggingface_hub")
+
+FILES: Mapping[str, bytes] = {
+    "config.json": b"{}",
+    "tokenizer.json": b"{}",
+    "model.safetensors": b"w" * 3_000_000,
+    "pytorch_model.bin": b"pickle",
+    "modeling_own.py": b"import os",
+    "README.md": b"# model",
+}
+NEEDED = {"config.json", "tokenizer.json", "model.safetensors"}
+MODEL = "org/name"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with running_hub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+        for name in ("EXPERT_MODELS_URL", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        yield hub
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def refusal(model_id: str = MODEL, revision: str = "") -> FailedPrecondition:
+    with pytest.raises(FailedPrecondition) as caught:
+        snapshot(model_id, revision)
+    assert caught.value.reason == "LOAD_FAILED"
+    assert caught.value.remedy
+    return caught.value
+
+
+def test_data_and_safetensors_are_fetched_at_the_commit_of_the_main_branch_and_nothing_else(hub: Hub) -> None:
+    hub.repositories[MODEL] = Repository(FILES)
+    found = snapshot(MODEL)
+    assert (names(found.folder), found.commit) == (NEEDED, "1" * 40)
+
+
+def test_the_commit_of_the_card_is_what_is_fetched(hub: Hub) -> None:
+    hub.repositories[MODEL] = Repository({}, offers={"anybody": FILES})
+    assert snapshot(MODEL, "2" * 40).commit == "2" * 40
+
+
+def test_what_is_here_at_its_commit_is_not_asked_for_again(hub: Hub) -> None:
+    hub.repositories[MODEL] = Repository(FILES)
+    snapshot(MODEL, "1" * 40)
+    hub.asked.clear()
+    assert names(snapshot(MODEL, "1" * 40).folder) == NEEDED
+    assert hub.asked == []
+
+
+def test_without_a_network_what_was_last_seen_is_taken(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.repositories[MODEL] = Repository(FILES)
+    snapshot(MODEL)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert (snapshot(MODEL).commit, resolve(MODEL)) == ("1" * 40, "1" * 40)
+
+
+def test_a_download_is_told_of_as_it_goes(hub: Hub) -> None:
+    hub.repositories[MODEL] = Repository(FILES)
+    steps: list[tuple[float, str]] = []
+    with loading.told(loading.Loading(progress=lambda *step: steps.append(step))), capture_logs() as logs:
+        snapshot(MODEL)
+    assert steps[-1][0] == pytest.approx(1, abs=0.01)
+    assert steps[-1][1] == "downloading the model: 3 of 3 MB"
+    assert [step for step, _ in steps] == sorted(step for step, _ in steps)
+    assert [(entry["event"], entry["megabytes"]) for entry in logs] == [("downloaded", 3)]
+
+
+def test_offline_the_error_says_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    error = refusal()
+    assert "HF_HUB_OFFLINE" in error.message
+    assert "EXPERT_MODELS_URL" in error.remedy
+    assert resolve(MODEL) == ""
+
+
+def test_a_hub_that_is_not_there_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    error = refusal()
+    assert "http://127.0.0.1:9 cannot be reached" in error.message
+
+
+@pytest.mark.parametrize(
+    ("token", "missing"),
+    [("", "there is no token"), ("hf_other", "has not been given access"), ("hf_wrong", "token is not valid")],
+)
+def test_of_a_gated_model_it_is_said_what_is_missing(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, token: str, missing: str
+) -> None:
+    hub.repositories[MODEL] = Repository(FILES, gated=True)
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    error = refusal()
+    assert missing in error.message
+    assert "HF_TOKEN" in error.remedy
+    if token != "hf_wrong":
+        assert f"{hub.endpoint}/{MODEL}" in error.remedy
+
+
+def test_a_gated_model_is_fetched_with_the_right_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.repositories[MODEL] = Repository(FILES, gated=True)
+    monkeypatch.setenv("HF_TOKEN", "hf_reader")
+    assert names(snapshot(MODEL).folder) == NEEDED
+
+
+@pytest.mark.parametrize("token", ["", "hf_other"])
+def test_a_private_model_is_not_told_from_one_that_does_not_exist(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    hub.repositories[MODEL] = Repository(FILES, private=True)
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    messages = [refusal(name).message.replace(name, "") for name in (MODEL, "org/gone")]
+    assert messages[0] == messages[1]
+    assert "private" in messages[0]
+
+
+def test_pickles_are_refused(hub: Hub) -> None:
+    hub.repositories[MODEL] = Repository({"config.json": b"{}", "pytorch_model.bin": b"pickle"})
+    assert "safetensors" in refusal().message
+
+
+@pytest.mark.parametrize(("author", "taken"), [("SFconvertbot", True), ("anybody", False)])
+def test_of_conversions_only_the_hubs_own_are_taken(hub: Hub, author: str, *, taken: bool) -> None:
+    pickled = {"config.json": b"{}", "pytorch_model.bin": b"pickle"}
+    hub.repositories[MODEL] = Repository(pickled, offers={author: {**pickled, "model.safetensors": b"w"}})
+    if taken:
+        assert snapshot(MODEL).commit == "2" * 40
+    else:
+        refusal()
+
+
+def test_a_missing_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / MODEL
+    folder.mkdir(parents=True)
+    (folder / "model-00001-of-00002.safetensors").write_bytes(b"w")
+    index = '{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}'
+    (folder / "model.safetensors.index.json").write_text(index)
+    monkeypatch.setenv("EXPERT_MODELS_URL", str(tmp_path))
+    assert "model-00002-of-00002.safetensors" in refusal().message
+
+
+def test_a_folder_of_the_operators_comes_first_and_knows_its_commit(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models" / MODEL
+    (folder / ".cache/huggingface/download").mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"w")
+    (folder / ".cache/huggingface/download/config.json.metadata").write_text("a" * 40 + "\netag\n0\n")
+    monkeypatch.setenv("EXPERT_MODELS_URL", (tmp_path / "models").as_uri())
+    found = snapshot(MODEL)
+    assert (found.folder, found.commit, resolve(MODEL)) == (folder, "a" * 40, "a" * 40)
+    assert hub.asked == []
+
+
+def test_a_model_may_come_from_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    for name, content in FILES.items():
+        store.put(f"{MODEL}/{name}", content)
+    monkeypatch.setattr("obstore.store.from_url", lambda url: store)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
+    monkeypatch.setenv("EXPERT_MODELS_URL", "s3://models/here")
+    assert names(snapshot(MODEL).folder) == NEEDED
+
+
+@pytest.mark.parametrize(
+    ("files", "variant", "expected"),
+    [
+        (["a.json", "model.safetensors", "model.fp16.safetensors"], "", ["a.json", "model.safetensors"]),
+        (["model.safetensors", "model.fp16.safetensors"], "fp16", ["model.fp16.safetensors"]),
+        (["model.fp16.safetensors"], "", ["model.fp16.safetensors"]),
+        (["model.safetensors", "consolidated.safetensors", "original/x.safetensors"], "", ["model.safetensors"]),
+        (
+            [
+                "model_index.json",
+                "unet/config.json",
+                "unet/d.safetensors",
+                "unet/d.fp16.safetensors",
+                "all.safetensors",
+            ],
+            "fp16",
+            ["model_index.json", "unet/config.json", "unet/d.fp16.safetensors"],
+        ),
+        (["m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"], "", None),
+        (["vocab.txt", "spm.model", "a.py", "a.bin", "onnx/model.onnx", "onnx/a.json"], "", ["vocab.txt", "spm.model"]),
+    ],
+    ids=range(7),
+)
+def test_of_what_lies_in_a_repository_one_set_of_weights_is_chosen(
+    files: list[str], variant: str, expected: list[str] | None
+) -> None:
+    assert chosen(files, variant) == (files if expected is None else expected)
