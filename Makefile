@@ -21,7 +21,7 @@ $(VENV)/.laptop: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.laptop
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[laptop,dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[laptop,text,vision,audio,video,diffusion,remote,served,dev]'
 	@touch $@
 
 demo: $(VENV)/.laptop ## Answer a real request, with no key, no GPU and no download

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experts.host.convert import written
-from experts.host.handler import Handler, Inputs, Media, Outputs
+from experts.host.handler import Elsewhere, Handler, Inputs, Media, Outputs
 from experts.host.parameters import ParameterReader
 from experts.lite.tasks import TASKS
 from protos.hugginggpt.tasks import standard_tasks
@@ -41,7 +41,9 @@ def sample(name: str) -> Media:
 @cache
 def lite(task: str, model_id: str) -> Handler:
     """A model of the lite expert, loaded once for all tests."""
-    return TASKS[task](model_id, "cpu")
+    handler = TASKS[task](model_id, "cpu")
+    assert not isinstance(handler, Elsewhere)
+    return handler
 
 
 def infer(
