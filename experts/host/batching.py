@@ -69,6 +69,11 @@ class Queue:
         return self._running
 
     @property
+    def present(self) -> int:
+        """Calls that have a place."""
+        return self._present
+
+    @property
     def waiting(self) -> int:
         return max(0, self._present - self._running)
 

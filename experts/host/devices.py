@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 CPU = "cpu"
 
@@ -45,6 +45,17 @@ class Devices(Protocol):
 
     def release(self) -> None:
         """Gives back what models left behind that nothing refers to any more."""
+
+
+@runtime_checkable
+class Repositories(Protocol):
+    """What an engine's Devices know besides where its models are repositories, which have commits."""
+
+    module: str
+    """What no model of it can do without."""
+
+    def commit(self, model_id: str) -> str:
+        """The one of a model that is on this machine, and stays the one that is loaded; empty if it is not here."""
 
 
 class OnlyCpu:

@@ -4,7 +4,7 @@ An expert is a package. Its parts:
 
     tasks.py     TASKS: Loader by task; where needed REQUIRES: by model id the module it cannot do without;
                  PRELOAD: ids of the models loaded before it is ready, in that order, instead of all;
-                 DEVICES: what its engine knows of GPUs (devices.Devices);
+                 DEVICES: what its engine knows of GPUs, and of commits (devices.Devices, devices.Repositories);
                  or EXPERT alone, where what it offers is known only when it starts: given name and version, the Expert
     models.json  its ModelCards
     tasks.json   TaskSpecs of the kinds of task that are not standard, if it has any
@@ -26,7 +26,7 @@ import structlog
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from experts.host.devices import Devices
+from experts.host.devices import Devices, Repositories
 from experts.host.handler import Loader
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard, TaskSpec
@@ -105,9 +105,13 @@ def read_expert(package: str) -> Expert:
     if made := tasks.get("EXPERT"):
         return made(package.rpartition(".")[2], _version_of(_DISTRIBUTION))  # type: ignore[no-any-return]  # an Expert
     requires: Mapping[str, str] = tasks.get("REQUIRES", {})
-    folder = files(package)
-    cards = [_completed(card, requires.get(card.id, "")) for card in _read(folder / "models.json", ModelCard)]
-    installed = [card for card in cards if _is_installed(card, requires.get(card.id, ""))]
+    devices, folder = tasks.get("DEVICES"), files(package)
+    cards = _read(folder / "models.json", ModelCard)
+    if isinstance(devices, Repositories):
+        installed = [_at_commit(card, devices) for card in cards if _is_installed(card, devices.module)]
+    else:
+        modules = {card.id: requires.get(card.id, "") for card in cards}
+        installed = [_completed(card, modules[card.id]) for card in cards if _is_installed(card, modules[card.id])]
     if not installed:
         remedy = f"install what {package} needs, such as the extra of that name"
         raise FailedPrecondition(f"{package} has no model whose engine is installed", remedy=remedy)
@@ -116,7 +120,7 @@ def read_expert(package: str) -> Expert:
     present = dict.fromkeys(card.id for card in installed)
     preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
     name, version = package.rpartition(".")[2], _version_of(_DISTRIBUTION)
-    return Expert(name, offers, preload, version, tasks.get("DEVICES"))
+    return Expert(name, offers, preload, version, devices)
 
 
 def offered(
@@ -166,9 +170,18 @@ def _parsed(entry: dict[str, Any], message: Message) -> Message:
 
 def _completed(card: ModelCard, module: str) -> ModelCard:
     """The card with the version of its engine for a revision, where it names no commit, and its reach."""
+    return _with(card, card.revision or _version_of(_distribution_of(module) if module else _DISTRIBUTION))
+
+
+def _at_commit(card: ModelCard, repositories: Repositories) -> ModelCard:
+    """The card of a repository: no version says which of its commits will be loaded."""
+    return _with(card, card.revision or repositories.commit(card.id))
+
+
+def _with(card: ModelCard, revision: str) -> ModelCard:
     completed = ModelCard()
     completed.CopyFrom(card)
-    completed.revision = card.revision or _version_of(_distribution_of(module) if module else _DISTRIBUTION)
+    completed.revision = revision
     if card.reach == REACH_UNSPECIFIED:
         completed.reach = REACH_INTERNAL
     return completed

@@ -57,30 +57,55 @@ class Argument:
     values: Sequence[Value]
 
 
-def arguments(spec: TaskSpec, request: InferRequest, *, max_bytes: int) -> list[Argument]:
-    """What a call gives on the ports of its task.
+class Form:
+    """The ports of one kind of task, as calls must fill them."""
 
-    Raises:
-        InvalidRequest: names the port that is unknown, missing or given what it does not take; TOO_LARGE, naming the
-            largest, where they have more than max_bytes together, or one of them too many values.
-    """
-    unknown = (request.inputs.keys() | request.lists.keys()) - {port.name for port in spec.inputs}
-    if unknown:
-        name, known = min(unknown), ", ".join(port.name for port in spec.inputs)
-        raise InvalidRequest(f"{spec.name} has no input {name}", port=name, remedy=f"its inputs are {known}")
-    given = [Argument(port, values) for port in spec.inputs if (values := _values(spec, port, request))]
-    for argument in given:
-        for value in argument.values:
-            _check_form(argument.port, value)
-        if len(argument.values) > MOST_VALUES:
+    def __init__(self, spec: TaskSpec) -> None:
+        self._task = spec.name
+        self._ports = {port.name: port for port in spec.inputs}
+
+    def read(self, request: InferRequest, *, max_bytes: int) -> list[Argument]:
+        """What a call gives on the ports of its task.
+
+        Raises:
+            InvalidRequest: names the port that is unknown, missing or given what it does not take; TOO_LARGE, naming
+                the largest, where they have more than max_bytes together, or one of them too many values.
+        """
+        if unknown := (request.inputs.keys() | request.lists.keys()) - self._ports.keys():
+            name, known = min(unknown), ", ".join(self._ports)
+            raise InvalidRequest(f"{self._task} has no input {name}", port=name, remedy=f"its inputs are {known}")
+        given = [Argument(port, values) for port in self._ports.values() if (values := self._values(port, request))]
+        for argument in given:
+            _check_number(argument)
+            for value in argument.values:
+                _check_form(argument.port, value)
+        check_size([(argument.port.name, sum(map(_size, argument.values))) for argument in given], max_bytes)
+        return given
+
+    def _values(self, port: Port, request: InferRequest) -> Sequence[Value]:
+        single, many = port.name in request.inputs, port.name in request.lists
+        misplaced = single if port.many else many
+        if misplaced:
+            takes = "a list of values" if port.many else "one value"
+            raise InvalidRequest(f"input {port.name} takes {takes}", port=port.name, remedy=f"send {takes}")
+        values: Sequence[Value] = request.lists[port.name].values if many else []
+        if single:
+            values = [request.inputs[port.name]]
+        if port.required and not values:
             raise InvalidRequest(
-                f"input {argument.port.name} has {len(argument.values)} values, the limit is {MOST_VALUES}",
-                port=argument.port.name,
-                reason="TOO_LARGE",
-                remedy="send fewer at a time",
+                f"{self._task} needs the input {port.name}", port=port.name, remedy=f"send {name_of(port)}"
             )
-    check_size([(argument.port.name, sum(map(_size, argument.values))) for argument in given], max_bytes)
-    return given
+        return values
+
+
+def _check_number(argument: Argument) -> None:
+    if len(argument.values) > MOST_VALUES:
+        raise InvalidRequest(
+            f"input {argument.port.name} has {len(argument.values)} values, the limit is {MOST_VALUES}",
+            port=argument.port.name,
+            reason="TOO_LARGE",
+            remedy="send fewer at a time",
+        )
 
 
 def _size(value: Value) -> int:
@@ -103,20 +128,6 @@ def check_size(sizes: Sequence[tuple[str, int]], max_bytes: float) -> None:
             reason="TOO_LARGE",
             remedy="send smaller files, or let the operator raise EXPERT_MAX_INPUT_BYTES",
         )
-
-
-def _values(spec: TaskSpec, port: Port, request: InferRequest) -> Sequence[Value]:
-    single, many = port.name in request.inputs, port.name in request.lists
-    misplaced = single if port.many else many
-    if misplaced:
-        takes = "a list of values" if port.many else "one value"
-        raise InvalidRequest(f"input {port.name} takes {takes}", port=port.name, remedy=f"send {takes}")
-    values: Sequence[Value] = request.lists[port.name].values if many else []
-    if single:
-        values = [request.inputs[port.name]]
-    if port.required and not values:
-        raise InvalidRequest(f"{spec.name} needs the input {port.name}", port=port.name, remedy=f"send {name_of(port)}")
-    return values
 
 
 def _check_form(port: Port, value: Value) -> None:

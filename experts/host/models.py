@@ -47,7 +47,7 @@ class Models:
         """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
         self.tell = self._loads.tell
         """To be called when a model's trouble comes or goes."""
-        self._loaded: tuple[int, frozenset[str]] = (-1, frozenset())
+        self._loaded: tuple[int, frozenset[str], str] = (-1, frozenset(), "")
         self._queues: dict[str, Queue] = {}
         self._models: dict[tuple[str, str], Model] = {}
         for offer in offers:
@@ -69,11 +69,17 @@ class Models:
     @property
     def loaded(self) -> frozenset[str]:
         """Ids of the models that are loaded for every task they are offered for."""
-        changes, loaded = self._loaded
-        if changes != self._loads.changes:
-            loaded = frozenset(self._queues) - {m.id for m in self._models.values() if m.state is not State.READY}
-            self._loaded = self._loads.changes, loaded
-        return loaded
+        return self._counted()[0]
+
+    @property
+    def loaded_ids(self) -> str:
+        """The same in one line, with commas between."""
+        return self._counted()[1]
+
+    @property
+    def present(self) -> int:
+        """Calls that wait or run."""
+        return sum([queue.present for queue in self._queues.values()])
 
     @property
     def waiting(self) -> int:
@@ -104,6 +110,14 @@ class Models:
             model.close()
         for queue in self._queues.values():
             queue.thread.close()
+
+    def _counted(self) -> tuple[frozenset[str], str]:
+        changes, loaded, ids = self._loaded
+        if changes != self._loads.changes:
+            loaded = frozenset(self._queues) - {m.id for m in self._models.values() if m.state is not State.READY}
+            ids = ",".join(sorted(loaded))
+            self._loaded = self._loads.changes, loaded, ids
+        return loaded, ids
 
     def _queue(self, model_id: str) -> Queue:
         limits = self._limits

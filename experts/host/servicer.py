@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any
@@ -11,10 +11,13 @@ from typing import Any
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from experts.host import convert, form
+from experts.host import convert
 from experts.host.describe import Description
-from experts.host.expert import Expert
+from experts.host.expert import Expert, Offer
+from experts.host.form import Form
+from experts.host.handler import Outputs
 from experts.host.inference import Inference, Steps
+from experts.host.model import Model
 from experts.host.models import Models
 from experts.host.parameters import ParameterReader
 from experts.host.progress import CallsUnderWay, Step
@@ -32,6 +35,21 @@ QUEUE, LOADED, FREE = "expert-queue", "expert-loaded", "expert-free-bytes"
 """Trailing metadata of Infer: calls waiting or running; ids of loaded models, with commas between; bytes free."""
 
 
+@dataclass(frozen=True)
+class _Served:
+    """One model for one kind of task, and how its calls are read and written."""
+
+    model: Model
+    form: Form
+    parameters: ParameterReader
+    write: Callable[[Outputs], convert.Written]
+
+    @classmethod
+    def of(cls, offer: Offer, model: Model) -> "_Served":
+        write = partial(convert.written, offer.spec, offer.card.id)
+        return cls(model, Form(offer.spec), ParameterReader(offer.spec), write)
+
+
 class ExpertServicer(rpc.ExpertServiceServicer):
     def __init__(
         self,
@@ -46,7 +64,11 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         self._expert, self._models, self._description = expert, models, description
         self._inference, self._store, self._settings = inference, store, settings
         self._calls = CallsUnderWay()
-        self._parameters = {offer.spec.name: ParameterReader(offer.spec) for offer in expert.offers}
+        self._served: dict[tuple[str, str], _Served] = {}
+        for offer in expert.offers:
+            served = _Served.of(offer, models.get(offer.spec.name, offer.card.id))
+            self._served[offer.spec.name, offer.card.id] = served
+            self._served.setdefault((offer.spec.name, ""), served)
 
     async def Infer(self, request: pb.InferRequest, context: Context) -> pb.InferResponse:
         try:
@@ -60,23 +82,31 @@ class ExpertServicer(rpc.ExpertServiceServicer):
     async def _inferred(self, request: pb.InferRequest, context: Context) -> pb.InferResponse:
         began, asking = time.perf_counter(), caller.current()
         tenant, background = asking.tenant, asking.priority == PRIORITY_BATCH
-        offer = self._expert.find(request.task, request.model)
-        model = self._models.get(request.task, offer.card.id)
-        model.check(request.revision)
-        parameters = self._parameters[request.task].read(request.parameters_json)
-        given = form.arguments(offer.spec, request, max_bytes=self._settings.max_input_bytes)
+        served, limit = self._find(request), self._settings.max_input_bytes
+        model, parameters = served.model, served.parameters.read(request.parameters_json)
+        given = served.form.read(request, max_bytes=limit)
         with (
             model.queue.place(background=background),
             self._calls.entered(tenant, request.call_id, background=background, deadline=_deadline(context)) as call,
         ):
-            async with _within(self._settings.call_seconds):
-                read = await convert.fetched(given, self._store, tenant, max_bytes=self._settings.max_input_bytes)
-                write = partial(convert.written, offer.spec, offer.card.id)
-                done = await self._inference.run(model, Steps(read, parameters, write, call))
-                model.check(request.revision)  # where the card says nothing, it is known since the model was loaded
-                outputs = await convert.kept(done.result, self._store, tenant)
+            try:
+                async with asyncio.timeout(self._settings.call_seconds):
+                    read = await convert.fetched(given, self._store, tenant, max_bytes=limit)
+                    done = await self._inference.run(model, Steps(read, parameters, served.write, call))
+                    model.check(request.revision)  # where the card says nothing, it is known since the model was loaded
+                    outputs = await convert.kept(done.result, self._store, tenant)
+            except TimeoutError:
+                raise _too_long(self._settings.call_seconds) from None
         usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began)
         return pb.InferResponse(outputs=outputs, revision=model.revision, usage=usage)
+
+    def _find(self, request: pb.InferRequest) -> "_Served":
+        served = self._served.get((request.task, request.model))
+        if served is None:
+            self._expert.find(request.task, request.model)  # says what is missing
+            raise KeyError(request.model)
+        served.model.check(request.revision)
+        return served
 
     async def Describe(self, request: pb.DescribeRequest, context: Context) -> pb.DescribeResponse:
         return self._description.since(request.known_revision)
@@ -89,8 +119,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
 
     def _trailer(self) -> tuple[tuple[str, str], ...]:
         models = self._models
-        queue, loaded = str(models.waiting + models.running), ",".join(sorted(models.loaded))
-        return (QUEUE, queue), (LOADED, loaded), (FREE, str(models.free_bytes))
+        return (QUEUE, str(models.present)), (LOADED, models.loaded_ids), (FREE, str(models.free_bytes))
 
 
 def _deadline(context: Context) -> float:
@@ -99,16 +128,11 @@ def _deadline(context: Context) -> float:
     return inf if remaining is None else time.monotonic() + remaining
 
 
-@asynccontextmanager
-async def _within(seconds: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        raise DeadlineExceeded(
-            f"the call took longer than {seconds:g} s",
-            remedy="send a smaller input, or let the operator raise EXPERT_CALL_SECONDS",
-        ) from None
+def _too_long(seconds: float) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"the call took longer than {seconds:g} s",
+        remedy="send a smaller input, or let the operator raise EXPERT_CALL_SECONDS",
+    )
 
 
 def _usage(*, busy: float, elapsed: float) -> Usage:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from experts.torch_host.sources import commit_here
 from services.runtime.errors import FailedPrecondition, OutOfMemory
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ class Memory:
 
 
 class TorchDevices:
-    """What torch knows of devices: the DEVICES that a torch modality's tasks.py names for the host."""
+    """What torch knows of devices, and of its models: what a torch modality's tasks.py names DEVICES."""
+
+    module = "torch"
 
     def devices(self) -> tuple[str, ...]:
         """Every GPU there is, else the CPU."""
@@ -44,6 +47,10 @@ class TorchDevices:
         free, total = torch.cuda.mem_get_info(device)
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return Memory(used=total - free - kept, free=free + kept)
+
+    def commit(self, model_id: str) -> str:
+        """The commit of a model that is on this machine; empty if it is not here, or not under one."""
+        return commit_here(model_id)
 
     def release(self) -> None:
         """Gives back what evicted models leave behind; to be called once nothing refers to them."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,14 +63,16 @@ def _converted(api: "HfApi", model_id: str) -> str:
     return ""
 
 
-def resolved(model_id: str) -> str:
-    """The commit of the main branch, from the Hub if it answers, else as last seen; empty if neither knows."""
-    try:
-        with _explained(model_id):
-            commit: str = _api().resolve_revision(model_id).resolved
-            return commit
-    except FailedPrecondition:
+def cached_commit(model_id: str) -> str:
+    """The commit that the main branch was last seen at, if that is in the cache; asks no network."""
+    if not find_spec("huggingface_hub"):
         return ""
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{model_id.replace('/', '--')}"
+    ref = folder / "refs" / "main"
+    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
+    return commit if commit and (folder / "snapshots" / commit).is_dir() else ""
 
 
 def _api() -> "HfApi":

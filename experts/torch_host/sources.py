@@ -46,11 +46,13 @@ def snapshot(model_id: str, revision: str = "", *, variant: str = "") -> Snapsho
     return found
 
 
-def resolve(model_id: str) -> str:
-    """The commit that the main branch of a model is at, as far as can be told without fetching it; else empty."""
+def commit_here(model_id: str) -> str:
+    """The commit of a model that is on this machine already; asks no network. Empty if it is not, or has none."""
     url = SourceSettings().models_url
-    own = _in_own(model_id, url) if url and _path(url) else None
-    return own.commit if own else hub.resolved(model_id)
+    root = _path(url) if url else None
+    if root and (root / model_id).is_dir():
+        return _commit_of(root / model_id)
+    return hub.cached_commit(model_id)
 
 
 def _in_own(model_id: str, url: str) -> Snapshot | None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from experts.host.convert import fetched, kept, written
-from experts.host.form import MOST_VALUES, arguments
+from experts.host.form import MOST_VALUES, Form
 from experts.host.handler import Media
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
 from protos.hugginggpt.v1.types_pb2 import (
@@ -60,7 +60,7 @@ async def read(
     request = InferRequest(
         inputs={"text": TEXT, **inputs}, lists={key: ValueList(values=values) for key, values in (lists or {}).items()}
     )
-    given = arguments(SPEC, request, max_bytes=10**6)
+    given = Form(SPEC).read(request, max_bytes=10**6)
     return (await fetched(given, store, "default"))()
 
 
@@ -111,7 +111,7 @@ async def test_an_empty_file_is_refused_by_port(store: ArtifactStore) -> None:
 async def test_a_file_larger_than_was_said_is_refused_by_port(store: ArtifactStore) -> None:
     artifact = await store.put("default", b"x" * 100, media_type="image/png", name="x")
     artifact.size_bytes = 1
-    given = arguments(SPEC, InferRequest(inputs={"text": TEXT, "image": Value(artifact=artifact)}), max_bytes=50)
+    given = Form(SPEC).read(InferRequest(inputs={"text": TEXT, "image": Value(artifact=artifact)}), max_bytes=50)
     with pytest.raises(InvalidRequest, match="100 bytes together") as caught:
         await fetched(given, store, "default", max_bytes=50)
     assert (caught.value.port, caught.value.reason) == ("image", "TOO_LARGE")
@@ -155,7 +155,7 @@ def test_wrong_forms_are_refused_by_port(
 ) -> None:
     request = InferRequest(inputs=inputs, lists={key: ValueList(values=values) for key, values in lists.items()})
     with pytest.raises(InvalidRequest, match=complaint) as caught:
-        arguments(SPEC, request, max_bytes=1000)
+        Form(SPEC).read(request, max_bytes=1000)
     assert caught.value.port == port
     assert caught.value.remedy
 
@@ -235,7 +235,7 @@ async def test_a_value_too_long_to_travel_becomes_an_artifact_that_can_be_read_a
     value = (await kept(written(SPEC, "m", outputs), store, "default"))[port]
     assert await store.get("default", value.artifact.sha256) == content
     request = InferRequest(inputs={"text": TEXT, port: value})
-    plain = (await fetched(arguments(SPEC, request, max_bytes=10**6), store, "default"))()
+    plain = (await fetched(Form(SPEC).read(request, max_bytes=10**6), store, "default"))()
     assert plain[port] == outputs[port]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from experts.host.expert import Offer, read_expert
 from experts.text.tasks import TASKS
+from experts.torch_host.devices import TorchDevices
 from protos.hugginggpt.tasks import standard_tasks
 
 EXPERT = read_expert("experts.text")
@@ -32,3 +33,8 @@ def test_commits_are_whole_and_the_same_for_every_task_of_a_model() -> None:
     assert all(len(revisions) == 1 for revisions in by_model.values())
     pinned = {model for model, (revision,) in by_model.items() if COMMIT.fullmatch(revision)}
     assert by_model.keys() - pinned == {"google/tapas-base-finetuned-wtq"}
+
+
+def test_a_model_that_is_not_here_is_at_no_commit_until_it_is_loaded() -> None:
+    (card,) = [offer.card for offer in EXPERT.offers if offer.card.id == "google/tapas-base-finetuned-wtq"]
+    assert card.revision == TorchDevices().commit(card.id)

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from experts.host import loading
 from experts.torch_host.choosing import chosen
-from experts.torch_host.sources import resolve, snapshot
+from experts.torch_host.devices import TorchDevices
+from experts.torch_host.sources import snapshot
 from services.runtime.errors import FailedPrecondition
 from tests.fakes.hub import Hub, Repository, running_hub
 
@@ -74,7 +75,15 @@ def test_without_a_network_what_was_last_seen_is_taken(hub: Hub, monkeypatch: py
     hub.repositories[MODEL] = Repository(FILES)
     snapshot(MODEL)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert (snapshot(MODEL).commit, resolve(MODEL)) == ("1" * 40, "1" * 40)
+    assert snapshot(MODEL).commit == "1" * 40
+
+
+def test_the_commit_of_what_is_here_is_known_without_asking(hub: Hub) -> None:
+    hub.repositories[MODEL] = Repository(FILES)
+    assert TorchDevices().commit(MODEL) == ""
+    snapshot(MODEL)
+    hub.asked.clear()
+    assert (TorchDevices().commit(MODEL), hub.asked) == ("1" * 40, [])
 
 
 def test_a_download_is_told_of_as_it_goes(hub: Hub) -> None:
@@ -93,7 +102,6 @@ def test_offline_the_error_says_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) ->
     error = refusal()
     assert "HF_HUB_OFFLINE" in error.message
     assert "EXPERT_MODELS_URL" in error.remedy
-    assert resolve(MODEL) == ""
 
 
 def test_a_hub_that_is_not_there_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +179,7 @@ def test_a_folder_of_the_operators_comes_first_and_knows_its_commit(
     (folder / ".cache/huggingface/download/config.json.metadata").write_text("a" * 40 + "\netag\n0\n")
     monkeypatch.setenv("EXPERT_MODELS_URL", (tmp_path / "models").as_uri())
     found = snapshot(MODEL)
-    assert (found.folder, found.commit, resolve(MODEL)) == (folder, "a" * 40, "a" * 40)
+    assert (found.folder, found.commit, TorchDevices().commit(MODEL)) == (folder, "a" * 40, "a" * 40)
     assert hub.asked == []
 
 
