@@ -39,7 +39,7 @@ class Inference:
             OutOfMemory: the input or the result does not fit.
             ModelFailed: the model broke; the cause is in the log.
         """
-        queue, watch = model.queue, steps.watch
+        queue = model.queue
         async with model.used(steps.call) as loaded:
             with blaming(model.id):
                 if hasattr(loaded.handler, "ask"):
@@ -48,8 +48,9 @@ class Inference:
                     ran, result = await self._at_once(loaded, queue, steps)
                 else:
                     ran, result = await self._in_turn(model.task, loaded, queue, steps)
-        model.times.add(watch.seconds + ran.seconds)
-        return Done(result, watch.seconds + ran.share)
+        own = steps.watch.seconds
+        model.times.add(own + ran.seconds)
+        return Done(result, own + ran.share)
 
     async def _at_once(self, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
         """On the device's thread alone: there is nothing to overlap with, and each change of threads costs 0.1 ms."""
@@ -75,9 +76,7 @@ class Inference:
             seconds = time.monotonic() - began
         return Ran(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
 
-    async def _in_turn(
-        self, task: str, loaded: Loaded, queue: Queue, steps: Steps[T], watch: Stopwatch
-    ) -> tuple[Ran, T]:
+    async def _in_turn(self, task: str, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
         """In a batch; input is read and output written while the device is at other calls."""
         kind = f"{task} {strict_json.write(steps.parameters)}"
         return await Journey(self._cpu, queue, loaded, kind, steps).made()
