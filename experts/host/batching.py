@@ -8,11 +8,9 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from experts.host.blame import is_out_of_memory
@@ -123,16 +121,6 @@ class Queue:
         finally:
             self._running -= 1
 
-    async def through(self, model: Loaded, kind: str, item: Any, cost: float, call: CallUnderWay) -> Ran:
-        """What the model makes of an item, in a batch with others of its kind.
-
-        Raises:
-            DeadlineExceeded: it was not its turn in time.
-        """
-        future: asyncio.Future[Ran] = asyncio.get_running_loop().create_future()
-        self._enter([Member(model, kind, item, cost, call, future, copy_context())])
-        return await future
-
     def run_alone(self, model: Loaded, item: Any, cost: float, call: CallUnderWay) -> Ran:
         """What the model makes of an item, at once; to be called on the thread."""
         if call.cancelled:
@@ -145,7 +133,8 @@ class Queue:
         self.make_room()
         return self._run(model, [item], cost, call)[0]
 
-    def _enter(self, members: Sequence[Member]) -> None:
+    def enter(self, *members: Member) -> None:
+        """Lets calls wait for their batch; from any thread. One that is not settled has been cancelled."""
         with self._lock:
             self._waiting += members
         for _ in members:
@@ -210,22 +199,12 @@ class Queue:
         else:
             _tell(batch, [error])
             return
-        self._enter(batch)
+        self.enter(*batch)
 
 
 def _tell(batch: Sequence[Member], outcomes: Sequence[Ran | Exception]) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
-        batch[0].future.get_loop().call_soon_threadsafe(partial(_settle, batch, outcomes))
-
-
-def _settle(batch: Sequence[Member], outcomes: Sequence[Ran | Exception]) -> None:
     for member, outcome in zip(batch, outcomes, strict=True):
-        if member.future.done():
-            continue
-        if isinstance(outcome, Exception):
-            member.future.set_exception(outcome)
-        else:
-            member.future.set_result(outcome)
+        member.settle(outcome)
 
 
 def _too_late(model_id: str) -> DeadlineExceeded:

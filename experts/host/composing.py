@@ -1,8 +1,7 @@
 """Which of the waiting calls run together next."""
 
 import time
-from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from math import inf
@@ -27,10 +26,10 @@ class Member:
     item: Any
     cost: float
     call: CallUnderWay
-    future: Future[Any]
-    """Takes what its batch gave it."""
     context: Context
     """Of its caller; a batch runs in that of its first member."""
+    settle: Callable[[Any], None]
+    """Takes what its batch gave it, or an error; on the device's thread."""
     arrived: float = field(default_factory=time.monotonic)
     alone: bool = False
     """It failed with others: it runs by itself now."""

@@ -16,7 +16,8 @@ from experts.host.describe import Description
 from experts.host.expert import Expert, Offer
 from experts.host.form import Form
 from experts.host.handler import Outputs
-from experts.host.inference import Inference, Steps
+from experts.host.inference import Inference
+from experts.host.journey import Steps
 from experts.host.model import Model
 from experts.host.models import Models
 from experts.host.parameters import ParameterReader

@@ -5,14 +5,36 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from queue import SimpleQueue
-from typing import ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
 
 Jobs = SimpleQueue[Callable[[], None] | None]
+
+
+class Promise(Generic[T]):
+    """What a coroutine waits for, to be kept by any thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self._loop.create_future()
+
+    def keep(self, result: T) -> None:
+        self._call(self.future.set_result, result)
+
+    def fail(self, error: BaseException) -> None:
+        self._call(self.future.set_exception, sendable(error))
+
+    def _call(self, settle: Callable[[V], None], outcome: V) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+            self._loop.call_soon_threadsafe(self._settle, settle, outcome)
+
+    def _settle(self, settle: Callable[[V], None], outcome: V) -> None:
+        if not self.future.done():
+            settle(outcome)
 
 
 class Threads:
@@ -29,21 +51,18 @@ class Threads:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result. If cancelled meanwhile, the function runs on and nobody hears of it."""
-        loop, context = asyncio.get_running_loop(), copy_context()
-        future: asyncio.Future[T] = loop.create_future()
+        promise, context = Promise[T](), copy_context()
 
         def job() -> None:
-            if future.cancelled():
+            if promise.future.cancelled():
                 return
             try:
-                settle = partial(_succeed, future, context.run(function, *args, **kwargs))
+                promise.keep(context.run(function, *args, **kwargs))
             except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
-                settle = partial(_fail, future, sendable(error))
-            with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
-                loop.call_soon_threadsafe(settle)
+                promise.fail(error)
 
         self.post(job)
-        return await future
+        return await promise.future
 
     def post(self, job: Callable[[], None]) -> None:
         """Has a thread do something that raises nothing."""
@@ -72,16 +91,6 @@ class _Worker(threading.Thread):
 def any_busy() -> bool:
     """Whether a function of any Threads runs still, closed or not."""
     return any(thread.busy for thread in threading.enumerate() if isinstance(thread, _Worker))
-
-
-def _succeed(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[T], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
 
 
 def sendable(error: BaseException) -> Exception:

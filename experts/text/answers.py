@@ -45,7 +45,7 @@ def question_answering(model_id: str, device: str) -> Handler:
     checkpoint = Checkpoint.of(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModelForQuestionAnswering)
-    return Answerer(checkpoint, model, Reader(tokenizer, model.config, model_id, keep_second_whole=False))
+    return Answerer(checkpoint, model, Reader(tokenizer, model, model_id, keep_second_whole=False))
 
 
 class Answerer(Resident):

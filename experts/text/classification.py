@@ -22,7 +22,7 @@ _MOST_PAIRS = 512
 def text_classification(model_id: str, device: str) -> Handler:
     """Any model with a head for sequences."""
     checkpoint, tokenizer, model = _loaded(model_id, device)
-    return Classifier(checkpoint, model, Reader(tokenizer, model.config, model_id))
+    return Classifier(checkpoint, model, Reader(tokenizer, model, model_id))
 
 
 def zero_shot_classification(model_id: str, device: str) -> Handler:
@@ -32,7 +32,7 @@ def zero_shot_classification(model_id: str, device: str) -> Handler:
         FailedPrecondition: LOAD_FAILED, the model does not know entailment.
     """
     checkpoint, tokenizer, model = _loaded(model_id, device)
-    return ZeroShot(checkpoint, model, Reader(tokenizer, model.config, model_id))
+    return ZeroShot(checkpoint, model, Reader(tokenizer, model, model_id))
 
 
 @dataclass(frozen=True)

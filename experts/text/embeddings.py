@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 _VECTOR_DIGITS = 6
 _POOLING = "1_Pooling/config.json"
 """Where sentence-transformers says how the vectors of tokens become one."""
+_MODES = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "last",
+}
+_PARTS = {"Transformer", "Pooling", "Normalize"}
 
 Vector = list[float]
 
@@ -94,28 +101,33 @@ def _loaded(model_id: str, device: str) -> tuple[Checkpoint, Any, Reader, str]:
     checkpoint = Checkpoint.of(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModel)
-    return checkpoint, model, Reader(tokenizer, model.config, model_id), _pooling_of(checkpoint)
+    pooling, most = _pooling_of(checkpoint), _said(checkpoint, "sentence_bert_config.json").get("max_seq_length")
+    return checkpoint, model, Reader(tokenizer, model, model_id, most=most), pooling
 
 
 def _pooling_of(checkpoint: Checkpoint) -> str:
-    """One of cls, max, lasttoken and mean.
+    """One of mean, cls, max and last.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, the makers ask for another one.
+        FailedPrecondition: LOAD_FAILED, its makers ask for another one, or for more.
     """
-    file = checkpoint.folder / _POOLING
-    said = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    modes = {"pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_lasttoken": "last"}
-    others = {key for key, value in said.items() if key.startswith("pooling_mode") and value is True}
-    for key in others - {"pooling_mode_mean_tokens"}:
-        if key not in modes:
-            raise FailedPrecondition(
-                f"{checkpoint.model_id} wants {key}, which is not known here",
-                reason="LOAD_FAILED",
-                remedy="take another",
-            )
-        return modes[key]
-    return "mean"
+    parts = {str(part["type"]).rpartition(".")[2] for part in _said(checkpoint, "modules.json", [])}
+    pooling = _said(checkpoint, _POOLING)
+    modes = sorted(key for key, value in pooling.items() if key.startswith("pooling_mode_") and value is True)
+    unknown = sorted(parts - _PARTS) or [mode for mode in modes if mode not in _MODES] or modes[1:]
+    if unknown:
+        raise FailedPrecondition(
+            f"{checkpoint.model_id} makes its vectors with {unknown[0]}, which is not done here",
+            reason="LOAD_FAILED",
+            remedy="take a model that pools the vectors of its tokens in one way and does no more",
+        )
+    return _MODES[modes[0]] if modes else "mean"
+
+
+def _said(checkpoint: Checkpoint, name: str, absent: Any = None) -> Any:
+    """What a file of sentence-transformers says."""
+    file = checkpoint.folder / name
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else ({} if absent is None else absent)
 
 
 def _pooled(hidden: "torch.Tensor", mask: "torch.Tensor", pooling: str) -> "torch.Tensor":

@@ -47,7 +47,7 @@ def token_classification(model_id: str, device: str) -> Handler:
     checkpoint = Checkpoint.of(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
     model = checkpoint.model(AutoModelForTokenClassification)
-    return Tagger(checkpoint, model, Reader(tokenizer, model.config, model_id))
+    return Tagger(checkpoint, model, Reader(tokenizer, model, model_id))
 
 
 class Tagger(Resident):

@@ -42,7 +42,7 @@ def fill_mask(model_id: str, device: str) -> Handler:
 class Guesser(Resident):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
-        self._tokenizer, self._reader = tokenizer, Reader(tokenizer, model.config, checkpoint.model_id)
+        self._tokenizer, self._reader = tokenizer, Reader(tokenizer, model, checkpoint.model_id)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Sentence:
         text = inputs["text"]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _LINE = re.compile(r"(\s*\n\s*)")
-_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*(\s+)(?=[^\s\d.,;])|(?<=[。！？])()")
-_WORD = re.compile(r"\S+\s*")
+_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*(\s+)(?=[^\s\d.,;])|(?<=[。！？])(\s*)")
+_WORD = re.compile(r"\s*\S+\s*")
 _ABBREVIATED = re.compile(r"(?:\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|No|vs|etc|bzw|ca|Nr|e\.g|i\.e|z\.B|d\.h))\.$")
 
 

@@ -1,5 +1,6 @@
 """Texts as rows of tokens for encoders: a text too long for one row is read in windows that overlap."""
 
+import inspect
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from services.runtime.errors import FailedPrecondition, InvalidRequest
 
 MOST_WINDOWS = 64
 """Of one text; longer ones are refused."""
+_UNLIMITED = 1_000_000
 _CHARACTERS_PER_TOKEN = 24
 """More than any prose has: what is longer than that is refused before it is read."""
 
@@ -34,8 +36,17 @@ class Window:
 class Reader:
     """Turns texts into windows; callable from several threads."""
 
-    def __init__(self, tokenizer: Any, config: Any, model_id: str, *, keep_second_whole: bool = True) -> None:
+    def __init__(
+        self, tokenizer: Any, model: Any, model_id: str, *, keep_second_whole: bool = True, most: int | None = None
+    ) -> None:
         """Of a pair of texts, one is whole in every window and the other is cut.
+
+        Args:
+            tokenizer: the model's.
+            model: for whom it reads.
+            model_id: for messages.
+            keep_second_whole: or the first.
+            most: tokens in a window, where its makers advise fewer than it could take.
 
         Raises:
             FailedPrecondition: LOAD_FAILED, the tokenizer cannot say where tokens stand.
@@ -47,8 +58,11 @@ class Reader:
                 remedy="take a model with a tokenizer.json",
             )
         self.model_id, self.pad_id = model_id, tokenizer.pad_token_id or 0
-        self.longest = longest(tokenizer, config)
-        self._names, self._keeps_second = tokenizer.model_input_names, keep_second_whole
+        self.longest = min(longest(tokenizer, model.config), most or _UNLIMITED)
+        self._typed, self._keeps_second = (
+            "token_type_ids" in inspect.signature(model.forward).parameters,
+            keep_second_whole,
+        )
         self._plain, self._cut = _copies(tokenizer, self.longest, "only_first" if keep_second_whole else "only_second")
 
     def windows(self, first: str, second: str | None = None, port: str = "text") -> list[Window]:
@@ -79,12 +93,9 @@ class Reader:
             raise too_long(self.model_id, port or what, has, f"{most} tokens", what)
 
     def _window(self, encoding: Any) -> Window:
-        rows = {
-            "input_ids": encoding.ids,
-            "attention_mask": encoding.attention_mask,
-            "token_type_ids": encoding.type_ids,
-        }
-        row = {name: values for name, values in rows.items() if name in self._names or name != "token_type_ids"}
+        row = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
+        if self._typed:
+            row["token_type_ids"] = encoding.type_ids
         return Window(row, encoding.offsets, encoding.word_ids, encoding.sequence_ids)
 
 

@@ -62,6 +62,16 @@ async def test_a_long_text_is_read_in_windows_and_each_counts_by_its_length(tiny
     }
 
 
+async def test_a_model_is_not_told_what_it_does_not_know(tiny: Tiny, expert: Served) -> None:
+    out = await expert.ask("text-classification", {"text": "a good film"}, "tiny/distilbert")
+    folder = tiny.built("text", "tiny/distilbert")
+    batch = transformers.AutoTokenizer.from_pretrained(folder)("a good film", return_tensors="pt")
+    with torch.inference_mode():
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+        scores = model(input_ids=batch["input_ids"]).logits.softmax(-1)[0].tolist()
+    assert [one["score"] for one in out["labels"]] == pytest.approx(sorted(scores, reverse=True), abs=1e-4)
+
+
 @pytest.mark.parametrize(("text", "topic"), TOPICS.items())
 async def test_a_text_is_sorted_among_the_labels_of_the_request(expert: Served, text: str, topic: str) -> None:
     labels = list(TOPICS.values())

@@ -115,7 +115,10 @@ class Tiny:
 
     @asynccontextmanager
     async def expert(self, modality: str, **settings: Any) -> AsyncIterator[Served]:
-        """The modality's own loaders over gRPC, with its tiny models; the first of each task is what a call gets."""
+        """The modality's own loaders over gRPC, with its tiny models; the first of each task is what a call gets.
+
+        Meanwhile no network is asked for others.
+        """
         tasks = import_module(f"experts.{modality}.tasks")
         cards = [
             ModelCard(id=model_id, task=task, revision="1")
@@ -126,9 +129,11 @@ class Tiny:
         expert = Expert(modality, offered(cards, standard_tasks(), wrapped), devices=tasks.DEVICES)
         store = (self.folder / "artifacts").as_uri()
         told: Mapping[str, Any] = {"listen": "127.0.0.1:0", "drain_seconds": 0, "ARTIFACTS_URL": store, **settings}
-        async with opened(expert, Settings(**told)) as running, dial(f"127.0.0.1:{running.port}") as channel:
-            await channel.channel_ready()
-            yield Served(channel, ArtifactStore.open(store))
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+            async with opened(expert, Settings(**told)) as running, dial(f"127.0.0.1:{running.port}") as channel:
+                await channel.channel_ready()
+                yield Served(channel, ArtifactStore.open(store))
 
     def _building(self, modality: str, loader: Loader) -> Loader:
         def load(model_id: str, device: str) -> Handler | Elsewhere:
@@ -146,9 +151,8 @@ def models(modality: str) -> Mapping[str, Model]:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
-    """The session's tiny models, where the torch modalities look for theirs; no network is asked for others."""
+    """The session's tiny models, where the torch modalities look for theirs."""
     folder = tmp_path_factory.mktemp("tiny")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("EXPERT_MODELS_URL", str(folder))
-        environment.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
         yield Tiny(folder)

@@ -125,6 +125,20 @@ def embedder(folder: Path) -> None:
     _bert("BertModel", tokenizer).eval().save_pretrained(folder)
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}')
+    (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Pooling"}]')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32}')
+
+
+def untyped(folder: Path) -> None:
+    """DistilBERT, which knows no types of tokens, with the tokenizer of BERT, which does; untaught."""
+    import torch
+    from transformers import DistilBertConfig, DistilBertForSequenceClassification
+
+    torch.manual_seed(0)
+    tokenizer = _bert_tokenizer(folder)
+    sizes: Mapping[str, Any] = {"dim": 32, "n_layers": 1, "n_heads": 2, "hidden_dim": 64}
+    config = DistilBertConfig(vocab_size=len(tokenizer), max_position_embeddings=LENGTH, **sizes)
+    DistilBertForSequenceClassification(config).eval().save_pretrained(folder)
 
 
 def table_reader(folder: Path) -> None:
@@ -165,6 +179,7 @@ def table_reader(folder: Path) -> None:
 
 MODELS: Mapping[str, Model] = {
     "tiny/sentiment": Model(("text-classification",), sentiment),
+    "tiny/distilbert": Model(("text-classification",), untyped),
     "tiny/inference": Model(("zero-shot-classification",), inference),
     "tiny/tagger": Model(("token-classification",), tagger),
     "tiny/answerer": Model(("question-answering",), answerer),

@@ -3,6 +3,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack
+from contextvars import copy_context
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 
 from experts.host.batching import LONGEST_WAIT, SHORTEST_WAIT, Queue, Ran
-from experts.host.composing import Composer
+from experts.host.composing import Composer, Member
 from experts.host.handler import Batching, Call
 from experts.host.loaded import Loaded
 from experts.host.progress import CallsUnderWay, CallUnderWay
+from experts.host.threads import Promise
 from services.runtime.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
 
 Raising = Callable[[Sequence[Any]], BaseException | None]
@@ -69,7 +71,16 @@ class Callers:
     def ask(self, model: Loaded, item: str, *, deadline: float = inf) -> "asyncio.Task[Ran]":
         self.calls[item] = call = self._stack.enter_context(self._all.entered("default", "", deadline=deadline))
         self._stack.enter_context(self.queue.place())
-        return asyncio.create_task(self.queue.through(model, "kind", item, 1, call))
+        return asyncio.create_task(self._asked(model, item, call))
+
+    async def _asked(self, model: Loaded, item: str, call: CallUnderWay) -> Ran:
+        promise = Promise[Ran]()
+
+        def settle(outcome: Any) -> None:
+            (promise.fail if isinstance(outcome, Exception) else promise.keep)(outcome)
+
+        self.queue.enter(Member(model, "kind", item, 1, call, copy_context(), settle))
+        return await promise.future
 
 
 @pytest.fixture

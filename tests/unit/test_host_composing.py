@@ -1,4 +1,3 @@
-import asyncio
 import time
 from collections.abc import Sequence
 from contextvars import copy_context
@@ -32,8 +31,7 @@ async def composer() -> Composer:
 
 def member(loaded: Loaded, item: Any, *, cost: float = 1, background: bool = False, kind: str = "k") -> Member:
     with CallsUnderWay().entered("default", "", background=background) as call:
-        future = asyncio.get_running_loop().create_future()
-        return Member(loaded, kind, item, cost, call, future, copy_context())
+        return Member(loaded, kind, item, cost, call, copy_context(), lambda outcome: None)
 
 
 def items(batch: Sequence[Member]) -> list[Any]:

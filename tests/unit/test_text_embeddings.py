@@ -1,0 +1,63 @@
+"""How the vectors of tokens become one, as sentence-transformers' files say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experts.text.embeddings import _pooled, _pooling_of
+from experts.torch_host.checkpoint import Checkpoint
+from services.runtime.errors import FailedPrecondition
+
+torch = pytest.importorskip("torch")
+
+
+def checkpoint(folder: Path, pooling: object = None, modules: object = None) -> Checkpoint:
+    if pooling is not None:
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    if modules is not None:
+        (folder / "modules.json").write_text(json.dumps(modules))
+    return Checkpoint("org/name", folder, "", torch.device("cpu"), torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        (None, "mean"),
+        ({"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "include_prompt": True}, "cls"),
+        ({"pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+    ],
+    ids=range(5),
+)
+def test_a_model_is_pooled_as_its_makers_say(tmp_path: Path, pooling: object, expected: str) -> None:
+    assert _pooling_of(checkpoint(tmp_path, pooling)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pooling", "modules"),
+    [
+        ({"pooling_mode_weightedmean_tokens": True}, None),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, None),
+        (None, [{"type": "sentence_transformers.models.Dense"}]),
+    ],
+    ids=range(3),
+)
+def test_what_is_not_done_here_is_refused_rather_than_left_out(
+    tmp_path: Path, pooling: object, modules: object
+) -> None:
+    with pytest.raises(FailedPrecondition) as caught:
+        _pooling_of(checkpoint(tmp_path, pooling, modules))
+    assert caught.value.reason == "LOAD_FAILED"
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"), [("mean", [3.0, 4.0]), ("cls", [0.0, 1.0]), ("max", [6.0, 7.0]), ("last", [6.0, 7.0])]
+)
+def test_padding_does_not_count(pooling: str, expected: list[float]) -> None:
+    hidden = torch.tensor([[[0.0, 1.0], [6.0, 7.0], [99.0, 99.0]]])
+    vector = _pooled(hidden, torch.tensor([[1, 1, 0]]), pooling)[0]
+    wanted = torch.tensor(expected)
+    assert vector.tolist() == pytest.approx((wanted / wanted.norm()).tolist())
