@@ -80,7 +80,7 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
                 register, EXPERT, listen=settings.listen, drain_seconds=settings.drain_seconds, ready=False
             ) as running,
             _beside(_tell_health(models, running)),
-            _beside(watch(models.queues, running, seconds=settings.device_seconds)),
+            _beside(watch(models, running, batch_seconds=settings.device_seconds, load_seconds=settings.load_seconds)),
             _beside(_get_ready(expert, models, description, running, began)),
         ):
             yield running

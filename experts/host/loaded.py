@@ -51,6 +51,11 @@ class Loaded:
         """A batch ran out of memory."""
         self.ceiling = cost / 2
 
+    def end(self) -> None:
+        """Ends the process in which it is, if that is one of its own."""
+        if hasattr(self.handler, "kill"):
+            self.close()
+
     def close(self) -> None:
         """Lets the model clean up; on the device's thread."""
         if close := getattr(self.handler, "close", None):

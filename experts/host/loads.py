@@ -41,6 +41,8 @@ class Loads:
         """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
         self.changes = 0
         """How often that has happened."""
+        self.since: float | None = None
+        """When the load began that is under way, on time.monotonic()'s clock."""
         self._devices, self._places, self._memory_bytes = devices, places, memory_bytes
         self._turn = asyncio.Lock()
         self._thread = Threads("devices")
@@ -68,8 +70,11 @@ class Loads:
             place = self._places.of(model.id)
             room = await self._room_at(place)
             await room.make(_expected(model, room.device))
-            began = time.monotonic()
-            loaded, taken = await self._fitted(room, model, place)
+            self.since = began = time.monotonic()
+            try:
+                loaded, taken = await self._fitted(room, model, place)
+            finally:
+                self.since = None
             model.came_in(loaded, taken, seconds=time.monotonic() - began)
             room.enter(model)
             await room.make(0, keep=model)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -143,10 +142,10 @@ class Model:
         self._loads.tell()
         await self.queue.thread.run(_close, holder)
 
-    def close(self) -> None:
-        """Lets the model clean up, once its thread is done with what it is at."""
-        holder, self._outcome = [self._outcome], None
-        self.queue.thread.post(partial(_close, holder))
+    def end(self) -> None:
+        """The expert ends: a process of the model's own has to, too; what is in this one goes with it."""
+        if isinstance(self._outcome, Loaded):
+            self._outcome.end()
 
     def tell(self, fraction: float, message: str) -> None:
         """How far its load is; callable from any thread."""
@@ -181,6 +180,7 @@ class Model:
             call.progress(step.fraction, step.message or "loading the model")
             self._watching.add(call)
         if self._load is None:
+            self.loading = Step()
             self._load = asyncio.create_task(self._loaded(), name=f"load-{self.id}")
         try:
             return await asyncio.shield(self._load)  # who stops waiting does not stop it

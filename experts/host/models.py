@@ -59,6 +59,11 @@ class Models:
         return tuple(self._queues)
 
     @property
+    def loading_since(self) -> float | None:
+        """When the load began that is under way, on time.monotonic()'s clock."""
+        return self._loads.since
+
+    @property
     def queues(self) -> tuple[Queue, ...]:
         return tuple(self._queues.values())
 
@@ -107,7 +112,7 @@ class Models:
         """Lets models and threads end; waits for none."""
         self._loads.close()
         for model in self._models.values():
-            model.close()
+            model.end()
         for queue in self._queues.values():
             queue.thread.close()
 

@@ -30,6 +30,8 @@ class Settings(ServiceSettings, StoreSettings):
     """Where models compute, and with which numbers: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
     device_seconds: float = Field(900.0, gt=0)
     """Longest batch: beyond it the worker process is ended or, where there is none, the expert says it is not alive."""
+    load_seconds: float = Field(3600.0, gt=0)
+    """Longest load of a model, its download included: beyond it the expert says it is not alive."""
     workers: Literal["thread", "process"] = "thread"
     """process: each model lives in a process of its own, and takes nothing else down with it; costs memory and 0.3 ms
     a call."""

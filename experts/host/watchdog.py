@@ -1,12 +1,11 @@
-"""Watches the devices: a call in native code cannot be cancelled, but it can be noticed."""
+"""Watches what cannot be cancelled: a call in native code can at least be noticed."""
 
 import asyncio
 import time
-from collections.abc import Iterable
 
 import structlog
 
-from experts.host.batching import Queue
+from experts.host.models import Models
 from services.runtime.server import Serving
 
 log = structlog.get_logger(__name__)
@@ -14,31 +13,32 @@ log = structlog.get_logger(__name__)
 SHORTEST_LOOK, LONGEST_LOOK = 0.02, 5.0
 
 
-async def watch(queues: Iterable[Queue], running: Serving, *, seconds: float) -> None:
-    """Ends what is longer at one batch than it may be; where that is no process of its own, the expert is not alive.
+async def watch(models: Models, running: Serving, *, batch_seconds: float, load_seconds: float) -> None:
+    """Ends what takes longer than it may; where that is no process of its own, the expert is not alive.
 
     Args:
-        queues: of all models.
+        models: of the expert.
         running: whose liveness it is.
-        seconds: how long a batch may take.
+        batch_seconds: how long a batch may take.
+        load_seconds: how long a load may take.
     """
-    followed, alive = list(queues), True
+    alive, pause = True, min(max(batch_seconds / 10, SHORTEST_LOOK), LONGEST_LOOK)
     while True:
-        await asyncio.sleep(min(max(seconds / 10, SHORTEST_LOOK), LONGEST_LOOK))
-        overdue = [queue for queue in followed if _is_overdue(queue, seconds)]
-        stuck = [queue for queue in overdue if not queue.kill(seconds)]
+        await asyncio.sleep(pause)
+        overdue = [queue for queue in models.queues if _is_overdue(queue.busy_since, batch_seconds)]
+        stuck = [queue.model_id for queue in overdue if not queue.kill(batch_seconds)]
+        loading = [model.id for model in models.all if model.loading is not None]
+        if _is_overdue(models.loading_since, load_seconds):
+            stuck += loading
         if alive == (not stuck):
             continue
         alive = not stuck
         await running.set_ready("liveness", ready=alive)
         if stuck:
-            log.error(
-                "not alive: a model does not come back", models=[queue.model_id for queue in stuck], limit=seconds
-            )
+            log.error("not alive: a model does not come back", models=stuck)
         else:
             log.info("alive again")
 
 
-def _is_overdue(queue: Queue, seconds: float) -> bool:
-    since = queue.busy_since
+def _is_overdue(since: float | None, seconds: float) -> bool:
     return since is not None and time.monotonic() - since > seconds

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from services.runtime import telemetry
-from tests.bench import growth, host, journal, makespan, replicas, runs, takeover, throughput
+from tests.bench import growth, host, journal, makespan, replicas, runs, takeover, throughput, torch_models
 from tests.bench.house import standing
 from tests.bench.processes import service
 from tests.bench.rows import Row, show, write
@@ -59,6 +59,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "growth": growth.rows,
     "journal": journal.rows,
     "host": host.rows,
+    "torch": torch_models.rows,
     "takeover": takeover.rows,
     "replicas": replicas.rows,
     "memory": memory,

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import grpc
@@ -14,17 +14,25 @@ from services.runtime import caller
 from services.runtime.channel import dial
 
 PATIENCE_SECONDS = 120.0
+WORDS = {"text": Value(text="a few words")}
 
 
 class Asker:
-    """A client of one model of an expert."""
+    """A client of one model of an expert, which it always asks the same."""
 
-    def __init__(self, channel: grpc.aio.Channel, model: str, *, task: str, background: bool = False) -> None:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        model: str,
+        *,
+        task: str,
+        inputs: Mapping[str, Value] = WORDS,
+        background: bool = False,
+    ) -> None:
         self._infer: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
             "/hugginggpt.v1.ExpertService/Infer"
         )
-        request = InferRequest(task=task, model=model, inputs={"text": Value(text="a few words")})
-        self._request = request.SerializeToString()
+        self._request = InferRequest(task=task, model=model, inputs=inputs).SerializeToString()
         priority = PRIORITY_BATCH if background else PRIORITY_INTERACTIVE
         with caller.acting_for(Caller(tenant="default", priority=priority)):
             self._metadata = caller.metadata()

@@ -138,3 +138,19 @@ async def test_a_model_that_does_not_come_back_makes_the_expert_not_alive_until_
     gate.release.set()
     await call
     await host.until(SERVING, "liveness")
+
+
+async def test_a_load_that_does_not_come_back_makes_the_expert_not_alive_until_it_does(start: Start) -> None:
+    release = threading.Event()
+
+    def stuck(model_id: str, device: str) -> Handler:
+        release.wait(10)
+        return single(lambda inputs, parameters: {"text": "late"})
+
+    host = await start(stuck, preload=["other"], device_seconds=0.1, load_seconds=0.1)
+    call = asyncio.ensure_future(host.infer())
+    await host.until(NOT_SERVING, "liveness")
+    assert (await host.infer(model="other")).outputs["text"].text == "hello"
+    release.set()
+    assert (await call).outputs["text"].text == "late"
+    await host.until(SERVING, "liveness")
