@@ -21,11 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated
 SIDE = 32
 MODELS = {
     "canny": "opencv/canny",
-    "depth": "tiny/depth",
+    "depth": "tiny/depth-map",
     "hed": "tiny/hed",
     "mlsd": "opencv/line-segments",
-    "normal": "tiny/depth",
-    "openpose": "tiny/vitpose",
+    "normal": "tiny/depth-map",
+    "openpose": "tiny/pose-map",
     "scribble": "opencv/scribble",
     "seg": "tiny/segmenter",
 }

@@ -37,6 +37,7 @@ async def web() -> AsyncIterator[Web]:
 @pytest.fixture
 def configured(web: Web, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_llm: None) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "INFERENCE_PROXY_TEMPLATE", web.url + "/{provider}")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)  # as other tests may have it
     for name, value in {
         "HF_TOKEN": "hf_test",
         "HF_ENDPOINT": web.url,

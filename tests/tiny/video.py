@@ -94,7 +94,7 @@ def describer(folder: Path) -> None:
 
 MODELS: Mapping[str, Model] = {
     "tiny/videomae": Model(("video-classification",), watcher),
-    "tiny/git": Model(("video-to-text",), describer),
+    "tiny/git-of-films": Model(("video-to-text",), describer),
     "tiny/director": Model(("text-to-video",), director),
     "tiny/animator": Model(("image-to-video",), animator),
 }
