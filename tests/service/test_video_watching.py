@@ -69,7 +69,7 @@ async def test_it_says_what_it_sees(tiny: Tiny) -> None:
         (silent_film(), "without frames"),
         (silent_film("avi"), "without frames"),
         (Media(filmed([plain(GREEN)] * 20).content[:200], "video/mp4", "cut.mp4"), "cut.mp4"),
-        (Media(b"", "video/mp4", "is empty"), "nothing.mp4"),
+        (Media(b"", "video/mp4", "nothing.mp4"), "is empty"),
     ],
 )
 async def test_what_cannot_be_seen_is_refused_by_port(tiny: Tiny, media: Media, complaint: str) -> None:

@@ -102,11 +102,13 @@ class Tiny:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = threading.Lock()
+        self._owners: dict[str, str] = {}
 
     def built(self, modality: str, model_id: str) -> Path:
         """The folder of a model, built now if it is not yet."""
         folder = self.folder / model_id
         with self._lock:
+            assert self._owners.setdefault(model_id, modality) == modality, f"{model_id} is of two modalities"
             if not folder.exists():
                 import_module("torch").set_num_threads(1)  # more cost more than they bring on models so small
                 folder.mkdir(parents=True)
