@@ -226,7 +226,8 @@ def check_expert(
 
       hugginggpt check-expert 127.0.0.1:50051 --pid $!
     """
-    from gateway.cli import checking, terminal
+    from gateway.cli import terminal
+    from gateway.cli.promises import checking
 
     wanted = checking.Wanted(address, every_model, policy is Policy.OPEN, timeout, pid)
     with terminal.problems_told():

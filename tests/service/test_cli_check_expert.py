@@ -29,8 +29,8 @@ Checks = dict[str, dict[str, str]]
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARTIFACTS_URL", tmp_path.as_uri())
-    monkeypatch.setattr("gateway.cli.checking.CONNECT_SECONDS", 1.0)
-    monkeypatch.setattr("gateway.cli.endurance.CROWD_SECONDS", 5.0)
+    monkeypatch.setattr("gateway.cli.promises.checking.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("gateway.cli.promises.endurance.CROWD_SECONDS", 5.0)
 
 
 async def examined(address: str, *options: str) -> tuple[int, Checks]:

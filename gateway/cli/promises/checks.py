@@ -7,9 +7,9 @@ from typing import Any
 
 import grpc
 
-from gateway.cli import samples
 from gateway.cli.finding import Finding, Level
-from gateway.cli.target import TENANT, Outcome, Target
+from gateway.cli.promises import samples
+from gateway.cli.promises.target import TENANT, Outcome, Target
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, InferRequest

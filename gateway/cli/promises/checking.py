@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli import checks, endurance, terminal
+from gateway.cli import terminal
 from gateway.cli.finding import Finding, Level
 from gateway.cli.problem import NobodyThere, Problem
-from gateway.cli.target import TENANT, Target
+from gateway.cli.promises import checks, endurance
+from gateway.cli.promises.target import TENANT, Target
 from gateway.cli.view import printable
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import (

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from gateway.cli import samples
+from gateway.cli.promises import samples
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, InferRequest, InferResponse
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.types_pb2 import Caller, ModelCard, TaskSpec, Value

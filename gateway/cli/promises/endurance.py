@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
-from gateway.cli.checks import ok, wrong
 from gateway.cli.finding import Finding, Level
-from gateway.cli.target import Outcome, Target
+from gateway.cli.promises.checks import ok, wrong
+from gateway.cli.promises.target import Outcome, Target
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ProgressRequest
 
 CALLS = 200
