@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import structlog
+
 from experts.host.blame import is_out_of_memory
 from experts.host.composing import Composer, Member
 from experts.host.loaded import Loaded
 from experts.host.progress import CallUnderWay, Together
 from experts.host.threads import Threads, sendable
 from services.runtime.errors import DeadlineExceeded, ModelFailed, Overloaded
+
+log = structlog.get_logger(__name__)
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
 """Seconds after which a refused caller may be told to come back."""
@@ -130,7 +134,7 @@ class Queue:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        self.make_room()
+        self._make_room()
         return self._run(model, [item], cost, call)[0]
 
     def enter(self, *members: Member) -> None:
@@ -142,7 +146,13 @@ class Queue:
 
     def _turn(self) -> None:
         """Runs a batch, if somebody still waits; on the thread."""
-        if not (batch := self._take()):
+        try:
+            batch = self._take()
+        except Exception as error:  # noqa: BLE001  # a handler that says nonsense of its batches
+            batch = self._all()
+            _tell(batch, [sendable(error) for _ in batch])
+            return
+        if not batch:
             return
         model, call = batch[0].model, Together([member.call for member in batch])
         cost = model.batching.cost([member.cost for member in batch])
@@ -167,6 +177,11 @@ class Queue:
             _tell(late, [_too_late(self.model_id) for _ in late])
         return batch
 
+    def _all(self) -> list[Member]:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        return waiting
+
     def _run(self, model: Loaded, items: Sequence[Any], cost: float, call: CallUnderWay | Together) -> list[Ran]:
         self._running += len(items)
         self._at, self.busy_since = model, (began := time.monotonic())
@@ -189,7 +204,7 @@ class Queue:
     def _failed(self, batch: Sequence[Member], cost: float, error: Exception) -> None:
         """Gives every member another chance, smaller or alone; one that had them all hears of the error."""
         if is_out_of_memory(error) and not any(member.retried for member in batch):
-            self.make_room()
+            self._make_room()
             batch[0].model.did_not_fit(cost)
             for member in batch:
                 member.retried = True
@@ -200,6 +215,12 @@ class Queue:
             _tell(batch, [error])
             return
         self.enter(*batch)
+
+    def _make_room(self) -> None:
+        try:
+            self.make_room()
+        except Exception:
+            log.exception("no room could be made", model=self.model_id)
 
 
 def _tell(batch: Sequence[Member], outcomes: Sequence[Ran | Exception]) -> None:

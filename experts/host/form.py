@@ -71,7 +71,7 @@ class Form:
             InvalidRequest: names the port that is unknown, missing or given what it does not take; TOO_LARGE, naming
                 the largest, where they have more than max_bytes together, or one of them too many values.
         """
-        if unknown := (request.inputs.keys() | request.lists.keys()) - self._ports.keys():
+        if unknown := [name for name in (*request.inputs, *request.lists) if name not in self._ports]:
             name, known = min(unknown), ", ".join(self._ports)
             raise InvalidRequest(f"{self._task} has no input {name}", port=name, remedy=f"its inputs are {known}")
         given = [Argument(port, values) for port in self._ports.values() if (values := self._values(port, request))]

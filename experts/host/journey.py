@@ -39,7 +39,7 @@ class Steps(Generic[T]):
 
     def _prepared(self, model: Loaded) -> tuple[Any, float]:
         item = model.handler.prepare(self.read(), self.parameters)
-        return item, model.handler.cost(item)
+        return item, float(model.handler.cost(item))
 
     def _finished(self, model: Loaded, raw: Any) -> T:
         return self.write(model.handler.finish(raw))

@@ -33,7 +33,7 @@ class Settings(ServiceSettings, StoreSettings):
     load_seconds: float = Field(3600.0, gt=0)
     """Longest load of a model, its download included: beyond it the expert says it is not alive."""
     workers: Literal["thread", "process"] = "thread"
-    """process: each model lives in a process of its own, and takes nothing else down with it; costs memory and 0.3 ms
+    """process: each model lives in a process of its own, and takes nothing else down with it; costs memory and 0.5 ms
     a call."""
     allowed: str = ""
     """Ids of the only models that may be served, by comma; empty allows all the expert has."""

@@ -13,6 +13,7 @@ from services.runtime import telemetry
 from tests.bench import growth, host, journal, makespan, replicas, runs, takeover, throughput, torch_models
 from tests.bench.house import standing
 from tests.bench.processes import service
+from tests.bench.rivals import measuring as rivals
 from tests.bench.rows import Row, show, write
 
 OUT = Path("out/bench.json")
@@ -60,6 +61,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "journal": journal.rows,
     "host": host.rows,
     "torch": torch_models.rows,
+    "rivals": rivals.rows,
     "takeover": takeover.rows,
     "replicas": replicas.rows,
     "memory": memory,

@@ -243,6 +243,27 @@ async def test_an_item_too_large_for_memory_is_tried_twice_and_harms_no_mate(
     assert made_room == ["room"]
 
 
+async def test_memory_that_cannot_be_freed_ends_no_thread(callers: Callers) -> None:
+    def stuck() -> None:
+        raise TimeoutError
+
+    model = Model(lambda items: MemoryError() if "huge" in items else None)
+    callers.queue.make_room = stuck
+    loaded = Loaded(model)
+    with pytest.raises(MemoryError):
+        await callers.ask(loaded, "huge")
+    assert (await callers.ask(loaded, "a")).raw == "A"
+
+
+async def test_a_handler_that_says_nonsense_of_its_batches_fails_its_calls_alone(callers: Callers) -> None:
+    model, nonsense = Model(), Model()
+    nonsense.batching = "many"  # type: ignore[assignment]
+    loaded = Loaded(model)
+    with pytest.raises(AttributeError):
+        await callers.ask(Loaded(nonsense), "a")
+    assert (await callers.ask(loaded, "a")).raw == "A"
+
+
 async def test_at_once_means_alone_and_memory_is_made_for_it(callers: Callers, made_room: list[str]) -> None:
     model = Model(lambda items: MemoryError() if not made_room else None)
     with CallsUnderWay().entered("default", "") as call:
