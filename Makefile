@@ -15,7 +15,7 @@ setup: $(VENV)/.laptop ## Make .venv and install what a laptop needs
 
 $(VENV)/.laptop: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Name another: make setup PYTHON=python3.12")'
-	@echo "Installing into $(VENV): about 208 MB to download, 605 MB on disk. This takes a minute or more."
+	@echo "Installing into $(VENV): about 210 MB to download, 620 MB on disk. This takes a minute or more."
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[laptop]'
 	@touch $@
