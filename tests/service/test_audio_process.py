@@ -1,7 +1,6 @@
 """The experts of sound and of video as processes of their own, with tiny weights under the names on their cards."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -10,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from protos.hugginggpt.v1 import expert_pb2 as pb
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import dial
 from services.runtime.errors import FailedPrecondition
+from tests.logs import logged
 from tests.tiny import Served, models
 from tests.tiny.films import RED, filmed, plain
 from tests.tiny.sounds import HIGH, recorded, tone
@@ -51,16 +50,6 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         if process.returncode is None:
             process.kill()
         await process.communicate()
-
-
-async def _logged(process: Process, event: str) -> dict[str, Any]:
-    """The log entry of an event that has come or will come."""
-    assert process.stderr
-    async for line in process.stderr:
-        entry: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
-        if entry.get("event") == event:
-            return entry
-    pytest.fail(f"the process ended without {event!r}")
 
 
 @dataclass(frozen=True)
@@ -104,8 +93,8 @@ async def test_it_starts_describes_itself_serves_names_what_is_not_here_and_ends
     inputs = {case.modality: case.media}
     process = await start(case.modality, case.tiny, case.card)
     async with asyncio.timeout(90):
-        listening = (await _logged(process, "serving"))["port"]
-        await _logged(process, "ready")
+        listening = (await logged(process, "serving"))["port"]
+        await logged(process, "ready")
         async with dial(f"127.0.0.1:{listening}") as channel:
             await channel.channel_ready()
             expert = Served(channel, ArtifactStore.open((tmp_path / "artifacts").as_uri()))

@@ -1,14 +1,12 @@
 """The diffusion expert as a process of its own, with tiny weights under the names on its cards."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from protos.hugginggpt.v1.types_pb2 import Caller, Value
 from services.runtime import caller
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import dial
+from tests.logs import logged
 from tests.tiny import TENANT
 from tests.tiny.diffusion import stable_diffusion
 
@@ -46,16 +45,6 @@ async def process(tmp_path: Path) -> AsyncIterator[Process]:
     if started.returncode is None:
         started.kill()
     await started.communicate()
-
-
-async def logged(process: Process, event: str) -> dict[str, Any]:
-    """The log entry of an event that has come or will come."""
-    assert process.stderr
-    async for line in process.stderr:
-        entry: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
-        if entry.get("event") == event:
-            return entry
-    pytest.fail(f"the process ended without {event!r}")
 
 
 async def test_it_starts_describes_itself_paints_and_ends_when_told(process: Process, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Traces and metrics of services as processes of their own."""
 
 import asyncio
-import json
 import os
 import socket
 import sys
@@ -28,6 +27,7 @@ from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Turn
 from services.runtime import tracing
 from services.runtime.channel import dial
+from tests.logs import logged
 
 Start = Callable[..., Awaitable[Process]]
 
@@ -65,16 +65,6 @@ async def start() -> AsyncIterator[Start]:
         with suppress(ProcessLookupError):
             process.kill()
         await process.communicate()
-
-
-async def logged(process: Process, event: str) -> dict[str, Any]:
-    """The entry of an event, once it is there."""
-    assert process.stderr
-    async for line in process.stderr:
-        entry: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
-        if entry.get("event") == event:
-            return entry
-    pytest.fail(f"the process ended without {event!r}")
 
 
 async def fetched(port: int, path: str = "/metrics") -> httpx.Response:

@@ -11,8 +11,6 @@ from experts.host.handler import Media
 from tests.tiny import Served, Tiny
 from tests.tiny.lessons import CONTEXT
 
-pytest.importorskip("torch")
-
 LONG = "the soup is good . " * 2_000
 ENDLESS = "soup" * 200_000
 FULL = "a,b\n" + "\n".join(f"{row},soup" for row in range(200))

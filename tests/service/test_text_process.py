@@ -22,8 +22,6 @@ from services.runtime import errors
 from services.runtime.channel import dial
 from tests.tiny import Tiny
 
-pytest.importorskip("torch")
-
 SENTIMENT = "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
 NAMES = "dslim/bert-base-NER"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import torch
 
 from experts.host.handler import Media
 from tests.tiny import Served, Tiny
 from tests.tiny.lessons import CLOZE, CONTEXT, FACTS, SENTIMENT, TABLE, TABLE_QUESTIONS, TAGGED, TOPICS
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -9,7 +9,6 @@ import pytest_asyncio
 from tests.tiny import Served, Tiny
 from tests.tiny.lessons import REPLIES, REWRITES, STORY, SUMMARIES, TRANSLATIONS
 
-torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

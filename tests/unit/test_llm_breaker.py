@@ -3,16 +3,7 @@
 import pytest
 
 from services.llm.breaker import COOL_DOWN_SECONDS, FAILURES, Breaker
-
-
-class Clock:
-    """Time as the test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 @pytest.fixture

@@ -8,13 +8,7 @@ import pytest
 
 from services.orchestrator.admission import WAITING_SECONDS, Admission
 from services.runtime.errors import Overloaded
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 def live(**tenants: int) -> dict[str, Any]:

@@ -13,24 +13,15 @@ from services.orchestrator.calling.circuits import (
     Circuits,
     Key,
 )
+from tests.clock import Clock
 
 PLACE = Key("expert", address="127.0.0.1:1")
 MODEL = Key("expert", model="model")
 
 
-class Clock:
-    """Time as the test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

@@ -10,23 +10,14 @@ import pytest
 
 from protos.hugginggpt.v1.types_pb2 import Endpoint
 from services.orchestrator.calling.replicas import FORGET_SECONDS, FRESH_SECONDS, LONG_QUEUE, UNUSED_SECONDS, Replicas
+from tests.clock import Clock
 
 A, B, C = "a:1", "b:1", "c:1"
 
 
-class Clock:
-    """Time as the test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

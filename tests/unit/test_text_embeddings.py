@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from experts.text.embeddings import _pooled, _pooling_of
 from experts.torch_host.checkpoint import Checkpoint
 from services.runtime.errors import FailedPrecondition
-
-torch = pytest.importorskip("torch")
 
 
 def checkpoint(folder: Path, pooling: object = None, modules: object = None) -> Checkpoint:

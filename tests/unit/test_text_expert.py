@@ -9,8 +9,6 @@ from experts.text.tasks import TASKS
 from experts.torch_host.devices import TorchDevices
 from protos.hugginggpt.tasks import standard_tasks
 
-pytest.importorskip("torch")
-
 EXPERT = read_expert("experts.text")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

@@ -14,8 +14,6 @@ from experts.torch_host.sources import snapshot
 from services.runtime.errors import FailedPrecondition
 from tests.fakes.hub import Hub, Repository, running_hub
 
-pytest.importorskip("huggingface_hub")
-
 FILES: Mapping[str, bytes] = {
     "config.json": b"{}",
     "tokenizer.json": b"{}",
