@@ -1,11 +1,11 @@
 """What the gateway can be told."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.settings import ServiceSettings, StoreSettings
+from services.runtime.settings import ServiceSettings, StoreSettings, home
 
 
 class Settings(ServiceSettings, StoreSettings):
@@ -17,6 +17,10 @@ class Settings(ServiceSettings, StoreSettings):
     """Where runs are kept."""
     selector: str = "dns:///selector:50051"
     """Where the catalogue is kept."""
+    database: Annotated[str, BeforeValidator(str)] = Field(
+        default_factory=lambda: str(home() / "gateway.sqlite"), repr=False
+    )
+    """Where keys, files and limits are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""
     files_bytes: int = Field(100_000_000, gt=0)
     """Most bytes of files sent with one request."""
     upload_bytes: int = Field(2_000_000_000, gt=0)

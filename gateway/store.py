@@ -1,0 +1,25 @@
+"""What the gateway keeps: one database, SQLite beside the runs or PostgreSQL, in a schema of its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from services.runtime.database import Database, opened
+
+SCHEMA = "gateway"
+
+MIGRATIONS: tuple[str, ...] = ()
+"""In SQLite's words; services.runtime.database.migrations says what a script may do."""
+
+
+@asynccontextmanager
+async def gateway_store(address: str) -> AsyncIterator[Database]:
+    """The gateway's database, its tables up to date; closed when the block exits.
+
+    Args:
+        address: a SQLite file's path, or postgresql://user:password@host:port/name.
+
+    Raises:
+        ServiceError: it cannot be opened, as services.runtime.database.opened says.
+    """
+    async with opened(address, SCHEMA, MIGRATIONS) as database:
+        yield database
