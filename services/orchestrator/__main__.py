@@ -14,6 +14,7 @@ from services.orchestrator.calling.attempts import Attempts
 from services.orchestrator.execution import Means
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.memory import Memory
@@ -50,13 +51,13 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         ):
             means = Means(Selections(selector, attempts.avoid), attempts, Memory(journal, store))
             pipeline = Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
-            async with _runs(journal, pipeline, settings) as runs, _served(runs, settings) as running:
+            async with _runs(journal, pipeline, settings) as runs, _served(runs, Holds(kept), settings) as running:
                 yield running
 
 
-def _served(runs: Runs, settings: Settings) -> AbstractAsyncContextManager[Serving]:
+def _served(runs: Runs, holds: Holds, settings: Settings) -> AbstractAsyncContextManager[Serving]:
     return serving(
-        partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs)),
+        partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs, holds)),
         pb.DESCRIPTOR.services_by_name["OrchestratorService"],
         listen=settings.listen,
         drain_seconds=settings.drain_seconds,

@@ -24,7 +24,7 @@ from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.tables import NewRun, Row
+from services.orchestrator.journal.tables import Ended, NewRun, Row
 from services.orchestrator.live import LiveRun
 from services.orchestrator.ownership import APPROVE, CANCEL, Ownership
 from services.orchestrator.pipeline import Pipeline
@@ -193,6 +193,7 @@ class Runs:
         states: "Sequence[RunState.ValueType]",
         conversation_id: str,
         created_after: float,
+        first_turns: bool,
     ) -> list[Row]:
         """The caller's runs, newest first, older than a (created, id)."""
         return await self._journal.rows(
@@ -202,7 +203,12 @@ class Runs:
             states=states,
             conversation_id=conversation_id,
             created_after=created_after,
+            first_turns=first_turns,
         )
+
+    async def ended(self, since: float, after: tuple[float, str], limit: int) -> list[Ended]:
+        """Runs of all tenants that ended since then, in seconds since the epoch, after an (ended, id)."""
+        return await self._journal.ended(since, after, limit)
 
     async def cancel(self, run_id: str) -> None:
         """Stops a run where it is driven, and keeps the wish: at once if that is here, whatever the journal does.

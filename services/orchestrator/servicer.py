@@ -7,8 +7,10 @@ from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
-from services.orchestrator.journal.tables import Row
+from services.orchestrator.journal.holds import Holds
+from services.orchestrator.journal.tables import Ended, Row
 from services.orchestrator.runs import Runs
+from services.runtime import caller
 from services.runtime.errors import InvalidRequest, ServiceError
 
 PAGE_SIZE = 50
@@ -18,8 +20,9 @@ LARGEST_PAGE = 1_000
 class OrchestratorServicer(rpc.OrchestratorServiceServicer):
     """Reads requests, writes events."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, holds: Holds) -> None:
         self._runs = runs
+        self._holds = holds
 
     async def Run(self, request: pb.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         run_id = await self._runs.accept(request.spec)
@@ -39,17 +42,16 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         return await self._runs.get(request.run_id)
 
     async def List(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
-        if request.page_size < 0:
-            raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the usual size")
-        size = min(request.page_size or PAGE_SIZE, LARGEST_PAGE)
+        size = _page_size(request.page_size)
         rows = await self._runs.rows(
             limit=size + 1,
             before=_position(request.page_token),
             states=list(request.states),
             conversation_id=request.conversation_id,
             created_after=request.created_after.ToNanoseconds() / 1e9,
+            first_turns=request.first_turns,
         )
-        token = f"{rows[size - 1].created!r},{rows[size - 1].id}" if len(rows) > size else ""
+        token = _token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
         return pb.ListRunsResponse(runs=[_brief(row) for row in rows[:size]], next_page_token=token)
 
     async def Cancel(self, request: pb.CancelRunRequest, context: Any) -> pb.CancelRunResponse:
@@ -64,10 +66,32 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         await self._runs.delete(request.run_id)
         return pb.DeleteRunResponse()
 
+    async def ListEnded(self, request: pb.ListEndedRequest, context: Any) -> pb.ListEndedResponse:
+        size, since = _page_size(request.page_size), request.ended_after.ToNanoseconds() / 1e9
+        ended = await self._runs.ended(since, _position(request.page_token) or (0.0, ""), size + 1)
+        token = _token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
+        return pb.ListEndedResponse(runs=[_told(run) for run in ended[:size]], next_page_token=token)
+
+    async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldResponse:
+        if not request.holder:
+            raise InvalidRequest("nobody is named as the holder", port="holder", remedy="name it, by a file's id")
+        await self._holds.hold(caller.current().tenant, request.holder, request.sha256s)
+        return pb.HoldResponse()
+
     async def _write(self, context: Any, run_id: str, after: int) -> None:
         async with aclosing(self._runs.watch(run_id, after)) as events:
             async for event in events:
                 await context.write(event)
+
+
+def _page_size(asked: int) -> int:
+    if asked < 0:
+        raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the usual size")
+    return min(asked or PAGE_SIZE, LARGEST_PAGE)
+
+
+def _token(moment: float, run_id: str) -> str:
+    return f"{moment!r},{run_id}"
 
 
 def _position(token: str) -> tuple[float, str] | None:
@@ -92,4 +116,10 @@ def _brief(row: Row) -> types.Run:
     )
     run.created.FromMicroseconds(int(row.created * 1e6))
     run.deadline.FromMicroseconds(int(row.deadline * 1e6))
+    return run
+
+
+def _told(ended: Ended) -> pb.EndedRun:
+    run = pb.EndedRun(run_id=ended.id, caller=ended.caller, state=ended.state, usage=ended.last.run_ended.usage)
+    run.ended.FromMicroseconds(int(ended.ended * 1e6))
     return run

@@ -172,6 +172,10 @@ class ScriptedRun:
         run.spec.CopyFrom(self.spec)
         return run
 
+    def as_it_ended(self) -> orchestrating.EndedRun:
+        end = self.events[-1].run_ended
+        return orchestrating.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
+
 
 class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
     """An orchestrator that keeps runs in memory and does nothing with them but what the script says.
@@ -194,6 +198,8 @@ class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
         self.cancelled: list[str] = []
         self.approved: list[tuple[str, Plan]] = []
         self.callers: list[Caller] = []
+        self.holds: dict[str, list[str]] = {}
+        """What is held, by its holder."""
 
     async def Run(self, request: orchestrating.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         self.callers.append(caller.current())
@@ -226,6 +232,14 @@ class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
     async def Delete(self, request: orchestrating.DeleteRunRequest, context: Any) -> orchestrating.DeleteRunResponse:
         del self.runs[self._run(request.run_id).run_id]
         return orchestrating.DeleteRunResponse()
+
+    async def ListEnded(self, request: orchestrating.ListEndedRequest, context: Any) -> orchestrating.ListEndedResponse:
+        ended = [run for run in self.runs.values() if run.ended]
+        return orchestrating.ListEndedResponse(runs=[run.as_it_ended() for run in ended])
+
+    async def Hold(self, request: orchestrating.HoldRequest, context: Any) -> orchestrating.HoldResponse:
+        self.holds[request.holder] = list(request.sha256s)
+        return orchestrating.HoldResponse()
 
     def _accept(self, spec: RunSpec) -> ScriptedRun:
         run = ScriptedRun(f"run_{len(self.runs) + 1}", spec, caller.current())

@@ -167,6 +167,34 @@ async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
     assert token == ""
 
 
+async def test_runs_that_began_a_conversation_are_listed_alone(house: House) -> None:
+    house.cast.plan(END)
+    first = (await house.run())[0].run_id
+    await house.run(parent_run_id=first)
+    page = await house.stub.List(orchestrator_pb2.ListRunsRequest(first_turns=True), timeout=5)
+    assert [run.run_id for run in page.runs] == [first]
+
+
+async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(house: House) -> None:
+    house.cast.plan(END)
+    told = []
+    for tenant in ("acme", "other", "acme"):
+        with caller.acting_for(types.Caller(tenant=tenant, key_id=f"key of {tenant}")):
+            told.append((await house.run())[0].run_id)
+    listed, request = list[orchestrator_pb2.EndedRun](), orchestrator_pb2.ListEndedRequest(page_size=2)
+    while page := await house.stub.ListEnded(request, timeout=5):
+        listed += page.runs
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            break
+    assert [run.run_id for run in listed] == told
+    assert [run.caller.key_id for run in listed] == ["key of acme", "key of other", "key of acme"]
+    assert all(run.state == types.RUN_STATE_FAILED and run.HasField("usage") for run in listed)  # nothing was planned
+    request = orchestrator_pb2.ListEndedRequest(ended_after=listed[1].ended)
+    later = await house.stub.ListEnded(request, timeout=5)
+    assert [run.run_id for run in later.runs] == told[1:]
+
+
 async def test_a_page_of_negative_size_is_refused(house: House) -> None:
     house.cast.plan(task(1), END)
     await house.run()

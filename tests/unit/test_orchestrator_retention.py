@@ -25,6 +25,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Value,
 )
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.retention import ARTIFACT_SECONDS, Retention
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Memo, NewRun
 from services.runtime.artifacts import ArtifactStore
@@ -335,3 +336,16 @@ async def test_passes_go_on_after_one_that_fails(world: World, monkeypatch: pyte
     async with asyncio.timeout(5), world.retention:
         await passed.wait()
     assert troubles == []
+
+
+async def test_what_somebody_holds_is_kept_until_it_is_let_go(world: World) -> None:
+    held, other = await world.file(b"held"), await world.file(b"other")
+    theirs = await world.file(b"held", tenant="them")
+    holds = Holds(world.database)
+    await holds.hold("default", "file_1", [held, other])
+    await holds.hold("default", "file_1", [held])
+    await world.retention.collect()
+    assert [await world.has(held), await world.has(other), await world.has(theirs, "them")] == [True, False, False]
+    await holds.hold("default", "file_1", [])
+    await world.retention.collect()
+    assert not await world.has(held)

@@ -99,11 +99,14 @@ class ListRunsRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     CREATED_AFTER_FIELD_NUMBER: _builtins.int
+    FIRST_TURNS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most so many; 0 means 50; at most 1,000."""
     page_token: _builtins.str
     conversation_id: _builtins.str
     """Only runs of this conversation."""
+    first_turns: _builtins.bool
+    """Only runs that began a conversation."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.RunState.ValueType]:
         """Only runs in these states; empty means all."""
@@ -118,10 +121,11 @@ class ListRunsRequest(_message.Message):
         states: _abc.Iterable[_types_pb2.RunState.ValueType] | None = ...,
         conversation_id: _builtins.str = ...,
         created_after: _timestamp_pb2.Timestamp | None = ...,
+        first_turns: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "created_after", b"created_after", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "created_after", b"created_after", "first_turns", b"first_turns", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -272,3 +276,145 @@ class DeleteRunResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteRunResponse: _TypeAlias = DeleteRunResponse  # noqa: Y015
+
+@_typing.final
+class ListEndedRequest(_message.Message):
+    """Which ended runs to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDED_AFTER_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most so many; 0 means 50; at most 1,000."""
+    page_token: _builtins.str
+    @_builtins.property
+    def ended_after(self) -> _timestamp_pb2.Timestamp:
+        """Runs that ended at this moment or later, by the database's clock. Two orchestrators keep what they write a moment
+        apart: who follows asks again for the last half minute, and knows runs it has seen by their ids.
+        """
+
+    def __init__(
+        self,
+        *,
+        ended_after: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ended_after", b"ended_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_after", b"ended_after", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEndedRequest: _TypeAlias = ListEndedRequest  # noqa: Y015
+
+@_typing.final
+class EndedRun(_message.Message):
+    """A run that has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    state: _types_pb2.RunState.ValueType
+    @_builtins.property
+    def caller(self) -> _types_pb2.Caller:
+        """Whose it is, and by which key it was asked for."""
+
+    @_builtins.property
+    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def usage(self) -> _types_pb2.Usage: ...
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        caller: _types_pb2.Caller | None = ...,
+        state: _types_pb2.RunState.ValueType = ...,
+        ended: _timestamp_pb2.Timestamp | None = ...,
+        usage: _types_pb2.Usage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "ended", b"ended", "usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "ended", b"ended", "run_id", b"run_id", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndedRun: _TypeAlias = EndedRun  # noqa: Y015
+
+@_typing.final
+class ListEndedResponse(_message.Message):
+    """A page of ended runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndedRun]: ...
+    def __init__(
+        self,
+        *,
+        runs: _abc.Iterable[Global___EndedRun] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEndedResponse: _TypeAlias = ListEndedResponse  # noqa: Y015
+
+@_typing.final
+class HoldRequest(_message.Message):
+    """What is to be kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOLDER_FIELD_NUMBER: _builtins.int
+    SHA256S_FIELD_NUMBER: _builtins.int
+    holder: _builtins.str
+    """A name unique within the tenant, such as a file's id."""
+    @_builtins.property
+    def sha256s(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Instead of those it held before; none lets go of all."""
+
+    def __init__(
+        self,
+        *,
+        holder: _builtins.str = ...,
+        sha256s: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "sha256s", b"sha256s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldRequest: _TypeAlias = HoldRequest  # noqa: Y015
+
+@_typing.final
+class HoldResponse(_message.Message):
+    """It is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HoldResponse: _TypeAlias = HoldResponse  # noqa: Y015

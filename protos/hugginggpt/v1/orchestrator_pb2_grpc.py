@@ -71,6 +71,16 @@ class OrchestratorServiceStub:
                 request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
                 response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
                 _registered_method=True)
+        self.ListEnded = channel.unary_unary(
+                '/hugginggpt.v1.OrchestratorService/ListEnded',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedResponse.FromString,
+                _registered_method=True)
+        self.Hold = channel.unary_unary(
+                '/hugginggpt.v1.OrchestratorService/Hold',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.HoldRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.HoldResponse.FromString,
+                _registered_method=True)
 
 
 class OrchestratorServiceServicer:
@@ -128,6 +138,20 @@ class OrchestratorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListEnded(self, request, context):
+        """Runs of all tenants that have ended, in the order of their end: for the gateway, which counts and tells of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Hold(self, request, context):
+        """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OrchestratorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -165,6 +189,16 @@ def add_OrchestratorServiceServicer_to_server(servicer, server):
                     servicer.Delete,
                     request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.FromString,
                     response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.SerializeToString,
+            ),
+            'ListEnded': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEnded,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedResponse.SerializeToString,
+            ),
+            'Hold': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hold,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.HoldRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.HoldResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -357,6 +391,60 @@ class OrchestratorService:
             '/hugginggpt.v1.OrchestratorService/Delete',
             protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
             protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEnded(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.OrchestratorService/ListEnded',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.OrchestratorService/Hold',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.HoldRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.HoldResponse.FromString,
             options,
             channel_credentials,
             insecure,

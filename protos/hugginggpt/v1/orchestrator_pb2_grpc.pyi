@@ -51,6 +51,10 @@ class OrchestratorServiceStub:
     """Lets a waiting plan run, edited if a plan is given. FAILED_PRECONDITION/NOT_WAITING if it does not wait."""
     Delete: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]
     """Removes an ended run and all that only it refers to. FAILED_PRECONDITION/RUNNING if it has not ended."""
+    ListEnded: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListEndedRequest, _orchestrator_pb2.ListEndedResponse]
+    """Runs of all tenants that have ended, in the order of their end: for the gateway, which counts and tells of them."""
+    Hold: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.HoldRequest, _orchestrator_pb2.HoldResponse]
+    """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them."""
 
 @_typing.type_check_only
 class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
@@ -74,6 +78,10 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     """Lets a waiting plan run, edited if a plan is given. FAILED_PRECONDITION/NOT_WAITING if it does not wait."""
     Delete: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]  # type: ignore[assignment]
     """Removes an ended run and all that only it refers to. FAILED_PRECONDITION/RUNNING if it has not ended."""
+    ListEnded: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListEndedRequest, _orchestrator_pb2.ListEndedResponse]  # type: ignore[assignment]
+    """Runs of all tenants that have ended, in the order of their end: for the gateway, which counts and tells of them."""
+    Hold: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.HoldRequest, _orchestrator_pb2.HoldResponse]  # type: ignore[assignment]
+    """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them."""
 
 class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Owns runs. A run is its own, not the call's: ending a stream ends only the stream, unless the run says otherwise."""
@@ -136,5 +144,21 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.DeleteRunResponse, _abc.Awaitable[_orchestrator_pb2.DeleteRunResponse]]:
         """Removes an ended run and all that only it refers to. FAILED_PRECONDITION/RUNNING if it has not ended."""
+
+    @_abc_1.abstractmethod
+    def ListEnded(
+        self,
+        request: _orchestrator_pb2.ListEndedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListEndedResponse, _abc.Awaitable[_orchestrator_pb2.ListEndedResponse]]:
+        """Runs of all tenants that have ended, in the order of their end: for the gateway, which counts and tells of them."""
+
+    @_abc_1.abstractmethod
+    def Hold(
+        self,
+        request: _orchestrator_pb2.HoldRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.HoldResponse, _abc.Awaitable[_orchestrator_pb2.HoldResponse]]:
+        """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them."""
 
 def add_OrchestratorServiceServicer_to_server(servicer: OrchestratorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -15,7 +15,7 @@ from services.orchestrator import metrics
 from services.orchestrator.journal import statements
 from services.orchestrator.journal.puts import kept, remembered
 from services.orchestrator.journal.statements import FIELDS, IDEMPOTENCY
-from services.orchestrator.journal.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Memo, NewRun, Row
+from services.orchestrator.journal.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Ended, Memo, NewRun, Row
 from services.runtime.database import Database, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
 
@@ -106,7 +106,7 @@ class Journal:
             LeaseLost: another owner writes by now.
         """
         first, last = events[0].sequence, events[-1].sequence
-        sql, changed = self._sql.append, [self._lease]
+        sql, changed = (self._sql.end if state in ENDED else self._sql.append), [self._lease]
         if parked_until is not None or deadline is not None or caller is not None:
             sql, changed = self._changes(parked_until, deadline, caller)
         values = (len(events), state, *changed, run_id, fence, first - 1)
@@ -145,12 +145,21 @@ class Journal:
         states: "Sequence[RunState.ValueType]" = (),
         conversation_id: str = "",
         created_after: float = 0.0,
+        first_turns: bool = False,
     ) -> list[Row]:
         """Runs of the tenant, newest first, older than a (created, id)."""
-        sql = statements.rows(before is not None, states, bool(conversation_id))
+        sql = statements.rows(before is not None, states, bool(conversation_id), first_turns)
         conversation = [conversation_id] if conversation_id else []
         values = (tenant, created_after, *(before or ()), *states, *conversation, limit)
         return [_row(found) for found in await self._database.read(sql, *values)]
+
+    async def ended(self, since: float, after: tuple[float, str], limit: int) -> list[Ended]:
+        """Runs of all tenants that ended since then, by the database's clock; in that order, after an (ended, id)."""
+        found = await self._database.read(statements.ENDED, since, *after, limit)
+        return [
+            Ended(run_id, Caller.FromString(caller), state, ended, RunEvent.FromString(last))
+            for run_id, caller, state, ended, last in found
+        ]
 
     def command(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[None]":
         """Leaves a wish for the owner of a run."""

@@ -51,6 +51,7 @@ _REFERENCED = "UPDATE events SET referenced = 1 WHERE run_id = ? AND seq = ? RET
 _REFERRED = (
     "SELECT sha256 FROM artifact_references JOIN runs ON runs.id = run_id WHERE tenant = ? AND sha256 {among}"
     " UNION SELECT sha256 FROM memo_references WHERE tenant = ? AND sha256 {among}"
+    " UNION SELECT sha256 FROM holds WHERE tenant = ? AND sha256 {among}"
 )
 _OLD_RUNS = (
     "DELETE FROM runs WHERE id IN (SELECT id FROM runs AS old"
@@ -168,7 +169,7 @@ class Retention:
 
     async def _referred(self, tenant: str, sha256s: Sequence[str]) -> set[str]:
         texts = self._database.dialect.texts(sha256s)
-        return {sha256 for (sha256,) in await self._database.read(self._referred_sql, tenant, texts, tenant, texts)}
+        return {sha256 for (sha256,) in await self._database.read(self._referred_sql, *(tenant, texts) * 3)}
 
     async def _alone(self) -> bool:
         """Whether the store is this journal's: the first to collect there writes its name into it."""

@@ -61,6 +61,12 @@ COMMANDS = (
     "SELECT id, run_id, kind, payload FROM commands WHERE run_id IN"
     f" (SELECT id FROM runs WHERE {ALIVE} AND owner = ?) ORDER BY id"
 )
+ENDED = (
+    "SELECT runs.id, runs.caller, runs.state, runs.ended, events.event FROM runs"
+    " JOIN events ON events.run_id = runs.id AND events.seq = runs.seq"
+    " WHERE runs.ended > 0 AND runs.ended >= ? AND (runs.ended, runs.id) > (?, ?)"
+    " ORDER BY runs.ended, runs.id LIMIT ?"
+)
 MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
 STATE = "SELECT state FROM runs WHERE id = ? AND tenant = ?"
 DELETE = "DELETE FROM runs WHERE id = ?"
@@ -82,6 +88,7 @@ class Statements:
             f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, {now} + ?) RETURNING id"
         )
         self.append = append(f"lease_until = {now} + ?")
+        self.end = append(f"lease_until = {now} + ?", f"ended = {now}")
         due = (
             f"{ALIVE} AND (lease_until < {now}"
             " OR (owner = '' AND EXISTS (SELECT 1 FROM commands WHERE run_id = runs.id)))"
@@ -105,9 +112,11 @@ def append(*changes: str) -> str:
     return f"UPDATE runs SET seq = seq + ?, state = ?{others} WHERE id = ? AND fence = ? AND seq = ? RETURNING seq"
 
 
-def rows(before: bool, states: Collection[int], conversation: bool) -> str:
+def rows(before: bool, states: Collection[int], conversation: bool, first_turns: bool) -> str:
     """A page of a tenant's runs, newest first."""
     where = ["tenant = ?", "created > ?"]
+    if first_turns:
+        where.append("parent_id = ''")
     if before:
         where.append("(created, id) < (?, ?)")
     if states:

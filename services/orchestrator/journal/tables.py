@@ -96,6 +96,18 @@ MIGRATIONS = (
     CREATE INDEX memo_references_by_digest ON memo_references (sha256);
     CREATE TABLE duties (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL)
     """,
+    # Runs that an earlier program ends keep 0 as their end, and are not listed by it.
+    """
+    ALTER TABLE runs ADD COLUMN ended REAL NOT NULL DEFAULT 0;
+    CREATE INDEX runs_by_end ON runs (ended, id) WHERE ended > 0;
+    CREATE TABLE holds (
+        tenant TEXT NOT NULL,
+        holder TEXT NOT NULL,
+        sha256 TEXT NOT NULL,
+        PRIMARY KEY (tenant, holder, sha256)
+    ) WITHOUT ROWID;
+    CREATE INDEX holds_by_digest ON holds (sha256)
+    """,
 )
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
@@ -139,6 +151,18 @@ class Row:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has ended, with its last event."""
+
+    id: str
+    caller: Caller
+    state: "RunState.ValueType"
+    ended: float
+    """Seconds since the epoch."""
+    last: RunEvent
 
 
 @dataclass(frozen=True)
