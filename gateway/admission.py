@@ -18,6 +18,9 @@ REQUEST_BYTES = 1_000_000
 MAX_INPUTS = 1_000
 MAX_TASKS = 1_000
 
+METADATA_ENTRIES, METADATA_BYTES = 32, 128 * 1024
+"""Most that is kept with a run for whoever asked."""
+
 _NAME = re.compile(r"[\w.-]{1,64}")
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -46,6 +49,7 @@ class Admission:
         """
         _check_size(spec, len(files))
         _check_choices(spec)
+        _check_metadata(spec)
         _name_inputs(spec, files)
         spec.idempotency_key = _checked_key(key or spec.idempotency_key)
         await self.settle_plan(spec.plan)
@@ -108,6 +112,17 @@ def _check_choices(spec: RunSpec) -> None:
     times = (budget.expert_time.ToNanoseconds(), budget.wall_time.ToNanoseconds())
     if min(budget.llm_tokens, budget.tasks, *times) < 0:
         raise InvalidRequest("a budget cannot be negative", remedy="leave out what has no limit", port="budget")
+
+
+def _check_metadata(spec: RunSpec) -> None:
+    size = sum(len(key.encode()) + len(text.encode()) for key, text in spec.metadata.items())
+    if len(spec.metadata) > METADATA_ENTRIES or size > METADATA_BYTES:
+        raise InvalidRequest(
+            f"the metadata has more than {METADATA_ENTRIES} entries or {METADATA_BYTES // 1024} KiB",
+            reason="TOO_LARGE",
+            remedy="keep it elsewhere, and only its id here",
+            port="metadata",
+        )
 
 
 def _name_inputs(spec: RunSpec, files: Sequence[Artifact]) -> None:

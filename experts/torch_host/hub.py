@@ -7,12 +7,24 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+from tenacity import retry, retry_if_exception, stop_after_attempt, stop_after_delay, wait_fixed
+
+from experts.host import loading
 from experts.torch_host.choosing import chosen, has_weights
 from experts.torch_host.downloads import Download
 from services.runtime.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+log = structlog.get_logger(__name__)
+
+ATTEMPTS, PAUSE_SECONDS = 3, 1.0
+"""How often a Hub that does not answer is asked, and when again; its own client would go on for half a minute."""
+ANSWER_SECONDS = 10.0
+"""How long one answer may take; after that long, nobody is asked again."""
 
 _CONVERTER, _OFFER = "SFconvertbot", "Adding `safetensors` variant of this model"
 
@@ -34,7 +46,7 @@ def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
 
     api = _api()
     with _explained(model_id):
-        pinned, commit = bool(commit), commit or api.resolve_revision(model_id).resolved
+        pinned, commit = bool(commit), _commit(api, model_id, commit)
         files = _listed(api, model_id, commit)
         if files and not pinned and not has_weights(files):
             commit = _converted(api, model_id) or commit
@@ -46,6 +58,18 @@ def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
                 model_id, revision=commit, allow_patterns=names, endpoint=api.endpoint, tqdm_class=download.bars
             )
     return Path(folder), commit
+
+
+def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
+    """The commit to take; where something has to be fetched, the Hub has answered."""
+    from huggingface_hub.constants import is_offline_mode
+
+    if not is_offline_mode() and (not pinned or _tree(model_id, pinned) is None):
+        loading.current().progress(0.0, f"asking {_endpoint()} for the model")
+        log.info("asking for the model", model=model_id, at=_endpoint())
+        if pinned:
+            _reach(api, model_id, pinned)
+    return pinned or str(api.resolve_revision(model_id).resolved)
 
 
 def _converted(api: "HfApi", model_id: str) -> str:
@@ -83,22 +107,45 @@ def _api() -> "HfApi":
 
 def _listed(api: "HfApi", model_id: str, commit: str) -> dict[str, int]:
     """The repository's files with their sizes, from the cache if it has them; empty where nobody can be asked."""
-    from huggingface_hub import get_cached_repo_tree
-    from huggingface_hub.errors import CachedRepoTreeNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.hf_api import RepoFile
 
-    try:
-        tree = get_cached_repo_tree(model_id, revision=commit)
-    except CachedRepoTreeNotFoundError:
+    tree = _tree(model_id, commit)
+    if tree is None:
         try:
-            tree = [
-                one
-                for one in api.list_repo_tree(model_id, recursive=True, revision=commit)
-                if isinstance(one, RepoFile)
-            ]
+            whole = api.list_repo_tree(model_id, recursive=True, revision=commit)
+            tree = [one for one in whole if isinstance(one, RepoFile)]
         except OfflineModeIsEnabled:
             return {}
     return {file.path: file.size for file in tree}
+
+
+def _tree(model_id: str, commit: str) -> "list[RepoFile] | None":
+    """The repository's files, if the cache has the list of them."""
+    from huggingface_hub import get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    try:
+        return get_cached_repo_tree(model_id, revision=commit)
+    except CachedRepoTreeNotFoundError:
+        return None
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    import httpx2
+
+    return isinstance(error, httpx2.TransportError)
+
+
+@retry(
+    retry=retry_if_exception(_is_unanswered),
+    stop=stop_after_attempt(ATTEMPTS) | stop_after_delay(ANSWER_SECONDS),
+    wait=wait_fixed(PAUSE_SECONDS),
+    reraise=True,
+)
+def _reach(api: "HfApi", model_id: str, commit: str) -> None:
+    """Whether the Hub answers at all, before its client asks with a patience of its own."""
+    api.model_info(model_id, revision=commit, timeout=ANSWER_SECONDS)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Where models come from, and what is said when they do not."""
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from experts.host import loading
 from experts.torch_host.choosing import chosen
 from experts.torch_host.devices import TorchDevices
+from experts.torch_host.hub import ANSWER_SECONDS
 from experts.torch_host.sources import snapshot
 from services.runtime.errors import FailedPrecondition
 from tests.fakes.hub import Hub, Repository, running_hub
@@ -89,10 +91,12 @@ def test_a_download_is_told_of_as_it_goes(hub: Hub) -> None:
     steps: list[tuple[float, str]] = []
     with loading.told(loading.Loading(progress=lambda *step: steps.append(step))), capture_logs() as logs:
         snapshot(MODEL)
+    assert steps[0] == (0, f"asking {hub.endpoint} for the model")
     assert steps[-1][0] == pytest.approx(1, abs=0.01)
     assert steps[-1][1] == "downloading the model: 3 of 3 MB"
     assert [step for step, _ in steps] == sorted(step for step, _ in steps)
-    assert [(entry["event"], entry["megabytes"]) for entry in logs] == [("downloaded", 3)]
+    assert [entry["event"] for entry in logs] == ["asking for the model", "downloaded"]
+    assert logs[-1]["megabytes"] == 3
 
 
 def test_offline_the_error_says_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +110,20 @@ def test_a_hub_that_is_not_there_is_named(hub: Hub, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     error = refusal()
     assert "http://127.0.0.1:9 cannot be reached" in error.message
+
+
+def test_one_who_asks_for_a_commit_does_not_wait_for_a_hub_that_is_not_there(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    steps: list[str] = []
+    began = time.monotonic()
+    with loading.told(loading.Loading(progress=lambda _, message: steps.append(message))), capture_logs() as logs:
+        error = refusal(revision="1" * 40)
+    assert "http://127.0.0.1:9 cannot be reached" in error.message
+    assert steps == ["asking http://127.0.0.1:9 for the model"]
+    assert {(entry["event"], entry["model"]) for entry in logs} == {("asking for the model", MODEL)}
+    assert time.monotonic() - began < ANSWER_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -1431,6 +1431,26 @@ class RunSpec(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     REQUEST_FIELD_NUMBER: _builtins.int
     INPUTS_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
@@ -1444,6 +1464,7 @@ class RunSpec(_message.Message):
     HISTORY_FIELD_NUMBER: _builtins.int
     BYPASS_MEMO_FIELD_NUMBER: _builtins.int
     CONSTRAINTS_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     request: _builtins.str
     """The request, in words; may be empty if there is a plan."""
     mode: Global___RunMode.ValueType
@@ -1474,6 +1495,10 @@ class RunSpec(_message.Message):
     def constraints(self) -> Global___Constraints:
         """For the models of all its tasks."""
 
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What whoever asks wants to find with the run again; it changes nothing about it."""
+
     def __init__(
         self,
         *,
@@ -1490,10 +1515,11 @@ class RunSpec(_message.Message):
         history: _abc.Iterable[Global___Turn] | None = ...,
         bypass_memo: _builtins.bool = ...,
         constraints: Global___Constraints | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "constraints", b"constraints", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "metadata", b"metadata", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
