@@ -77,7 +77,12 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
         async with (
             expert.beside(models.tell),
             serving(
-                register, EXPERT, listen=settings.listen, drain_seconds=settings.drain_seconds, ready=False
+                register,
+                EXPERT,
+                listen=settings.listen,
+                drain_seconds=settings.drain_seconds,
+                ready=False,
+                health_listen=settings.health_listen,
             ) as running,
             _beside(_tell_health(models, running)),
             _beside(watch(models, running, batch_seconds=settings.device_seconds, load_seconds=settings.load_seconds)),

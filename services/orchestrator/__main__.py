@@ -62,6 +62,7 @@ def _served(runs: Runs, holds: Holds, settings: Settings) -> AbstractAsyncContex
         listen=settings.listen,
         drain_seconds=settings.drain_seconds,
         closing=runs.hand_over,
+        health_listen=settings.health_listen,
     )
 
 

@@ -30,7 +30,13 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
         servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs()), llm))
         register = partial(rpc.add_PlannerServiceServicer_to_server, servicer)
         yield await stack.enter_async_context(
-            serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds)
+            serving(
+                register,
+                SERVICE,
+                listen=settings.listen,
+                drain_seconds=settings.drain_seconds,
+                health_listen=settings.health_listen,
+            )
         )
 
 

@@ -24,7 +24,13 @@ async def responder(settings: Settings) -> AsyncIterator[Serving]:
         servicer = ResponderServicer(Responder(Writer(llm) if llm else None))
         register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
         yield await stack.enter_async_context(
-            serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds)
+            serving(
+                register,
+                SERVICE,
+                listen=settings.listen,
+                drain_seconds=settings.drain_seconds,
+                health_listen=settings.health_listen,
+            )
         )
 
 

@@ -1,9 +1,12 @@
 """Two ways to reach a server: light services are balanced and retried by gRPC, experts by their caller."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import grpc
 
+from services.runtime.identity import own
 from services.runtime.tracing import carrying
 
 MESSAGE_BYTES = 64 * 1024 * 1024
@@ -51,10 +54,18 @@ def connect(target: str) -> grpc.aio.Channel:
     Balanced over all addresses of the name, by their health; waits for a server to be there; retries UNAVAILABLE.
     """
     options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.service_config", _SERVICE_CONFIG)]
-    return carrying(grpc.aio.insecure_channel(target, options=options))
+    return carrying(_channel(target, options))
 
 
 def dial(address: str) -> grpc.aio.Channel:
     """A channel to one expert at host:port: no retry, no waiting; the caller alone decides what a failure means."""
     options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
-    return carrying(grpc.aio.insecure_channel(address, options=options))
+    return carrying(_channel(address, options))
+
+
+def _channel(target: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+    """Without TLS where this process has no identity."""
+    if identity := own():
+        named = [*options, ("grpc.ssl_target_name_override", identity.name)]
+        return grpc.aio.secure_channel(target, identity.for_channels(), options=named)
+    return grpc.aio.insecure_channel(target, options=options)

@@ -20,12 +20,14 @@ from services.runtime import caller, metrics, telemetry, tracing
 from services.runtime.channel import MESSAGE_LIMITS
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable, from_rpc, to_status
 from services.runtime.health import HealthServicer
+from services.runtime.identity import assume, own
 from services.runtime.settings import ServiceSettings
 
 log = structlog.get_logger(__name__)
 
 Register = Callable[[grpc.aio.Server], None]
 Closing = Callable[[], Awaitable[object]]
+Bind = Callable[[grpc.aio.Server, str], int]
 S = TypeVar("S", bound=ServiceSettings)
 
 _CLOSING_SECONDS = 1.0
@@ -55,6 +57,8 @@ async def serving(
     exclusive: bool = False,
     ready: bool = True,
     closing: Closing | None = None,
+    health_listen: str = "",
+    bind: Bind | None = None,
 ) -> AsyncIterator[Serving]:
     """Serves until the block exits, then drains.
 
@@ -69,6 +73,8 @@ async def serving(
         ready: False leaves all names but liveness NOT_SERVING until set_ready.
         closing: done once no new caller is sent here, while calls under way go on; it has drain_seconds of which the
             drain has the rest, or one second if those are fewer. What it raises is logged.
+        health_listen: host:port where grpc.health.v1 is answered too, and nothing else; empty: nowhere.
+        bind: opens the port, if not as between services: with the identity of this process.
 
     Raises:
         Unavailable: the address cannot be bound.
@@ -76,12 +82,13 @@ async def serving(
     options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1)]
     server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary()], options=options)
     register(server)
-    running = Serving(_bound(server, listen), HealthServicer())
+    running = Serving(_bound(bind or between_services, server, listen), HealthServicer())
     health_pb2_grpc.add_HealthServicer_to_server(running.health, server)
     names = (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     await running.set_ready("liveness")
     await running.set_ready("", "startup", "readiness", service.full_name, ready=ready)
+    probes = await _probed(running.health, health_listen)
     await server.start()
     log.info("serving", service=service.full_name, port=running.port)
     try:
@@ -92,6 +99,7 @@ async def serving(
         if closing:
             await _closed(closing, max(drain_seconds, _CLOSING_SECONDS))
         await server.stop(max(0.0, drain_seconds - (time.monotonic() - began)))
+        await probes.stop(None)
 
 
 async def _closed(closing: Closing, seconds: float) -> None:
@@ -104,9 +112,31 @@ async def _closed(closing: Closing, seconds: float) -> None:
         log.exception("closing failed")
 
 
-def _bound(server: grpc.aio.Server, listen: str) -> int:
+def between_services(server: grpc.aio.Server, listen: str) -> int:
+    """Opens a port with the identity of this process, or without TLS if it has none."""
+    if identity := own():
+        return server.add_secure_port(listen, identity.for_servers())
+    return to_anyone(server, listen)
+
+
+def to_anyone(server: grpc.aio.Server, listen: str) -> int:
+    """Opens a port without TLS."""
+    return server.add_insecure_port(listen)
+
+
+async def _probed(health: HealthServicer, listen: str) -> grpc.aio.Server:
+    """A server of nothing but health, listening if it is told where."""
+    server = grpc.aio.server()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    if listen:
+        _bound(to_anyone, server, listen)
+    await server.start()
+    return server
+
+
+def _bound(bind: Bind, server: grpc.aio.Server, listen: str) -> int:
     try:
-        return server.add_insecure_port(listen)
+        return bind(server, listen)
     except RuntimeError as error:
         remedy = "stop what listens there, or choose another address"
         raise Unavailable(f"cannot listen on {listen}: the address is taken or not ours", remedy=remedy) from error
@@ -209,6 +239,7 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
     tracing.begin(name, settings.traces_endpoint)
 
     async def main() -> None:
+        assume(settings.identity)
         async with metrics.exposed(name, settings.metrics_listen):
             await _until_signalled(opened(settings))
 

@@ -6,6 +6,9 @@ from pathlib import Path
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from services.runtime.errors import FailedPrecondition
+from services.runtime.identity import Certificate, Identity
+
 
 def home() -> Path:
     """Where the house keeps what it must not lose: HUGGINGGPT_HOME, else ~/.hugginggpt."""
@@ -37,5 +40,34 @@ class ServiceSettings(BaseSettings):
     """json for machines, pretty for people."""
     metrics_listen: str = Field("", validation_alias=AliasChoices("METRICS_LISTEN"))
     """host:port of GET /metrics for Prometheus; port 0 takes any free one; empty measures nothing."""
+    health_listen: str = Field("", validation_alias=AliasChoices("HEALTH_LISTEN"))
+    """host:port where only grpc.health.v1 is answered, and without TLS: probes know none; empty: nowhere."""
+    tls_certificate: Path | None = Field(None, validation_alias=AliasChoices("TLS_CERTIFICATE"))
+    """PEM file of the certificate this process shows to other services, and asks of them too; None: no TLS."""
+    tls_key: Path | None = Field(None, validation_alias=AliasChoices("TLS_KEY"))
+    """PEM file of its key."""
+    tls_authority: Path | None = Field(None, validation_alias=AliasChoices("TLS_AUTHORITY"))
+    """PEM file of the authority that signs the certificates of all services."""
+    tls_name: str = Field("hugginggpt", validation_alias=AliasChoices("TLS_NAME"))
+    """The DNS name that all these certificates carry."""
     traces_endpoint: str = Field("", validation_alias=AliasChoices("OTEL_EXPORTER_OTLP_ENDPOINT"))
     """Where traces go, by OTLP over gRPC; empty traces nothing. The other OTEL_ variables mean what they always do."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """What the process shows to other services.
+
+        Raises:
+            FailedPrecondition: CERTIFICATE, one of its files is not named.
+        """
+        files = (self.tls_certificate, self.tls_key, self.tls_authority)
+        match files:
+            case (None, None, None):
+                return None
+            case (Path() as chain, Path() as key, Path() as authority):
+                return Identity(Certificate(chain, key), authority, self.tls_name)
+        raise FailedPrecondition(
+            "TLS needs a certificate, its key and the authority",
+            reason="CERTIFICATE",
+            remedy="set TLS_CERTIFICATE, TLS_KEY and TLS_AUTHORITY, or none of them",
+        )

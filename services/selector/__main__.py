@@ -42,7 +42,13 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
         async with (
             remembered.running(),
             discovery.running(),
-            serving(register, SERVICE, listen=settings.listen, drain_seconds=settings.drain_seconds) as running,
+            serving(
+                register,
+                SERVICE,
+                listen=settings.listen,
+                drain_seconds=settings.drain_seconds,
+                health_listen=settings.health_listen,
+            ) as running,
         ):
             try:
                 yield running

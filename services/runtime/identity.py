@@ -1,0 +1,200 @@
+"""Who a process is to the others: a certificate of the house, shown and asked for on every connection between services.
+
+All certificates of the house carry one common name beside their own, so that a server may be dialled by its address.
+"""
+
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+
+from services.runtime.errors import FailedPrecondition, Unavailable
+
+T = TypeVar("T")
+
+_MOST_STEPS = 10
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate with its key, as PEM files; read again for each connection once they have changed."""
+
+    chain: Path
+    key: Path
+
+    def check(self) -> None:
+        """Raises FailedPrecondition CERTIFICATE, naming what is wrong, if a server could not use it."""
+        self.context()
+
+    def context(self) -> ssl.SSLContext:
+        """What Python's own servers take; renewed files are taken up at the next connection."""
+        context = latest = self._context()
+        renewed = _Changes(self.chain, self.key)
+
+        def look(connection: ssl.SSLObject, *_: object) -> None:
+            nonlocal latest
+            if renewed():
+                latest = self._context()
+            connection.context = latest
+
+        context.sni_callback = look
+        return context
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.load_into(context)
+        return context
+
+    def credentials(self, authority: Path | None = None) -> grpc.ServerCredentials:
+        """What gRPC's servers take; with an authority only clients with a certificate of its are let in."""
+
+        def configuration() -> grpc.ServerCertificateConfiguration:
+            pairs = [(_read(self.key), _read(self.chain))]
+            return grpc.ssl_server_certificate_configuration(pairs, _read(authority) if authority else None)
+
+        renewed = _Changes(self.chain, self.key, *([authority] if authority else []))
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            return configuration() if renewed() else None
+
+        return grpc.dynamic_ssl_server_credentials(
+            configuration(),
+            fetch,  # type: ignore[arg-type]  # None means unchanged, as gRPC's own documentation has it
+            require_client_authentication=authority is not None,
+        )
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Has a context show this certificate."""
+        try:
+            context.load_cert_chain(self.chain, self.key)
+        except ssl.SSLError as error:
+            raise _wrong(f"{self.chain} and {self.key} are not a certificate and its key: {error.reason}") from error
+        except OSError as error:
+            raise _unreadable(error) from error
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a process shows to others, and whom it believes.
+
+    Args:
+        certificate: its own.
+        authority: PEM file of the authority that has signed all certificates of the house.
+        name: a DNS name that all of them carry.
+    """
+
+    certificate: Certificate
+    authority: Path
+    name: str
+
+    def check(self) -> None:
+        """Meets itself.
+
+        Raises:
+            FailedPrecondition: CERTIFICATE, naming what others would object to.
+        """
+        server, client = self.certificate.context(), ssl.create_default_context()
+        for context in (server, client):
+            self._trust(context)
+        self.certificate.load_into(client)
+        server.verify_mode = ssl.CERT_REQUIRED
+        try:
+            _shake_hands(server, client, self.name)
+        except ssl.SSLCertVerificationError as error:
+            raise _wrong(f"{self.certificate.chain} is not accepted: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise _wrong(f"{self.certificate.chain} cannot be used: {error.reason}") from error
+
+    def for_servers(self) -> grpc.ServerCredentials:
+        return self.certificate.credentials(self.authority)
+
+    def for_channels(self) -> grpc.ChannelCredentials:
+        """Read once: a process whose certificate has run out must be started anew to make new connections."""
+        chain, key = _read(self.certificate.chain), _read(self.certificate.key)
+        return grpc.ssl_channel_credentials(_read(self.authority), key, chain)
+
+    def _trust(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_verify_locations(self.authority)
+        except ssl.SSLError as error:
+            raise _wrong(f"{self.authority} is not a certificate: {error.reason}") from error
+        except OSError as error:
+            raise _unreadable(error) from error
+
+
+class _Own:
+    identity: Identity | None = None
+
+
+def assume(identity: Identity | None) -> None:
+    """Makes an identity this process's; None leaves its connections unprotected.
+
+    Raises:
+        FailedPrecondition: CERTIFICATE, others would not accept it.
+    """
+    if identity:
+        identity.check()
+    _Own.identity = identity
+
+
+def own() -> Identity | None:
+    """The identity of this process."""
+    return _Own.identity
+
+
+class _Changes:
+    """Tells whether files have changed since it was last asked."""
+
+    def __init__(self, *files: Path) -> None:
+        self._files = files
+        self._seen = self._now()
+
+    def __call__(self) -> bool:
+        before, self._seen = self._seen, self._now()
+        return self._seen != before
+
+    def _now(self) -> list[tuple[int, int]]:
+        return [(state.st_mtime_ns, state.st_ino) for state in map(_stat, self._files)]
+
+
+def _stat(file: Path) -> os.stat_result:
+    return _reading(file.stat)
+
+
+def _read(file: Path) -> bytes:
+    return _reading(file.read_bytes)
+
+
+def _reading(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for step in range(2 * _MOST_STEPS):
+        try:
+            ends[step % 2].do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+
+def _wrong(what: str) -> FailedPrecondition:
+    remedy = "renew it, or correct TLS_CERTIFICATE, TLS_KEY, TLS_AUTHORITY and TLS_NAME"
+    return FailedPrecondition(what, reason="CERTIFICATE", remedy=remedy)
+
+
+def _unreadable(error: OSError) -> Unavailable:
+    return Unavailable(
+        f"cannot read {error.filename}: {error.strerror}", remedy="mount the file, or correct the TLS settings"
+    )

@@ -1,0 +1,172 @@
+"""Services show one another certificates, and speak to nobody who has none of the house."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from protos.hugginggpt.v1 import expert_pb2
+from services.runtime import identity
+from services.runtime.channel import connect, dial
+from services.runtime.errors import FailedPrecondition, Unavailable
+from services.runtime.identity import Identity
+from services.runtime.server import Serving, serving
+from services.runtime.settings import ServiceSettings
+from tests.certificates import Authority
+
+SERVICE = expert_pb2.DESCRIPTOR.services_by_name["ExpertService"]
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ours")
+
+
+@pytest.fixture(autouse=True)
+def nobody() -> Iterator[None]:
+    yield
+    identity.assume(None)
+
+
+@asynccontextmanager
+async def served(**options: str) -> AsyncIterator[Serving]:
+    async with serving(lambda _: None, SERVICE, **options) as running:  # type: ignore[arg-type]  # all of them are texts
+        yield running
+
+
+async def asked(channel: grpc.aio.Channel) -> int:
+    async with channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        return int((await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)).status)
+
+
+async def is_refused(port: int, channel: grpc.aio.Channel) -> bool:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await asked(channel)
+    return refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_services_of_one_house_speak_by_name_and_by_address(authority: Authority) -> None:
+    identity.assume(authority.identity("planner"))
+    async with served() as running:
+        assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
+        assert await asked(connect(f"dns:///localhost:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_who_has_no_certificate_of_the_house_is_not_let_in(authority: Authority, tmp_path: Path) -> None:
+    identity.assume(authority.identity("planner"))
+    stranger = Authority(tmp_path / "theirs").identity("planner")
+    async with served() as running:
+        identity.assume(None)
+        assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
+        known = grpc.ssl_channel_credentials(authority.file.read_bytes())
+        options = [("grpc.ssl_target_name_override", "hugginggpt")]
+        assert await is_refused(
+            running.port, grpc.aio.secure_channel(f"127.0.0.1:{running.port}", known, options=options)
+        )
+        identity.assume(replace(stranger, authority=stranger.authority))
+        assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
+
+
+async def test_a_server_that_is_not_of_the_house_is_not_spoken_to(authority: Authority, tmp_path: Path) -> None:
+    identity.assume(Authority(tmp_path / "theirs").identity("planner"))
+    async with served() as running:
+        identity.assume(authority.identity("orchestrator"))
+        assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
+
+
+async def test_probes_are_answered_without_tls_and_nothing_else_is(authority: Authority, unused_tcp_port: int) -> None:
+    identity.assume(authority.identity("planner"))
+    address = f"127.0.0.1:{unused_tcp_port}"
+    async with served(health_listen=address):
+        assert await asked(grpc.aio.insecure_channel(address)) == health_pb2.HealthCheckResponse.SERVING
+        async with grpc.aio.insecure_channel(address) as channel:
+            describe: Any = channel.unary_unary("/hugginggpt.v1.ExpertService/Describe")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await describe(b"", timeout=5)
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_renewed_certificate_is_shown_to_who_comes_next(authority: Authority) -> None:
+    own = authority.identity("planner")
+    identity.assume(own)
+    async with served() as running:
+        before = await _shown(running.port, own)
+        authority.identity("planner")
+        os.utime(own.certificate.chain, (1, 1))  # a clock of coarse grain would not see the change
+        after = await _shown(running.port, own)
+        assert before != after
+        assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_python_s_own_servers_take_it_up_too(authority: Authority) -> None:
+    own = authority.identity("gateway")
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=own.certificate.context())
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        before = await _shown(port, own)
+        authority.identity("gateway")
+        os.utime(own.certificate.chain, (1, 1))
+        assert await _shown(port, own) != before
+
+
+async def _shown(port: int, own: Identity) -> bytes:
+    """The certificate that a server shows now."""
+    context = ssl.create_default_context(cafile=own.authority)
+    own.certificate.load_into(context)
+    context.set_alpn_protocols(["h2"])
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=own.name)
+    try:
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    finally:
+        writer.transport.abort()
+    assert isinstance(shown, bytes)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("expired", "certificate has expired"),
+        ("name", "Hostname mismatch"),
+        ("authority", "self-signed certificate|unable to get local issuer|signature failure"),
+        ("key", "KEY_VALUES_MISMATCH"),
+        ("garbage", "not a certificate"),
+    ],
+)
+def test_what_others_would_not_accept_is_named_at_the_start(
+    authority: Authority, tmp_path: Path, wrong: str, said: str
+) -> None:
+    own = authority.identity(
+        "planner", days=-1 if wrong == "expired" else 1, name="x" if wrong == "name" else "hugginggpt"
+    )
+    if wrong == "authority":
+        own = replace(own, authority=Authority(tmp_path / "theirs").file)
+    if wrong == "key":
+        own.certificate.key.write_bytes(authority.certificate("other", "hugginggpt").key.read_bytes())
+    if wrong == "garbage":
+        own.certificate.chain.write_text("garbage")
+    with pytest.raises(FailedPrecondition, match=said) as refused:
+        identity.assume(own)
+    assert refused.value.reason == "CERTIFICATE"
+    assert refused.value.remedy
+
+
+def test_a_file_that_is_not_there_is_named(authority: Authority) -> None:
+    own = authority.identity("planner")
+    own.certificate.key.unlink()
+    with pytest.raises(Unavailable, match="No such file"):
+        identity.assume(own)
+
+
+def test_half_an_identity_is_refused(authority: Authority) -> None:
+    with pytest.raises(FailedPrecondition, match="its key and the authority"):
+        _ = ServiceSettings(tls_certificate=authority.identity("planner").certificate.chain).identity
