@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -55,6 +55,7 @@ async def serving(
     exclusive: bool = False,
     ready: bool = True,
     closing: Closing | None = None,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
 ) -> AsyncIterator[Serving]:
     """Serves until the block exits, then drains.
 
@@ -69,12 +70,13 @@ async def serving(
         ready: False leaves all names but liveness NOT_SERVING until set_ready.
         closing: done once no new caller is sent here, while calls under way go on; it has drain_seconds of which the
             drain has the rest, or one second if those are fewer. What it raises is logged.
+        interceptors: of this server alone; the Boundary tells what they raise.
 
     Raises:
         Unavailable: the address cannot be bound.
     """
     options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1)]
-    server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary()], options=options)
+    server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary(), *interceptors], options=options)
     register(server)
     running = Serving(_bound(server, listen), HealthServicer())
     health_pb2_grpc.add_HealthServicer_to_server(running.health, server)
