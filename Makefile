@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check test-deps bench chaos eval train protos
+.PHONY: help setup demo up test check test-deps bench chaos eval train protos readme
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -63,3 +63,6 @@ train: $(VENV)/.dev ## Learn the embedded planner's weights anew; a minute or tw
 
 protos: $(VENV)/.dev ## Make the stubs anew
 	$(PY) -m protos.generate
+
+readme: $(VENV)/.dev ## Make the tables of README.md anew
+	$(PY) -m tests.readme

@@ -6,20 +6,25 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
+from fastapi import FastAPI
+
+from gateway.access import calls, http
+from gateway.access.caller import Callers
+from gateway.access.gate import OpenGate
+from gateway.access.origin import OriginGuard
 from gateway.admission import Admission
 from gateway.app import application
-from gateway.caller import Callers
 from gateway.catalogue import Catalogue, CatalogueRoutes
 from gateway.door import Door
 from gateway.downloads import Downloads
 from gateway.health import Health
 from gateway.intake import Intake
 from gateway.listening import bound, refuse_strangers, serving_http
-from gateway.origin import OriginGuard
 from gateway.rest import RunRoutes
 from gateway.runs import Runs
 from gateway.servicer import GatewayServicer
 from gateway.settings import Settings
+from gateway.store import gateway_store
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
@@ -27,13 +32,14 @@ from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1.types_pb2 import DataPolicy
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect
-from services.runtime.server import Serving, run, serving
+from services.runtime.server import Serving, run, serving, showing
 
 
 @dataclass(frozen=True)
 class Gateway:
     """Both doors, open."""
 
+    app: FastAPI
     http_port: int
     grpc: Serving
 
@@ -51,7 +57,11 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
     store = ArtifactStore.open(settings.artifacts_url)
     callers = Callers(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
     with bound(settings.http_listen) as listener:
-        async with connect(settings.orchestrator) as orchestrator, connect(settings.selector) as selector:
+        async with (
+            gateway_store(settings.database),
+            connect(settings.orchestrator) as orchestrator,
+            connect(settings.selector) as selector,
+        ):
             runs = Runs(OrchestratorServiceStub(orchestrator))
             catalogue = Catalogue(SelectorServiceStub(selector))
             admission = Admission(store)
@@ -63,7 +73,8 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 Health(version("hugginggpt"), backends),
             )
             app = application(version("hugginggpt"), [each.router() for each in routes])
-            port = listener.getsockname()[1]
+            port, gate = listener.getsockname()[1], OpenGate()
+            known = http.Identified(app, gate, callers)
             servicer = GatewayServicer(
                 runs,
                 admission,
@@ -77,12 +88,19 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             service = pb.DESCRIPTOR.services_by_name["GatewayService"]
             async with (
                 serving(
-                    register, service, listen=settings.listen, drain_seconds=settings.drain_seconds, exclusive=True
+                    register,
+                    service,
+                    listen=settings.listen,
+                    drain_seconds=settings.drain_seconds,
+                    exclusive=True,
+                    health_listen=settings.health_listen,
+                    bind=showing(settings.shown),
+                    interceptors=[calls.Identified(gate)],
                 ) as running,
-                serving_http(Door(OriginGuard(app, port), callers), listener, settings.drain_seconds),
+                serving_http(Door(OriginGuard(known, port), callers), listener, settings.drain_seconds, settings.shown),
             ):
                 try:
-                    yield Gateway(port, running)
+                    yield Gateway(app, port, running)
                 finally:
                     runs.stop()
 

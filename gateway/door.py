@@ -8,7 +8,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.caller import Callers
+from gateway.access.caller import Callers
 from gateway.status import MEDIA_TYPE, http_status, problem_bytes, problem_headers
 from services.runtime.caller import acting_for
 from services.runtime.errors import ServiceError

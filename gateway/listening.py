@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from services.runtime.errors import InvalidRequest, Unavailable
+from services.runtime.identity import Certificate
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 30
@@ -82,10 +83,14 @@ def _cannot_listen(listen: str, error: OSError) -> Unavailable:
 
 
 @asynccontextmanager
-async def serving_http(app: ASGIApp, listener: socket.socket, drain_seconds: float) -> AsyncIterator[None]:
-    """Serves until the block exits, then lets answers under way finish."""
+async def serving_http(
+    app: ASGIApp, listener: socket.socket, drain_seconds: float, certificate: Certificate | None = None
+) -> AsyncIterator[None]:
+    """Serves until the block exits, then lets answers under way finish; with a certificate, by HTTPS alone."""
+    tls = certificate.context() if certificate else None
     config = uvicorn.Config(
         app,
+        ssl_context_factory=(lambda *_: tls) if tls else None,
         interface="asgi3",
         http="httptools",
         ws="none",

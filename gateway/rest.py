@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from gateway import reference
+from gateway.access.caller import Callers
 from gateway.admission import Admission
-from gateway.caller import Callers
 from gateway.decoding import decode
 from gateway.encoding import dumps, encode
 from gateway.feed import Feed

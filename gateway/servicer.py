@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from gateway.access.caller import Callers
 from gateway.admission import Admission
-from gateway.caller import Callers
 from gateway.catalogue import Catalogue
 from gateway.feed import Feed
 from gateway.files import Allowance, keep

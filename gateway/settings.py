@@ -1,10 +1,13 @@
 """What the gateway can be told."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
+from services.runtime.errors import FailedPrecondition
+from services.runtime.identity import Certificate
 from services.runtime.settings import ServiceSettings, StoreSettings, home
 
 
@@ -13,6 +16,10 @@ class Settings(ServiceSettings, StoreSettings):
 
     http_listen: str = "127.0.0.1:8080"
     """host:port of the HTTP server; port 0 takes any free one."""
+    certificate: Path | None = None
+    """PEM file of the certificate both doors show to the world, with its chain; None: no TLS there."""
+    certificate_key: Path | None = None
+    """PEM file of its key."""
     orchestrator: str = "dns:///orchestrator:50051"
     """Where runs are kept."""
     selector: str = "dns:///selector:50051"
@@ -27,3 +34,21 @@ class Settings(ServiceSettings, StoreSettings):
     """Most bytes of a file sent on its own."""
     data_policy: Literal["local", "open"] = "open"
     """Whether bytes may go where the operator has configured, when a request does not say."""
+
+    @property
+    def shown(self) -> Certificate | None:
+        """What both doors show.
+
+        Raises:
+            FailedPrecondition: CERTIFICATE, one of its files is not named.
+        """
+        match self.certificate, self.certificate_key:
+            case (None, None):
+                return None
+            case (Path() as chain, Path() as key):
+                return Certificate(chain, key)
+        raise FailedPrecondition(
+            "TLS needs a certificate and its key",
+            reason="CERTIFICATE",
+            remedy="set GATEWAY_CERTIFICATE and GATEWAY_CERTIFICATE_KEY, or neither",
+        )

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import httpx
+from fastapi import FastAPI
 
 from gateway.__main__ import gateway
 from gateway.settings import Settings
@@ -24,6 +25,7 @@ from tests.fakes import ScriptedOrchestrator, ScriptedSelector
 class Doors:
     """Both ways in, and what stands behind them."""
 
+    app: FastAPI
     http: httpx.AsyncClient
     grpc: Any
     orchestrator: ScriptedOrchestrator
@@ -66,6 +68,7 @@ async def opened_doors(
             "orchestrator": f"127.0.0.1:{runs.port}",
             "selector": f"127.0.0.1:{models.port}",
             "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
+            "database": str(folder / "gateway.sqlite"),
             "DRAIN_SECONDS": 1.0,
             **(settings or {}),
         }
@@ -74,6 +77,7 @@ async def opened_doors(
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=base, timeout=10, trust_env=False))
         channel = await stack.enter_async_context(dial(f"127.0.0.1:{running.grpc.port}"))
         yield Doors(
+            running.app,
             http,
             GatewayServiceStub(channel),
             orchestrator,

@@ -10,8 +10,16 @@ from experts.host import strict_json
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
 from services.runtime.errors import FailedPrecondition, InvalidRequest
 
+PORT = "parameters"
+"""Stands for an input port where the parameters are at fault; the one that is follows after a dot."""
+
 _LONGEST_BYTES = 256 * 1024
 _LONGEST_COMPLAINT = 300
+
+
+def port_of(parameter: str) -> str:
+    """What an error names as its port where a parameter is at fault."""
+    return f"{PORT}.{parameter}"
 
 
 class ParameterReader:
@@ -33,32 +41,32 @@ class ParameterReader:
         """The parameters by name, defaults included.
 
         Raises:
-            InvalidRequest: no JSON object, an unknown parameter, or a value out of its range.
+            InvalidRequest: names as its port the parameter that is unknown or out of its range, or where there is no
+                JSON object all of them.
         """
         if not parameters_json:
             return dict(self._defaults)
         given = self._parsed(parameters_json)
         if unknown := sorted(given.keys() - self._schemas.keys()):
-            raise InvalidRequest(f"{self._task} has no parameter {unknown[0]}", remedy=self._remedy())
+            raise self._refused(f"{self._task} has no parameter {unknown[0]}", port_of(unknown[0]))
         if error := best_match(self._validator.iter_errors(given)):
-            at = ".".join(str(step) for step in error.absolute_path)
-            raise InvalidRequest(f"parameter {at}: {error.message[:_LONGEST_COMPLAINT]}", remedy=self._remedy())
+            at = [str(step) for step in error.absolute_path]
+            raise self._refused(f"parameter {'.'.join(at)}: {error.message[:_LONGEST_COMPLAINT]}", port_of(at[0]))
         return self._defaults | {name: self._plain(name, value) for name, value in given.items()}
 
     def _parsed(self, parameters_json: str) -> dict[str, Any]:
         if len(parameters_json) > _LONGEST_BYTES:
-            raise InvalidRequest(f"the parameters have more than {_LONGEST_BYTES} bytes", remedy=self._remedy())
+            raise self._refused(f"the parameters have more than {_LONGEST_BYTES} bytes")
         try:
             given = strict_json.read(parameters_json)
         except ValueError as error:
-            raise InvalidRequest(
-                f"the parameters are not JSON: {error}", remedy="give a JSON object of parameters by name"
-            ) from None
+            raise self._refused(f"the parameters are not JSON: {error}") from None
         if not isinstance(given, dict):
-            raise InvalidRequest(
-                "the parameters are not a JSON object", remedy="give a JSON object of parameters by name"
-            )
+            raise self._refused("the parameters are not a JSON object")
         return given
+
+    def _refused(self, complaint: str, port: str = PORT) -> InvalidRequest:
+        return InvalidRequest(complaint, port=port, remedy=self._remedy())
 
     def _plain(self, name: str, value: Any) -> Any:
         """To JSON Schema 5.0 is an integer; to Python it is none."""
@@ -67,7 +75,7 @@ class ParameterReader:
     def _remedy(self) -> str:
         if not self._schemas:
             return f"{self._task} takes no parameters"
-        return f"{self._task} takes " + ", ".join(sorted(self._schemas))
+        return f"give a JSON object; {self._task} takes {', '.join(sorted(self._schemas))}"
 
 
 def _schema(spec: TaskSpec, json_schema: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ ServiceError
 ├── InvalidRequest        INVALID_ARGUMENT      the caller must change the request
 ├── NotFound              NOT_FOUND             TASK, MODEL, RUN, ARTIFACT, EXPERT …
 ├── AlreadyExists         ALREADY_EXISTS        the name or key stands for something else
+├── Unauthenticated       UNAUTHENTICATED       who asks is not known
 ├── PermissionDenied      PERMISSION_DENIED     not for this caller
 ├── FailedPrecondition    FAILED_PRECONDITION   LOAD_FAILED, REVISION, POLICY …
 ├── Overloaded            RESOURCE_EXHAUSTED    come back after retry_after
@@ -67,6 +68,10 @@ class AlreadyExists(ServiceError):
     code, reason = StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS"
 
 
+class Unauthenticated(ServiceError):
+    code, reason = StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"
+
+
 class PermissionDenied(ServiceError):
     code, reason = StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"
 
@@ -110,6 +115,7 @@ _BY_CODE: dict[StatusCode, type[ServiceError]] = {
         InvalidRequest,
         NotFound,
         AlreadyExists,
+        Unauthenticated,
         PermissionDenied,
         FailedPrecondition,
         OutOfMemory,

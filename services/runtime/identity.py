@@ -26,12 +26,13 @@ class Certificate:
     chain: Path
     key: Path
 
-    def check(self) -> None:
-        """Raises FailedPrecondition CERTIFICATE, naming what is wrong, if a server could not use it."""
-        self.context()
-
     def context(self) -> ssl.SSLContext:
-        """What Python's own servers take; renewed files are taken up at the next connection."""
+        """What Python's own servers take; renewed files are taken up at the next connection.
+
+        Raises:
+            FailedPrecondition: CERTIFICATE, they are not a certificate and its key.
+            Unavailable: they cannot be read.
+        """
         context = latest = self._context()
         renewed = _Changes(self.chain, self.key)
 

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from services.runtime import caller, metrics, telemetry, tracing
 from services.runtime.channel import MESSAGE_LIMITS
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable, from_rpc, to_status
 from services.runtime.health import HealthServicer
-from services.runtime.identity import assume, own
+from services.runtime.identity import Certificate, assume, own
 from services.runtime.settings import ServiceSettings
 
 log = structlog.get_logger(__name__)
@@ -47,6 +47,25 @@ class Serving:
             await self.health.set(name, state.SERVING if ready else state.NOT_SERVING)
 
 
+def between_services(server: grpc.aio.Server, listen: str) -> int:
+    """Opens a port with the identity of this process, or without TLS if it has none."""
+    if identity := own():
+        return server.add_secure_port(listen, identity.for_servers())
+    return to_anyone(server, listen)
+
+
+def showing(certificate: Certificate | None) -> Bind:
+    """Opens a port to anyone, with a certificate if there is one."""
+    if certificate is None:
+        return to_anyone
+    return lambda server, listen: server.add_secure_port(listen, certificate.credentials())
+
+
+def to_anyone(server: grpc.aio.Server, listen: str) -> int:
+    """Opens a port without TLS."""
+    return server.add_insecure_port(listen)
+
+
 @asynccontextmanager
 async def serving(
     register: Register,
@@ -58,7 +77,8 @@ async def serving(
     ready: bool = True,
     closing: Closing | None = None,
     health_listen: str = "",
-    bind: Bind | None = None,
+    bind: Bind = between_services,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
 ) -> AsyncIterator[Serving]:
     """Serves until the block exits, then drains.
 
@@ -74,15 +94,16 @@ async def serving(
         closing: done once no new caller is sent here, while calls under way go on; it has drain_seconds of which the
             drain has the rest, or one second if those are fewer. What it raises is logged.
         health_listen: host:port where grpc.health.v1 is answered too, and nothing else; empty: nowhere.
-        bind: opens the port, if not as between services: with the identity of this process.
+        bind: opens the port.
+        interceptors: of this server alone; the Boundary tells what they raise.
 
     Raises:
         Unavailable: the address cannot be bound.
     """
     options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1)]
-    server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary()], options=options)
+    server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary(), *interceptors], options=options)
     register(server)
-    running = Serving(_bound(bind or between_services, server, listen), HealthServicer())
+    running = Serving(_bound(bind, server, listen), HealthServicer())
     health_pb2_grpc.add_HealthServicer_to_server(running.health, server)
     names = (service.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
@@ -110,18 +131,6 @@ async def _closed(closing: Closing, seconds: float) -> None:
         log.warning("closing took too long", seconds=seconds)
     except Exception:
         log.exception("closing failed")
-
-
-def between_services(server: grpc.aio.Server, listen: str) -> int:
-    """Opens a port with the identity of this process, or without TLS if it has none."""
-    if identity := own():
-        return server.add_secure_port(listen, identity.for_servers())
-    return to_anyone(server, listen)
-
-
-def to_anyone(server: grpc.aio.Server, listen: str) -> int:
-    """Opens a port without TLS."""
-    return server.add_insecure_port(listen)
 
 
 async def _probed(health: HealthServicer, listen: str) -> grpc.aio.Server:

@@ -41,6 +41,7 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
         "GATEWAY_ORCHESTRATOR": "127.0.0.1:1",
         "GATEWAY_SELECTOR": "127.0.0.1:1",
         "ARTIFACTS_URL": folder.as_uri(),
+        "GATEWAY_DATABASE": str(folder / "gateway.sqlite"),
         "LOG_FORMAT": "json",
     }
     return {**kept, **own, **settings}

@@ -16,6 +16,7 @@ import grpc
 import httpx
 import pytest
 
+from services.ports import Ports
 from services.runtime.channel import dial
 from tests.service.conftest import cast, peers
 
@@ -108,6 +109,21 @@ def standing(home: Path, *options: str, **settings: str) -> Iterator[House]:
         finally:
             process.kill()
     gone(*ready["children"].values())
+
+
+@contextmanager
+def expert(home: Path, *module: str) -> Iterator[str]:
+    """Runs a module that is an expert, beside a house; gives its address."""
+    with Ports() as ports:
+        address = ports.keep()
+        command = [sys.executable, "-m", *module]
+        with subprocess.Popen(
+            command, env=environment(home, EXPERT_LISTEN=address), stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                yield address
+            finally:
+                process.terminate()
 
 
 def _ready(process: "subprocess.Popen[str]", log: Path) -> Any:

@@ -7,15 +7,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from services.ports import Ports
-from tests.system.conftest import ANY_PORTS, ROOT, House, cli, environment, eventually, gone, standing
+from tests.system.conftest import ANY_PORTS, ROOT, House, cli, environment, eventually, expert, gone, standing
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
 DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
@@ -72,27 +70,12 @@ def test_an_expert_killed_during_a_run_costs_no_more_than_its_task(house: House)
     assert '"child died, restarting"' in house.log.read_text()
 
 
-@contextmanager
-def shouting(home: Path) -> Iterator[str]:
-    """The address of an expert for a task that nobody knew."""
-    with Ports() as ports:
-        address = ports.keep()
-        settings = {"EXPERT_LISTEN": address}
-        with subprocess.Popen(
-            [sys.executable, "-m", "tests.shouting"], env=environment(home, **settings), stderr=subprocess.DEVNULL
-        ) as expert:
-            try:
-                yield address
-            finally:
-                expert.terminate()
-
-
 def test_a_new_kind_of_task_is_planned_without_a_restart(house: House) -> None:
     def offered() -> bool:
         return "text-shouting" in house.cli("tasks").out
 
     assert not offered()
-    with shouting(house.home) as address:
+    with expert(house.home, "tests.shouting") as address:
         assert house.cli("experts", "add", address, "--name", "shouting").status == 0
         eventually(offered)
         told = house.ask('Shout the sentence "good morning"')

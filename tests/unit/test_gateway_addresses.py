@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from grpc import StatusCode
 
+from gateway.access.origin import OriginGuard
 from gateway.listening import bound, host_and_port, refuse_strangers
-from gateway.origin import OriginGuard
 from gateway.status import OutOfRange, Unrouted, WrongMethod, http_status, problem
 from services.runtime import errors
 

@@ -31,29 +31,32 @@ def test_parameters_are_read_and_completed(reader: ParameterReader, given: str, 
 
 
 @pytest.mark.parametrize(
-    ("reader", "given", "complaint"),
+    ("reader", "given", "complaint", "port"),
     [
-        (DETECTION, '{"threshold":1.5}', "parameter threshold: .*maximum"),
-        (DETECTION, '{"threshold":"high"}', "parameter threshold: .*number"),
-        (DETECTION, '{"threshold":true}', "parameter threshold"),
-        (DETECTION, '{"treshold":0.5}', "no parameter treshold"),
-        (DETECTION, '{"threshold":NaN}', "not JSON: NaN"),
-        (DETECTION, '{"threshold":1e999}', "not JSON: 1e999 is too large"),
-        (DETECTION, '{"threshold":', "not JSON"),
-        (DETECTION, "[" * 100_000, "not JSON"),
-        (DETECTION, "[]", "not a JSON object"),
-        (CLASSIFICATION, '{"top_k":2.5}', "parameter top_k: .*integer"),
-        (LABELS, '{"candidate_labels":[]}', "parameter candidate_labels"),
-        (LABELS, '{"candidate_labels":["a",""]}', r"parameter candidate_labels\.1"),
-        (NONE, '{"threshold":1}', "no parameter threshold"),
-        (DETECTION, '{"threshold":"%s"}' % ("x" * 300_000), "262144 bytes"),
+        (DETECTION, '{"threshold":1.5}', "parameter threshold: .*maximum", "parameters.threshold"),
+        (DETECTION, '{"threshold":"high"}', "parameter threshold: .*number", "parameters.threshold"),
+        (DETECTION, '{"threshold":true}', "parameter threshold", "parameters.threshold"),
+        (DETECTION, '{"treshold":0.5}', "no parameter treshold", "parameters.treshold"),
+        (DETECTION, '{"threshold":NaN}', "not JSON: NaN", "parameters"),
+        (DETECTION, '{"threshold":1e999}', "not JSON: 1e999 is too large", "parameters"),
+        (DETECTION, '{"threshold":', "not JSON", "parameters"),
+        (DETECTION, "[" * 100_000, "not JSON", "parameters"),
+        (DETECTION, "[]", "not a JSON object", "parameters"),
+        (CLASSIFICATION, '{"top_k":2.5}', "parameter top_k: .*integer", "parameters.top_k"),
+        (LABELS, '{"candidate_labels":[]}', "parameter candidate_labels", "parameters.candidate_labels"),
+        (LABELS, '{"candidate_labels":["a",""]}', r"parameter candidate_labels\.1", "parameters.candidate_labels"),
+        (NONE, '{"threshold":1}', "no parameter threshold", "parameters.threshold"),
+        (DETECTION, '{"threshold":"%s"}' % ("x" * 300_000), "262144 bytes", "parameters"),
     ],
     ids=range(14),
 )
-def test_bad_parameters_are_refused_by_name(reader: ParameterReader, given: str, complaint: str) -> None:
+def test_bad_parameters_are_refused_by_name_and_as_a_port(
+    reader: ParameterReader, given: str, complaint: str, port: str
+) -> None:
     with pytest.raises(InvalidRequest, match=complaint) as caught:
         reader.read(given)
     assert caught.value.remedy
+    assert caught.value.port == port
     assert len(caught.value.message) < 500
 
 

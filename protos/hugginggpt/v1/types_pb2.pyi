@@ -1115,7 +1115,7 @@ class Failure(_message.Message):
     remedy: _builtins.str
     """What the reader can do about it."""
     port: _builtins.str
-    """The input port at fault, if one is."""
+    """The input port at fault, if one is; "parameters.top_k" for a parameter."""
     code: _builtins.str
     """gRPC status name, such as "INVALID_ARGUMENT"."""
     @_builtins.property

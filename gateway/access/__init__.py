@@ -1,0 +1,1 @@
+"""Who may come in, as whom, how often; and what they did with it."""

@@ -1,0 +1,90 @@
+"""The parts of README.md that are made from what the code says: python -m tests.readme."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from experts.remote import llm
+from experts.remote.listing import SOURCES
+from experts.served.config import OPENAI_TASKS
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.types_pb2 import Port
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+
+MODALITIES = ("text", "vision", "audio", "video", "diffusion")
+ELSEWHERE: Mapping[str, frozenset[str]] = {
+    "remote": frozenset({*SOURCES, *llm.TASKS}),
+    "served": frozenset(OPENAI_TASKS),
+}
+"""Experts whose models are not on cards here, with their tasks."""
+
+_PART = re.compile(r"(<!-- make readme: (\S+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
+
+
+def rewritten(text: str) -> str:
+    """The text with its generated parts made anew.
+
+    Raises:
+        KeyError: there is no part of a name that stands in it.
+    """
+    return _PART.sub(lambda found: found[1] + PARTS[found[2]]() + found[4], text)
+
+
+def tasks() -> str:
+    """Tasks by the modality that has them, with the first model of each expert for them."""
+    return "\n".join(f"**`{name}`**, {len(group)} tasks\n\n{_table(name, group)}" for name, group in _groups())
+
+
+def _groups() -> Iterator[tuple[str, list[str]]]:
+    by_home = sorted(standard_tasks(), key=lambda task: MODALITIES.index(_home(task)))
+    return ((home, list(group)) for home, group in groupby(by_home, key=_home))
+
+
+def _home(task: str) -> str:
+    return next(name for name in MODALITIES if task in _defaults(name))
+
+
+def _table(home: str, group: Sequence[str]) -> str:
+    experts = [name for name in (home, "lite", *ELSEWHERE) if any(_cell(name, task) for task in group)]
+    lines = [_row("task", "in → out", *(f"`{name}`" for name in experts)), "|---" * (2 + len(experts)) + "|\n"]
+    lines += [_row(task, _flow(task), *(_cell(name, task) for name in experts)) for task in group]
+    return "".join(lines)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _flow(task: str) -> str:
+    spec = standard_tasks()[task]
+    return f"{_ports(spec.inputs)} → {_ports(spec.outputs)}"
+
+
+def _ports(ports: Sequence[Port]) -> str:
+    return ", ".join(f"{port.name}{'' if port.required else '?'}" for port in ports)
+
+
+def _cell(expert: str, task: str) -> str:
+    if expert in ELSEWHERE:
+        return "✓" if task in ELSEWHERE[expert] else ""
+    return _defaults(expert).get(task, "")
+
+
+@cache
+def _defaults(expert: str) -> dict[str, str]:
+    """The model for each task of an expert that is chosen where nothing speaks for another: that of its first card."""
+    cards = json.loads((ROOT / "experts" / expert / "models.json").read_text(encoding="utf-8"))
+    return {card["task"]: card["id"] for card in reversed(cards)}
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks}
+"""By the name that stands in README between the comments."""
+
+
+if __name__ == "__main__":
+    README.write_text(rewritten(README.read_text(encoding="utf-8")), encoding="utf-8")

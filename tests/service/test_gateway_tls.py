@@ -1,0 +1,65 @@
+"""Both doors by TLS, while the services behind them ask one another for certificates of the house."""
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
+from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
+from protos.hugginggpt.v1.types_pb2 import RunSpec
+from services.runtime import identity
+from services.runtime.errors import FailedPrecondition
+from tests.certificates import Authority
+from tests.doors import Doors, opened_doors
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Authority:
+    """Whom the gateway's clients believe."""
+    return Authority(tmp_path / "world")
+
+
+@pytest.fixture
+async def doors(tmp_path: Path, world: Authority) -> AsyncIterator[Doors]:
+    identity.assume(Authority(tmp_path / "house").identity("gateway"))
+    shown = world.certificate("gateway", "localhost", "127.0.0.1")
+    settings = {"certificate": shown.chain, "certificate_key": shown.key}
+    try:
+        async with opened_doors(tmp_path, settings=settings) as opened:
+            yield opened
+    finally:
+        identity.assume(None)
+
+
+async def test_http_is_served_by_tls_alone(doors: Doors, world: Authority) -> None:
+    async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=world.file), trust_env=False) as client:
+        run = await client.post(
+            f"https://127.0.0.1:{doors.http_port}/v1/runs", json={"request": "hello"}, headers={"prefer": "wait=5"}
+        )
+    assert run.json()["state"] == "completed"  # so the orchestrator let the gateway in
+    with pytest.raises(httpx.HTTPError):
+        await doors.http.get("/healthz")
+
+
+async def test_grpc_is_served_by_tls_alone(doors: Doors, world: Authority) -> None:
+    believed = grpc.ssl_channel_credentials(world.file.read_bytes())
+    async with grpc.aio.secure_channel(f"localhost:{doors.grpc_port}", believed) as channel:
+        stub = GatewayServiceStub(channel)
+        events = [event async for event in stub.Ask(pb.AskRequest(spec=RunSpec(request="hello")), timeout=5)]
+    assert events[-1].HasField("run_ended")
+    async with grpc.aio.insecure_channel(f"localhost:{doors.grpc_port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await GatewayServiceStub(channel).ListTasks(ListTasksRequest(), timeout=5)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_certificate_without_its_key_is_refused(tmp_path: Path, world: Authority) -> None:
+    settings = {"certificate": world.certificate("gateway", "localhost").chain}
+    with pytest.raises(FailedPrecondition, match="its key"):
+        async with opened_doors(tmp_path, settings=settings):
+            pass

@@ -1,0 +1,58 @@
+"""The expert that README shows how to write: written as it says, served from anywhere, planned and asked."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.readme import README
+from tests.system.conftest import ROOT, House, eventually, expert
+
+APPLE = ROOT / "tests" / "data" / "apple.png"
+NAME, TASK, MODEL = "colours", "colour-naming", "nearest-colour"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files whose names stand before their texts in README."""
+    section = README.read_text(encoding="utf-8").partition("## Adding an expert\n")[2].partition("\n## ")[0]
+    files = re.findall(rf"^`{NAME}/(\S+)`.*?^```\w+\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert [name for name, _ in files] == ["tasks.py", "models.json", "tasks.json"]
+    whole = tmp_path / "elsewhere" / NAME
+    whole.mkdir(parents=True)
+    for name, text in files:
+        (whole / name).write_text(text)
+    entry = re.search(r"^```python\n(from experts.host.app.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert entry
+    (whole / "__main__.py").write_text(entry[1].replace(f"experts.{NAME}", NAME))
+    return whole
+
+
+def test_a_new_modality_is_one_folder_that_is_served_planned_and_asked(house: House, folder: Path) -> None:
+    def offered() -> bool:
+        return TASK in house.cli("tasks").out
+
+    assert not offered()
+    with expert(house.home, "experts.host", str(folder)) as address:
+        assert house.cli("experts", "add", address, "--name", NAME).status == 0
+        eventually(offered)
+        told = house.ask("Name the colours of this picture", APPLE)
+        assert [(one["task"], one["expert"], one["model"], one["outputs"]) for one in told["results"]] == [
+            (TASK, NAME, MODEL, {"text": "blue and red"})
+        ]
+        assert "blue and red" in told["answer"]
+        assert house.cli("check-expert", address).status == 0
+    house.cli("experts", "forget", NAME)
+    eventually(lambda: not offered())
+
+
+def test_its_entry_is_three_lines(folder: Path) -> None:
+    told = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder.parent), str(ROOT)))}
+    command = [sys.executable, "-m", NAME, "--describe"]
+    said = subprocess.run(command, env=told, capture_output=True, check=True, timeout=60)
+    described = json.loads(said.stdout)
+    assert (described["expert"], [model["id"] for model in described["models"]]) == (NAME, [MODEL])

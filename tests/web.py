@@ -1,0 +1,63 @@
+"""A web server on loopback that says exactly what a test tells it to, with or without a certificate."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+Reply = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+def reply(content: bytes = b"", status: str = "200 OK", **headers: str) -> bytes:
+    """A whole HTTP answer; underscores in header names are hyphens."""
+    lines = {"content-length": str(len(content)), **{key.replace("_", "-"): text for key, text in headers.items()}}
+    head = "".join(f"{key}: {text}\r\n" for key, text in lines.items())
+    return f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + content
+
+
+def redirect(location: str) -> bytes:
+    return reply(status="302 Found", location=location)
+
+
+@dataclass
+class Web:
+    """What runs, and what it was asked."""
+
+    port: int
+    replies: dict[str, Reply] = field(default_factory=dict)
+    """By path."""
+    asked: list[str] = field(default_factory=list)
+    """Heads of the requests, as they came."""
+    names: list[str | None] = field(default_factory=list)
+    """Server names that TLS clients asked for."""
+
+
+@asynccontextmanager
+async def opened_web(replies: Mapping[str, Reply], tls: ssl.SSLContext | None = None) -> AsyncIterator[Web]:
+    """Serves until the block exits."""
+    web = Web(0, dict(replies))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            web.asked.append(head)
+            answer = web.replies.get(head.split(" ")[1].partition("?")[0], reply(status="404 Not Found"))
+            if isinstance(answer, bytes):
+                writer.write(answer)
+                await writer.drain()
+            else:
+                await answer(writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    if tls:
+        tls.sni_callback = lambda _socket, name, _context: web.names.append(name)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    web.port = server.sockets[0].getsockname()[1]
+    try:
+        yield web
+    finally:
+        server.close()
