@@ -8,15 +8,14 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from gateway.access import calls, http
 from gateway.access.caller import Callers
-from gateway.access.gate import OpenGate
-from gateway.access.origin import OriginGuard
+from gateway.access.entry import entry
 from gateway.admission import Admission
 from gateway.app import application
 from gateway.catalogue import Catalogue, CatalogueRoutes
 from gateway.door import Door
 from gateway.downloads import Downloads
+from gateway.fetching import Fetching
 from gateway.health import Health
 from gateway.intake import Intake
 from gateway.listening import bound, refuse_strangers, serving_http
@@ -25,6 +24,7 @@ from gateway.runs import Runs
 from gateway.servicer import GatewayServicer
 from gateway.settings import Settings
 from gateway.store import gateway_store
+from gateway.web.pages import Site
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
@@ -32,6 +32,8 @@ from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1.types_pb2 import DataPolicy
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect
+from services.runtime.outbound.addresses import AllowList
+from services.runtime.outbound.guard import Guard
 from services.runtime.server import Serving, run, serving, showing
 
 
@@ -49,32 +51,36 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
     """Both servers, with all they stand on.
 
     Raises:
-        InvalidRequest: an address is not on this machine's loopback.
+        InvalidRequest: without authentication, an address is not on this machine's loopback.
         Unavailable: an address is taken, or the artifact store cannot be opened.
     """
-    for listen in (settings.listen, settings.http_listen):
-        refuse_strangers(listen)
+    if settings.authentication == "none":
+        for listen in (settings.listen, settings.http_listen):
+            refuse_strangers(listen)
     store = ArtifactStore.open(settings.artifacts_url)
     callers = Callers(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
+    guard = Guard(AllowList.parse(settings.fetch_allow)) if settings.fetch_urls else None
+    fetching = Fetching(store, guard, settings.files_bytes)
     with bound(settings.http_listen) as listener:
         async with (
-            gateway_store(settings.database),
+            gateway_store(settings.database) as database,
             connect(settings.orchestrator) as orchestrator,
             connect(settings.selector) as selector,
+            entry(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,
         ):
-            runs = Runs(OrchestratorServiceStub(orchestrator))
+            runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalogue = Catalogue(SelectorServiceStub(selector))
             admission = Admission(store)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             routes = (
-                RunRoutes(runs, Intake(store, settings.files_bytes), admission, callers),
+                RunRoutes(runs, Intake(store, fetching, settings.files_bytes), admission, callers),
                 Downloads(store),
-                CatalogueRoutes(catalogue),
+                CatalogueRoutes(catalogue, access.audit),
                 Health(version("hugginggpt"), backends),
+                Site.packaged(),
             )
             app = application(version("hugginggpt"), [each.router() for each in routes])
-            port, gate = listener.getsockname()[1], OpenGate()
-            known = http.Identified(app, gate, callers)
+            port = listener.getsockname()[1]
             servicer = GatewayServicer(
                 runs,
                 admission,
@@ -95,9 +101,9 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     exclusive=True,
                     health_listen=settings.health_listen,
                     bind=showing(settings.shown),
-                    interceptors=[calls.Identified(gate)],
+                    interceptors=[access.grpc()],
                 ) as running,
-                serving_http(Door(OriginGuard(known, port), callers), listener, settings.drain_seconds, settings.shown),
+                serving_http(Door(access.http(app, port), callers), listener, settings.drain_seconds, settings.shown),
             ):
                 try:
                     yield Gateway(app, port, running)

@@ -6,6 +6,8 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from gateway import reference
+from gateway.access.audit import Audit
+from gateway.access.identity import require_admin
 from gateway.backends import ask
 from gateway.decoding import decode
 from gateway.encoding import dumps, encode
@@ -51,8 +53,9 @@ class Catalogue:
 class CatalogueRoutes:
     """The catalogue over HTTP."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, audit: Audit) -> None:
         self._catalogue = catalogue
+        self._audit = audit
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["catalogue"], default_response_class=Response)
@@ -84,7 +87,9 @@ class CatalogueRoutes:
         return Response(dumps(listed), media_type="application/json")
 
     async def forget(self, name: Annotated[str, Path(description="The expert's name.")]) -> Response:
-        """Drops what is remembered of an expert that sleeps."""
+        """Drops what is remembered of an expert that sleeps. With keys, one made with `--admin` is needed."""
+        require_admin()
+        await self._audit.record("expert.forget", name)
         await self._catalogue.forget(name)
         return Response(status_code=204)
 

@@ -46,7 +46,7 @@ def refuse_strangers(listen: str) -> None:
     if not loopback:
         raise InvalidRequest(
             f"will not listen on {listen}: without authentication the gateway is open only to its own machine",
-            remedy="listen on 127.0.0.1, and reach it from elsewhere through a tunnel such as ssh -L",
+            remedy="set GATEWAY_AUTHENTICATION=keys and make keys with hugginggpt keys create, or listen on 127.0.0.1",
         )
 
 

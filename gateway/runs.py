@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from gateway.access.audit import Audit
+from gateway.access.quotas import Quotas
 from gateway.backends import ask
 from gateway.feed import Call, Feed, Reopen
 from gateway.public import make_public
@@ -35,16 +37,20 @@ class Runs:
     Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.
     """
 
-    def __init__(self, stub: "OrchestratorServiceAsyncStub") -> None:
+    def __init__(self, stub: "OrchestratorServiceAsyncStub", quotas: Quotas, audit: Audit) -> None:
         self._stub = stub
+        self._quotas = quotas
+        self._audit = audit
         self._feeds: WeakSet[Feed] = WeakSet()
         self._stopped = False
 
     async def start(self, spec: RunSpec) -> Feed:
         """Has a run accepted; its events, from the first."""
         request, metadata = pb.RunRequest(spec=spec), caller.metadata()
-        feed = self._feed(Feed(self._stub.Run(request, timeout=STREAM_SECONDS, metadata=metadata), self._reopen()))
-        await feed.accepted()
+        async with self._quotas.run() as taken:
+            feed = self._feed(Feed(self._stub.Run(request, timeout=STREAM_SECONDS, metadata=metadata), self._reopen()))
+            await feed.accepted()
+            await taken(feed.run_id)
         return feed
 
     async def watch(self, run_id: str, after: int) -> Feed:
@@ -72,6 +78,7 @@ class Runs:
         await ask(self._stub.Approve, pb.ApproveRunRequest(run_id=run_id, plan=plan))
 
     async def delete(self, run_id: str) -> None:
+        await self._audit.record("run.delete", run_id)
         await ask(self._stub.Delete, pb.DeleteRunRequest(run_id=run_id))
 
     def stop(self) -> None:

@@ -4,14 +4,19 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
+from gateway.access.settings import AccessSettings
 from services.runtime.errors import FailedPrecondition
 from services.runtime.identity import Certificate
 from services.runtime.settings import ServiceSettings, StoreSettings, home
 
 
-class Settings(ServiceSettings, StoreSettings):
+def _words(text: object) -> object:
+    return tuple(word for word in text.replace(",", " ").split()) if isinstance(text, str) else text
+
+
+class Settings(ServiceSettings, StoreSettings, AccessSettings):
     model_config = SettingsConfigDict(env_prefix="GATEWAY_")
 
     http_listen: str = "127.0.0.1:8080"
@@ -32,6 +37,10 @@ class Settings(ServiceSettings, StoreSettings):
     """Most bytes of files sent with one request."""
     upload_bytes: int = Field(2_000_000_000, gt=0)
     """Most bytes of a file sent on its own."""
+    fetch_urls: bool = True
+    """Whether files may be given as URLs, which this server then asks for."""
+    fetch_allow: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """Hosts (with or without a port) and networks that may be asked beside public addresses, separated by commas."""
     data_policy: Literal["local", "open"] = "open"
     """Whether bytes may go where the operator has configured, when a request does not say."""
 

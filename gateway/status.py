@@ -100,9 +100,10 @@ def problem(error: ServiceError, instance: str = "") -> dict[str, Any]:
 
 def problem_headers(error: ServiceError) -> dict[str, str]:
     """What a problem's response carries beside its body."""
-    if error.retry_after is None:
-        return {}
-    return {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))}
+    headers = {"WWW-Authenticate": 'Bearer realm="hugginggpt"'} if error.code is StatusCode.UNAUTHENTICATED else {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(math.ceil(error.retry_after.total_seconds()))
+    return headers
 
 
 def problem_bytes(error: ServiceError, instance: str = "") -> bytes:

@@ -3,11 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from gateway.access.audit import seal
+from gateway.access.tables import ACCESS
 from services.runtime.database import Database, opened
 
 SCHEMA = "gateway"
 
-MIGRATIONS: tuple[str, ...] = ()
+MIGRATIONS: tuple[str, ...] = (ACCESS,)
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
 
@@ -22,4 +24,5 @@ async def gateway_store(address: str) -> AsyncIterator[Database]:
         ServiceError: it cannot be opened, as services.runtime.database.opened says.
     """
     async with opened(address, SCHEMA, MIGRATIONS) as database:
+        await seal(database)
         yield database

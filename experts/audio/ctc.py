@@ -11,6 +11,7 @@ from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.torch_host.batches import in_passes
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
+from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
 from experts.torch_host.resident import Resident
 
@@ -69,7 +70,7 @@ class Ctc(Resident):
             batch = self._features([w.samples for w in windows], sampling_rate=self._rate, return_tensors="pt")
             with computing(self.model_id):
                 logits = self.model(**on_device(batch, self.model)).logits
-                scores, tokens = logits.float().softmax(-1).max(-1)
+                scores, tokens = checked(logits.float(), self.model_id).softmax(-1).max(-1)
             rows = zip(windows, tokens.tolist(), scores.tolist(), strict=True)
             return [_counting(window, list(zip(row, score, strict=True))) for window, row, score in rows]
 

@@ -10,6 +10,7 @@ from experts.audio.sound import recording
 from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
+from experts.torch_host.finite import watching
 from experts.torch_host.generation import on_device
 from experts.torch_host.resident import Resident
 from services.runtime.errors import InvalidRequest
@@ -74,13 +75,16 @@ class Composer(Resident):
         """One channel, cut to the length asked for."""
         books = self.model.config.decoder.num_codebooks
         count = round(item.seconds * self._codec.frame_rate) + books  # they start one after the other
+        scores = watching()
         with computing(self.model_id), seeded(item.seed, self.model.device):
             sound = self.model.generate(
                 **on_device(item.tokens, self.model),
                 max_new_tokens=count,
                 do_sample=True,
+                logits_processor=[scores],
                 stopping_criteria=[_watching(call, count)],
             )
+            scores.check(self.model_id)
         mono = sound[0].float().mean(0).cpu().numpy()
         return mono[: round(item.seconds * self._codec.sampling_rate)]
 

@@ -45,6 +45,8 @@ class Refusal:
     """What helps where the key is refused."""
     page: str = ""
     """Where the model's conditions stand."""
+    key: str = ""
+    """What it was asked with, lest the answer repeat it."""
 
     def error(self) -> ServiceError:
         """The refusal as callers understand it."""
@@ -98,13 +100,19 @@ class Refusal:
         if isinstance(said, list):
             said = said[0] if said else ""
         text = said if isinstance(said, str) and said else f"HTTP status {self.status}"
-        return _SECRET.sub("…", " ".join(text.split()))[:_LONGEST]
+        return without_secrets(text, self.key)[:_LONGEST]
 
     def _json(self) -> object:
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             return None
+
+
+def without_secrets(text: str, key: str = "") -> str:
+    """The text in one line, without the key and what looks like one."""
+    line = " ".join(text.split())
+    return _SECRET.sub("…", line.replace(key, "…") if key else line)
 
 
 def _seconds(text: str) -> float:

@@ -84,7 +84,7 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
                 ready=False,
                 health_listen=settings.health_listen,
             ) as running,
-            _beside(_tell_health(models, running)),
+            _beside(_tell_health(models, description, running)),
             _beside(watch(models, running, batch_seconds=settings.device_seconds, load_seconds=settings.load_seconds)),
             _beside(_get_ready(expert, models, description, running, began)),
         ):
@@ -111,14 +111,17 @@ async def _get_ready(expert: Expert, models: Models, description: Description, r
         log.error("not ready: no model could be loaded")
         return
     description.start_time = timedelta(seconds=time.monotonic() - began)
-    await running.set_ready("", "startup", "readiness", EXPERT.full_name)
+    await running.set_ready("", "startup", EXPERT.full_name)
+    await running.set_ready("readiness", ready=models.any_use)
     log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_time.total_seconds(), 2))
 
 
-async def _tell_health(models: Models, running: Serving) -> None:
-    """Keeps one name per model on grpc.health.v1."""
+async def _tell_health(models: Models, description: Description, running: Serving) -> None:
+    """Keeps one name per model on grpc.health.v1; once all is ready, readiness stays true while any model is of use."""
     while True:
         models.changed.clear()
+        if description.start_time is not None:
+            await running.set_ready("readiness", ready=models.any_use)
         for model_id in models.ids:
             await running.set_ready(model_id, ready=model_id in models.loaded)
         await models.changed.wait()

@@ -11,6 +11,7 @@ from experts.host.batching import Queue
 from experts.host.composing import Composer
 from experts.host.devices import Devices, OnlyCpu, Places
 from experts.host.expert import Offer
+from experts.host.handler import Trouble
 from experts.host.loads import Clock, Loads
 from experts.host.model import Model, State
 from services.runtime.errors import FailedPrecondition
@@ -80,6 +81,11 @@ class Models:
     def loaded_ids(self) -> str:
         """The same in one line, with commas between."""
         return self._counted()[1]
+
+    @property
+    def any_use(self) -> bool:
+        """Whether any can answer now or once it is loaded; those that run elsewhere may all be in trouble."""
+        return not self._models or not all(isinstance(model.failure, Trouble) for model in self._models.values())
 
     @property
     def present(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from experts.remote import library
 from experts.remote.facts import Fact, cached, keep, shipped
 from experts.remote.settings import RemoteSettings
 
@@ -155,9 +156,7 @@ def mappings(model: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def preferred(live: Iterable[Mapping[str, str]], via: str, wanted: Sequence[str]) -> Mapping[str, str] | None:
     """The mapping of the provider to ask, among those that the client knows for this."""
-    from huggingface_hub.inference._providers import PROVIDERS
-
-    known = [one for one in live if via in PROVIDERS.get(one["provider"], {})]  # type: ignore[call-overload]  # any name
+    known = [one for one in live if library.does(one["provider"], via)]
     if not wanted:
         return next(iter(known), None)
     ranked = [one for one in known if one["provider"] in wanted]

@@ -1,8 +1,9 @@
 """One model at a provider or at an endpoint of one's own, as the host serves it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import prompts
@@ -12,11 +13,13 @@ from experts.endpoints.patience import Patience
 from experts.endpoints.refusals import PaidOut
 from experts.endpoints.standing import Standing
 from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, Trouble
+from experts.remote import library
 from experts.remote.answers import Made
+from experts.remote.apart import apart
 from experts.remote.failures import NONSENSE, explained, nonsense
 from experts.remote.listing import CHAT
 from experts.remote.methods import METHODS
-from experts.remote.routes import Route
+from experts.remote.routes import HF, Route, Target
 from experts.remote.settings import RemoteSettings
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ STAYS = "allow the data policy open for this request, or take a model of the hou
 
 
 class RemoteModel:
-    """Asked on the loop; each call has a connection of its own, which ends with it."""
+    """Asked on the loop, or beside it where the client waits for a result that is fetched."""
 
     def __init__(self, task: str, route: Route, standing: Standing, settings: RemoteSettings) -> None:
         self._task, self._route, self._standing, self._settings = task, route, standing, settings
@@ -70,17 +73,27 @@ class RemoteModel:
         return self._route.via == CHAT
 
     async def _asked(self, item: Made) -> Any:
-        async with AsyncExitStack() as stack:
-            with explained(self._route):
-                target = await self._route.target()
-                client = await stack.enter_async_context(self._client(target.provider, target.model))
-                return await self._call(item)(client)
+        with explained(self._route):
+            target = await self._route.target()
+            work = partial(self._answered, item, target)
+            if target.provider != HF and not self._chats:
+                return await apart(work)
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                return await work()
+
+    async def _answered(self, item: Made, target: Target) -> Any:
+        async with self._client(target.provider, target.model) as client:
+            return await self._call(item)(client)
 
     def _client(self, provider: str, model: str) -> "Client":
+        from httpx2 import Timeout
         from huggingface_hub import AsyncInferenceClient
 
+        from experts.endpoints.web import CONNECT_SECONDS
+
         token = self._settings.token.get_secret_value() or None
-        return AsyncInferenceClient(model, provider=provider, token=token, timeout=self._settings.timeout_seconds)  # type: ignore[arg-type]  # it names those it knows
+        limits: Any = Timeout(self._settings.timeout_seconds, connect=CONNECT_SECONDS)  # handed on as it is
+        return AsyncInferenceClient(model, provider=provider, token=token, timeout=limits)  # type: ignore[arg-type]  # it names those it knows
 
     def _call(self, item: Made) -> "Callable[[Client], Awaitable[Any]]":
         if not self._chats:
@@ -97,11 +110,9 @@ class RemoteModel:
 
 def _ready(inputs: Inputs) -> Mapping[str, Any]:
     """Pictures alone, and their media type where the client looks for it."""
-    from huggingface_hub.inference._common import MimeBytes
-
     ready = dict(inputs)
     for port, value in inputs.items():
         if isinstance(value, Media) and port in ("image", "audio"):
             media = sendable(value) if port == "image" else value
-            ready[port] = replace(media, content=MimeBytes(media.content, media.media_type))
+            ready[port] = replace(media, content=library.typed(media))
     return ready

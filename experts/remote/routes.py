@@ -2,8 +2,8 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
+from experts.remote import library
 from experts.remote.facts import Fact
 from experts.remote.listing import CHAT, mappings, preferred
 from experts.remote.settings import Endpoint, RemoteSettings
@@ -56,17 +56,10 @@ class Route:
         return self._target
 
     def _told(self, provider: str, name: str) -> Target:
-        from huggingface_hub import constants
-        from huggingface_hub.hf_api import InferenceProviderMapping
-        from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
-
         if provider == HF:
-            base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=HF)
             pipeline = f"/pipeline/{self._fact.task}" if self._fact.task in _PIPELINES else ""
-            return Target(HF, f"{base}/models/{self.model_id}{pipeline}")
-        facts: dict[str, Any] = {"hf_model_id": self.model_id, "providerId": name, "task": self.via, "status": "live"}
-        known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(provider, {})
-        known[self.model_id] = InferenceProviderMapping(provider=provider, **facts)  # type: ignore[no-untyped-call]
+            return Target(HF, f"{library.router(HF)}/models/{self.model_id}{pipeline}")
+        library.teach(provider, self.model_id, name, self.via)
         return Target(provider, self.model_id)
 
     def _found(self) -> tuple[str, str]:

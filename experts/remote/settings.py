@@ -31,6 +31,7 @@ class RemoteSettings(BaseSettings):
     token: SecretStr = Field(SecretStr(""), validation_alias=AliasChoices("HF_TOKEN"))
     """Without it no provider is asked."""
     offline: bool = Field(default=False, validation_alias=AliasChoices("HF_HUB_OFFLINE"))
+    """Neither the Hub nor a provider is asked; an endpoint that has a URL of its own is."""
     hub: str = Field("https://huggingface.co", validation_alias=AliasChoices("HF_ENDPOINT"))
     providers: str = "auto"
     """Names in order of preference, with commas between; auto: the first that runs a model."""
@@ -39,7 +40,9 @@ class RemoteSettings(BaseSettings):
     per_task: int = Field(3, ge=1, le=20)
     """Most cards of a task."""
     timeout_seconds: float = Field(120.0, gt=0)
-    """One request."""
+    """One request, from its first byte to the last of its answer."""
+    reply_bytes: int = Field(64 * 1024 * 1024, ge=1024)
+    """Most bytes of one answer."""
     listing_seconds: float = Field(10.0, gt=0)
     """How long the Hub may take for one list, at the start."""
     refresh_hours: float = Field(24.0, ge=0)

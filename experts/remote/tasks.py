@@ -11,6 +11,7 @@ from experts.endpoints.standing import Standing
 from experts.host.expert import Expert, Offer, offered
 from experts.host.handler import Loader
 from experts.remote import llm
+from experts.remote.connections import opened
 from experts.remote.facts import Fact
 from experts.remote.listing import CHAT, SOURCES, facts
 from experts.remote.methods import METHODS
@@ -25,6 +26,7 @@ from services.runtime.errors import FailedPrecondition
 log = structlog.get_logger(__name__)
 
 NO_TOKEN = "set HF_TOKEN to a token that may use Inference Providers, or REMOTE_ENDPOINTS, or LLM_BASE_URL"  # noqa: S105  # how to get one
+OFFLINE = "unset HF_HUB_OFFLINE, or take a model of the house"
 
 Entry = tuple[ModelCard, Loader]
 
@@ -47,6 +49,7 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
         for standing in standings.values():
             standing.changed = changed
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(opened(settings))
             if line:
                 await stack.enter_async_context(line.open())
             yield
@@ -57,18 +60,23 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
 
 def _at_providers(settings: RemoteSettings, standings: defaultdict[str, Standing]) -> Iterator[Entry]:
     """The Hub's models; without a token they are there to be seen, and in trouble."""
+    closed = _closed(settings)
     for fact in facts(settings):
-        standing = standings[fact.provider or fact.id] if settings.token.get_secret_value() else _locked()
+        standing = closed or standings[fact.provider or fact.id]
         model = RemoteModel(fact.task, Route(fact, settings), standing, settings)
         yield _card(fact), lambda _id, _device, model=model: model  # type: ignore[misc]  # bound now
-    if not settings.token.get_secret_value():
-        log.warning("no provider can be asked: there is no token", remedy=NO_TOKEN)
+    if closed and closed.trouble:
+        log.warning("no provider can be asked", because=closed.trouble.message, remedy=closed.trouble.remedy)
 
 
-def _locked() -> Standing:
+def _closed(settings: RemoteSettings) -> Standing | None:
+    """How all providers stand where none can be asked, for as long as the expert runs."""
     standing = Standing()
-    standing.failed("there is no token for Inference Providers", NO_TOKEN)
-    return standing
+    if settings.offline:
+        standing.failed("this house is offline", OFFLINE)
+    elif not settings.token.get_secret_value():
+        standing.failed("there is no token for Inference Providers", NO_TOKEN)
+    return standing if standing.trouble else None
 
 
 def _at_endpoint(endpoint: Endpoint, settings: RemoteSettings, standing: Standing) -> Entry:

@@ -1,5 +1,6 @@
 """One call on its way through a server, and what every kind of server must do."""
 
+import struct
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -8,6 +9,9 @@ from typing import Any, Protocol
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.served.config import Model
 from services.runtime.errors import CorruptData, ServiceError
+
+NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, struct.error)
+"""What reading an answer may raise that is not as it should be."""
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,9 @@ class Server(_Entry):
     key_variable: str = ""
     """Name of the environment variable that holds the key."""
     timeout_seconds: float = Field(120.0, gt=0)
+    """One call, from its first byte to the last of its answer."""
+    reply_bytes: int = Field(64 * 1024 * 1024, ge=1024, le=2**31 - 1)
+    """Most bytes of one answer."""
     concurrency: int = Field(16, ge=1)
     models: tuple[Model, ...] = Field(min_length=1)
 

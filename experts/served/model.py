@@ -1,6 +1,5 @@
 """One model of a server for one task, as the host serves it."""
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -9,13 +8,12 @@ from experts.endpoints.patience import Patience
 from experts.endpoints.refusals import PaidOut
 from experts.endpoints.standing import Standing
 from experts.host.handler import Call, Inputs, Outputs, Parameters, Trouble
-from experts.served.asked import Asked, Backend, broken
+from experts.served.asked import NONSENSE, Asked, Backend, broken
 from experts.served.config import Model, Server
 from services.runtime.errors import ServiceError, Unavailable
 
 STAYS = "if its server belongs to the house, say reach: internal in the file of EXPERT_SERVED"
 PAID_OUT_SECONDS = 900.0
-_NONSENSE = (ValueError, TypeError, LookupError, AttributeError, struct.error)
 
 
 class ServedModel:
@@ -54,7 +52,7 @@ class ServedModel:
     def finish(self, raw: Asked) -> Outputs:
         try:
             return self._backend.finish(raw)
-        except _NONSENSE as error:
+        except NONSENSE as error:
             raise broken(self._model.name, self._server.name) from error
 
     def _check(self) -> None:

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 import grpc
 from grpc import StatusCode
 
+from experts.endpoints.refusals import without_secrets
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.served import oip, tensors
 from experts.served.asked import Asked
 from experts.served.config import Model, Server
 from services.runtime.errors import (
+    CorruptData,
     DeadlineExceeded,
     FailedPrecondition,
     ModelFailed,
@@ -24,7 +26,6 @@ from services.runtime.errors import (
 )
 
 CHECK_SECONDS = 5.0
-_OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 _LONGEST = 200
 
 
@@ -39,11 +40,12 @@ class OipServer:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Connects when first asked."""
-        parts = urlsplit(self._server.address)
+        parts, most = urlsplit(self._server.address), self._server.reply_bytes
+        options = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", most))
         if parts.scheme == "grpcs":
-            channel = grpc.aio.secure_channel(parts.netloc, grpc.ssl_channel_credentials(), _OPTIONS)
+            channel = grpc.aio.secure_channel(parts.netloc, grpc.ssl_channel_credentials(), options)
         else:
-            channel = grpc.aio.insecure_channel(parts.netloc, _OPTIONS)
+            channel = grpc.aio.insecure_channel(parts.netloc, options)
         async with channel as self._channel:
             yield
         self._channel = None
@@ -95,10 +97,16 @@ class OipServer:
         try:
             yield
         except grpc.aio.AioRpcError as error:
+            if "larger than max" in (error.details() or ""):  # gRPC's own words, on this side
+                raise self._too_large(model_name) from error
             raise self._failure(error, model_name) from error
 
+    def _too_large(self, model: str) -> CorruptData:
+        what = f"{self._server.name} answered for {model} with more than {self._server.reply_bytes:,} bytes"
+        return CorruptData(what, remedy="ask for less, or raise its reply_bytes")
+
     def _failure(self, error: grpc.aio.AioRpcError, model: str) -> ServiceError:
-        where, said = self._server.name, " ".join((error.details() or "").split())[:_LONGEST]
+        where, said = self._server.name, without_secrets(error.details() or "", self._server.key)[:_LONGEST]
         match error.code():
             case StatusCode.UNAVAILABLE:
                 return Unavailable(f"{where} cannot be reached", remedy="see whether it runs")

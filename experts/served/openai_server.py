@@ -12,11 +12,12 @@ from experts.endpoints.media import picture, recording
 from experts.endpoints.refusals import Refusal
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.media import png
-from experts.served.asked import Asked, broken
+from experts.served.asked import NONSENSE, Asked, broken
 from experts.served.config import MEDIA_TASKS, Model, Server
 from services.runtime.errors import DeadlineExceeded, ServiceError, Unavailable
 
 if TYPE_CHECKING:
+    from httpx2 import Response
     from openai import AsyncOpenAI
 
 CONNECT_SECONDS = 5.0
@@ -36,17 +37,18 @@ class OpenAIServer:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Connects to nobody yet."""
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+        from openai import AsyncOpenAI
 
-        limits = Timeout(self._server.timeout_seconds, connect=CONNECT_SECONDS)
+        from experts.endpoints import web
+
         async with (
-            DefaultAsyncHttpxClient(timeout=limits, follow_redirects=False) as web,
+            web.client(seconds=self._server.timeout_seconds, reply_bytes=self._server.reply_bytes) as connections,
             AsyncOpenAI(
                 api_key=self._server.key or "none",
                 base_url=self._server.address,
                 max_retries=0,
-                timeout=limits,
-                http_client=web,
+                timeout=connections.timeout,
+                http_client=connections,
             ) as client,
         ):
             self._client = client
@@ -86,7 +88,8 @@ class OpenAIServer:
         }.get(asked.task, self._chat)
         async with self._slots:
             with self._explained(asked.model.name):
-                return await method(asked)
+                async with asyncio.timeout(self._server.timeout_seconds):
+                    return await method(asked)
 
     def finish(self, asked: Asked) -> Outputs:
         """The answer as outputs."""
@@ -168,23 +171,42 @@ class OpenAIServer:
 
     @contextmanager
     def _explained(self, model_name: str) -> Iterator[None]:
+        from httpx2 import ConnectTimeout
         from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
         server = self._server
         try:
             yield
-        except APITimeoutError as error:
+        except (APITimeoutError, TimeoutError) as error:
+            if isinstance(error.__cause__, ConnectTimeout):
+                raise self._away() from error
             what = f"{server.name} did not answer for {model_name} in {server.timeout_seconds:g} s"
             raise DeadlineExceeded(what, remedy="send a smaller input, or raise its timeout_seconds") from error
         except APIConnectionError as error:
-            raise Unavailable(f"{server.name} cannot be reached", remedy="see whether it runs") from error
+            raise self._lost(error.__cause__, model_name) from error
         except APIStatusError as error:
-            headers = {name.lower(): value for name, value in error.response.headers.items()}
-            access = f"put a key for it into {server.key_variable or 'a variable, and name that in key_variable'}"
-            refusal = Refusal(model_name, server.name, error.status_code, headers, error.response.text, access)
-            raise refusal.error() from None
-        except (APIError, ValueError, TypeError, LookupError, AttributeError) as error:
+            raise self._refusal(error.response, model_name).error() from None
+        except (APIError, *NONSENSE) as error:
             raise broken(model_name, server.name) from error
+
+    def _lost(self, cause: BaseException | None, model_name: str) -> ServiceError:
+        """Why there is no answer, which the client hides."""
+        from httpx2 import ConnectError, ProxyError
+
+        if isinstance(cause, ServiceError):
+            return cause
+        if isinstance(cause, ConnectError | ProxyError):
+            return self._away()
+        what = f"{self._server.name} broke off before {model_name} had answered"
+        return Unavailable(what, remedy="try again, or look at its log")
+
+    def _refusal(self, response: "Response", model_name: str) -> Refusal:
+        server, headers = self._server, {name.lower(): value for name, value in response.headers.items()}
+        access = f"put a key for it into {server.key_variable or 'a variable, and name that in key_variable'}"
+        return Refusal(model_name, server.name, response.status_code, headers, response.text, access, key=server.key)
+
+    def _away(self) -> Unavailable:
+        return Unavailable(f"{self._server.name} cannot be reached", remedy="see whether it runs")
 
 
 def _given(wishes: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from experts.torch_host.batches import in_passes, padded
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, labels_of, probabilities
 from experts.torch_host.devices import computing
+from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
 from experts.torch_host.resident import Resident
 
@@ -65,7 +66,7 @@ class Tagger(Resident):
         def compute(windows: Sequence[Window]) -> list[list[list[float]]]:
             batch = padded([window.row for window in windows], self._reader.pad_id)
             with computing(self.model_id):
-                logits = self.model(**on_device(batch, self.model)).logits
+                logits = checked(self.model(**on_device(batch, self.model)).logits, self.model_id)
             return [probabilities(row[: window.length]) for row, window in zip(logits, windows, strict=True)]
 
         scores = in_passes([item.windows for item in items], lambda window: window.length, compute, call)

@@ -10,6 +10,7 @@ from experts.text.grids import Grid, read_grid
 from experts.text.reading import too_long
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
+from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
 from experts.torch_host.lengths import longest
 from experts.torch_host.resident import Resident
@@ -82,7 +83,7 @@ class TableReader(Resident):
     def _pick(self, item: Asked) -> Picked:
         with computing(self.model_id):
             output = self.model(**on_device(item.encoded, self.model))
-            logits = output.logits.float().cpu()
+            logits = checked(output.logits.float().cpu(), self.model_id)
             aggregation = getattr(output, "logits_aggregation", None)
             chosen = None if aggregation is None else int(aggregation.float().argmax(-1))
             ((cells,),) = self._tokenizer.convert_logits_to_predictions(item.encoded, logits)

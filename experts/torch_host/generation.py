@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Parameters
 from experts.torch_host.devices import computing
+from experts.torch_host.finite import watching
 
 if TYPE_CHECKING:
     import torch
@@ -53,12 +54,17 @@ def generated(
         model_id: for messages.
         tell: how far it is; not if it is but one pass of several, which tell that themselves.
         options: more for generate, such as forced_bos_token_id.
+
+    Raises:
+        ModelFailed: its scores were no numbers.
     """
     placed = on_device(inputs, model)
     given = placed.get("decoder_input_ids" if model.config.is_encoder_decoder else "input_ids")
     prompt = int(model.config.is_encoder_decoder) if given is None else given.shape[1]
     if sampling and sampling.temperature > 0:
         options |= {"num_beams": 1, "logits_processor": [_sampler(model, sampling)]}
+    scores = watching()
+    options["logits_processor"] = [scores, *options.get("logits_processor", ())]
     with computing(model_id):
         tokens = model.generate(
             **placed,
@@ -67,6 +73,7 @@ def generated(
             stopping_criteria=[_watching(call, max_new_tokens if tell else 0)],
             **options,
         )
+        scores.check(model_id)
     return [_trimmed(row[prompt:], model) for row in tokens.tolist()]
 
 

@@ -1,6 +1,5 @@
 """Things in a picture with boxes around them: those a model was trained for, or those named in the request."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, labels_of
 from experts.vision.drawing import Found, boxed, counted
 from experts.vision.labels import Phrases, candidates
-from experts.vision.pictures import Scene, Seen, Viewer, plain
-from services.runtime.errors import ModelFailed
+from experts.vision.pictures import Scene, Seen, Viewer
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +47,7 @@ def zero_shot_object_detection(model_id: str, device: str) -> Handler:
 
 class Detector(Viewer):
     def look(self, items: Sequence[Seen]) -> list[Detected]:
-        output = plain(self.computed(items), "logits", "pred_boxes")
+        output = self.plain(self.computed(items), "logits", "pred_boxes")
         results = self.processor.post_process_object_detection(
             output, threshold=items[0].parameters["threshold"], target_sizes=_sizes(items)
         )
@@ -101,7 +99,7 @@ class Owl(Seeker):
 
     def look(self, items: Sequence[Any]) -> list[Detected]:
         asked = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
-        output = plain(self.computed(items, **asked), "logits", "pred_boxes")
+        output = self.plain(self.computed(items, **asked), "logits", "pred_boxes")
         results = self._processor.post_process_grounded_object_detection(
             output, threshold=items[0].parameters["threshold"], target_sizes=_sizes(items)
         )
@@ -117,7 +115,7 @@ class Grounding(Seeker):
 
     def look(self, items: Sequence[Any]) -> list[Detected]:
         asked = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
-        output = plain(self.computed(items, **asked), "logits", "pred_boxes")
+        output = self.plain(self.computed(items, **asked), "logits", "pred_boxes")
         results = self._processor.post_process_grounded_object_detection(
             output,
             input_ids=asked["input_ids"],
@@ -150,8 +148,6 @@ def _found(result: Any, labels: Sequence[str], scene: Scene) -> list[Found]:
     """Best first, and none outside the picture."""
     width, height = scene.size
     scores, boxes = result["scores"].tolist(), result["boxes"].tolist()
-    if not all(math.isfinite(number) for numbers in (scores, *boxes) for number in numbers):
-        raise ModelFailed("the model gave boxes that are not finite", remedy="try another picture or another model")
     found = [
         Found(
             label, score, [min(max(place, 0.0), end) for place, end in zip(corners, (width, height) * 2, strict=True)]

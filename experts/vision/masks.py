@@ -9,6 +9,7 @@ from experts.host.media import box, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import computing
+from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
 from experts.vision.drawing import overlaid
 from experts.vision.pictures import Scene, Seen, Viewer, fitted
@@ -106,7 +107,8 @@ class Masker(Viewer):
 
     def _good(self, output: Any, item: Seen) -> "tuple[torch.Tensor, torch.Tensor]":
         """Masks that are worth keeping, in the picture's proportions, and their quality."""
-        quality, logits = output.iou_scores.float().flatten().clamp(max=1), output.pred_masks.float().flatten(0, 2)
+        quality = checked(output.iou_scores.float(), self.model_id).flatten().clamp(max=1)
+        logits = checked(output.pred_masks.float(), self.model_id).flatten(0, 2)
         good = quality >= _GOOD
         enlarged = self._enlarged(logits[good], item)
         stable = _stability(enlarged) >= _STABLE

@@ -9,6 +9,7 @@ from experts.host.handler import Batching, Call, Inputs, Media, Parameters
 from experts.host.media import open_image, renamed
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
+from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
 from experts.torch_host.resident import Resident
 from services.runtime.errors import InvalidRequest
@@ -116,6 +117,18 @@ class Viewer(Resident):
         with computing(self.model_id):
             return self.model(**on_device({**stacked([item.tensors for item in items]), **more}, self.model))
 
+    def plain(self, output: Any, *names: str, place: int | None = None) -> Any:
+        """Those parts of an output as they would be on a CPU; of one picture of the batch, or of all.
+
+        Raises:
+            ModelFailed: they are no numbers.
+        """
+        from types import SimpleNamespace
+
+        where = slice(None) if place is None else slice(place, place + 1)
+        parts = {name: getattr(output, name)[where].float().cpu() for name in names}
+        return SimpleNamespace(**{name: checked(part, self.model_id) for name, part in parts.items()})
+
 
 def alike(
     items: Sequence[T], kind: Callable[[T], Hashable], compute: Callable[[Sequence[T]], Sequence[R]], call: Call
@@ -140,14 +153,6 @@ def stacked(rows: Sequence[Mapping[str, "torch.Tensor"]]) -> dict[str, "torch.Te
     import torch
 
     return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
-
-
-def plain(output: Any, *names: str, place: int | None = None) -> Any:
-    """Those parts of a model's output as it would have given them on a CPU; of one picture of the batch, or of all."""
-    from types import SimpleNamespace
-
-    where = slice(None) if place is None else slice(place, place + 1)
-    return SimpleNamespace(**{name: getattr(output, name)[where].float().cpu() for name in names})
 
 
 def fitted(size: Size, pixels: float) -> Size:

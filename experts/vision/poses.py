@@ -13,7 +13,7 @@ from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
 from experts.vision.detection import Detector, detector
 from experts.vision.drawing import skeletons
-from experts.vision.pictures import Scene, Seen, Viewer, plain
+from experts.vision.pictures import Scene, Seen, Viewer
 
 if TYPE_CHECKING:
     import torch
@@ -93,7 +93,7 @@ class Poser(Viewer):
         pixels = self.processor(item.scene.picture(), boxes=placed, return_tensors="pt")
         with computing(self.model_id):
             output = self.model(**on_device(pixels, self.model), **self._expert(len(boxes)))
-        (people,) = self.processor.post_process_pose_estimation(plain(output, "heatmaps"), boxes=placed)
+        (people,) = self.processor.post_process_pose_estimation(self.plain(output, "heatmaps"), boxes=placed)
         joints = [[(x, y) for x, y in one["keypoints"].tolist()] for one in people]
         return Poses(joints, [one["scores"].tolist() for one in people], item.scene, threshold)
 

@@ -8,8 +8,9 @@ from experts.host.handler import Handler, Outputs
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, labels_of
+from experts.torch_host.finite import checked
 from experts.vision.drawing import overlaid
-from experts.vision.pictures import Scene, Seen, Viewer, fitted, plain
+from experts.vision.pictures import Scene, Seen, Viewer, fitted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,7 @@ class Segmenter(Viewer):
 
 class ByClass(Segmenter):
     def look(self, items: Sequence[Seen]) -> list[Parted]:
-        logits = self.computed(items).logits
+        logits = checked(self.computed(items).logits, self.model_id)
         labels = labels_of(self.model.config)
         return [_by_class(one, item, labels) for one, item in zip(logits, items, strict=True)]
 
@@ -98,7 +99,7 @@ class Universal(Segmenter):
     def _part(self, output: Any, place: int, item: Seen) -> Parted:
         width, height = fitted(item.scene.size, _MOST)
         names = [name for name in _UNIVERSAL_OUTPUTS if getattr(output, name, None) is not None]
-        masks = plain(output, *names, place=place)
+        masks = self.plain(output, *names, place=place)
         (result,) = self._process()(masks, threshold=item.parameters["threshold"], target_sizes=[(height, width)])
         labels = labels_of(self.model.config)
         segments = [

@@ -1,20 +1,22 @@
-"""gRPC calls, each with the identity its key proves."""
+"""gRPC calls, each with the identity its key proves, held to its limits."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 
 from gateway.access.bearer import token
 from gateway.access.gate import Gate
-from gateway.access.identity import identified_as
+from gateway.access.identity import Identity, identified_as
+from gateway.access.quotas import Meter, Quotas
 
 
 class Identified(grpc.aio.ServerInterceptor):
     """Serves each call as whoever its key belongs to; health and reflection, which say nothing of anybody, to all."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, quotas: Quotas) -> None:
         self._gate = gate
+        self._quotas = quotas
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
@@ -32,14 +34,38 @@ class Identified(grpc.aio.ServerInterceptor):
 
     def _identified(self, method: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            sent = dict(context.invocation_metadata() or ()).get("authorization", "")
-            who = await self._gate.identity(token(str(sent)), _address(context.peer()))
+            who = await self._admitted(context)
+            meter = self._quotas.meter(who)
             with identified_as(who):
-                return await method(request, context)
+                if not meter:
+                    return await method(request, context)
+                try:
+                    return await method(await _metered(request, meter), context)
+                finally:
+                    await meter.settle()
 
         return call
+
+    async def _admitted(self, context: grpc.aio.ServicerContext[Any, Any]) -> Identity:
+        sent = dict(context.invocation_metadata() or ()).get("authorization", "")
+        who = await self._gate.identity(token(str(sent)), _address(context.peer()))
+        (await self._quotas.request(who)).check()
+        return who
+
+
+async def _metered(request: Any, meter: Meter) -> Any:
+    if hasattr(request, "ByteSize"):
+        await meter.take(request.ByteSize())
+        return request
+    return _each_metered(request, meter)
+
+
+async def _each_metered(requests: AsyncIterator[Any], meter: Meter) -> AsyncIterator[Any]:
+    async for request in requests:
+        await meter.take(request.ByteSize())
+        yield request
 
 
 def _address(peer: str) -> str:
     """Without kind and port: ipv4:10.0.0.1:5000 and ipv6:%5B::1%5D:5000."""
-    return peer.partition(":")[2].rpartition(":")[0]
+    return peer.partition(":")[2].rpartition(":")[0].removeprefix("%5B").removesuffix("%5D")

@@ -1,8 +1,15 @@
 """Who may come in: with keys those that show one, without them whoever reaches this machine's loopback."""
 
+import time
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from gateway.access.failures import Failures
 from gateway.access.identity import OWNER, Identity
+from gateway.access.keys import PREFIX, Key, parts
+from gateway.access.limits import Limits
+from gateway.access.ring import KeyRing
+from services.runtime.errors import Unauthenticated
 
 
 class Gate(Protocol):
@@ -17,7 +24,8 @@ class Gate(Protocol):
 
         Raises:
             Unauthenticated: nobody's.
-            Overloaded: nobody's, and it is not the first from there.
+            Overloaded: RATE_LIMIT, nobody's, and not the first from there.
+            Unavailable: it cannot be known now.
         """
         ...
 
@@ -27,3 +35,69 @@ class OpenGate:
 
     async def identity(self, token: str, address: str) -> Identity:  # noqa: ARG002  # it asks for nothing
         return OWNER
+
+
+class Tokens(Protocol):
+    """Knows tokens that another server has issued."""
+
+    async def identity(self, token: str) -> Identity:
+        """Whose it is.
+
+        Raises:
+            Unauthenticated: nobody's.
+        """
+        ...
+
+
+class KeyGate:
+    """Lets in who has a key, or a token of the issuer if there is one.
+
+    Args:
+        ring: the keys.
+        limits: of keys that have none of their own.
+        tokens: None if no issuer is configured.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        limits: Limits,
+        tokens: Tokens | None = None,
+        failures: Failures | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ring = ring
+        self._limits = limits
+        self._tokens = tokens
+        self._failures = failures or Failures()
+        self._clock = clock
+
+    async def identity(self, token: str, address: str) -> Identity:
+        if not token:
+            raise Unauthenticated(
+                "no key was sent",
+                remedy="send authorization: Bearer KEY; the operator makes keys with hugginggpt keys create",
+            )
+        try:
+            if self._tokens and not token.startswith(PREFIX):
+                return await self._tokens.identity(token)
+            return await self._of_key(token)
+        except Unauthenticated:
+            self._failures.count(address)
+            raise
+
+    async def _of_key(self, token: str) -> Identity:
+        sent = parts(token)
+        key = await self._ring.find(sent[0]) if sent else None
+        if not sent or not key or not key.fits(sent[1]):
+            raise Unauthenticated("the key is not known here", remedy="check that it was copied whole")
+        state = key.state(self._clock())
+        if state != "active":
+            raise Unauthenticated(
+                f"the key {key.id} is {state}", remedy="ask the operator for another: hugginggpt keys create"
+            )
+        return self._holder(key)
+
+    def _holder(self, key: Key) -> Identity:
+        limits: Mapping[str, int] = {**self._limits.model_dump(), **key.terms.limits}
+        return Identity(key.terms.tenant, key.id, key.terms.policy, key.terms.admin, Limits(**limits))

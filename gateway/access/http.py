@@ -1,19 +1,21 @@
-"""HTTP requests, each with the identity its key proves."""
+"""HTTP requests, each with the identity its key proves, held to its limits."""
 
 import re
+from collections.abc import Mapping
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.access.bearer import token
 from gateway.access.caller import Callers
 from gateway.access.gate import Gate
-from gateway.access.identity import identified_as
+from gateway.access.identity import Identity, identified_as
+from gateway.access.quotas import Meter, Quotas
 from gateway.door import problem_response
 from services.runtime.caller import acting_for, current
 from services.runtime.errors import ServiceError
 
-PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|docs(/.*)?)")
+PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|docs(/.*)?|web/.*)")
 """Paths that say nothing of anybody: they need no key."""
 
 
@@ -23,10 +25,11 @@ class Identified:
     So that what it answers passes through the layers before it, as every answer does.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate, callers: Callers) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, callers: Callers, quotas: Quotas) -> None:
         self._app = app
         self._gate = gate
         self._callers = callers
+        self._quotas = quotas
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if PUBLIC.fullmatch(scope["path"]):
@@ -35,8 +38,45 @@ class Identified:
         try:
             sent = token(Headers(scope=scope).get("authorization", ""))
             who = await self._gate.identity(sent, (scope.get("client") or ("", 0))[0])
+            standing = await self._quotas.request(who)
+            told = _telling(send, standing.headers())
         except ServiceError as error:
             await problem_response(error, scope["path"])(scope, receive, send)
             return
+        try:
+            standing.check()
+        except ServiceError as error:
+            await problem_response(error, scope["path"])(scope, receive, told)
+            return
+        await self._serve(who, scope, receive, told)
+
+    async def _serve(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
+        meter = self._quotas.meter(who)
         with identified_as(who), acting_for(self._callers.caller(current().request_id)):
-            await self._app(scope, receive, send)
+            try:
+                await self._app(scope, _metered(receive, meter) if meter else receive, send)
+            finally:
+                if meter:
+                    await meter.settle()
+
+
+def _telling(send: Send, headers: Mapping[str, str]) -> Send:
+    if not headers:
+        return send
+
+    async def telling(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(headers)
+        await send(message)
+
+    return telling
+
+
+def _metered(receive: Receive, meter: Meter) -> Receive:
+    async def metered() -> Message:
+        message = await receive()
+        if body := message.get("body"):
+            await meter.take(len(body))
+        return message
+
+    return metered

@@ -15,12 +15,12 @@ _HTTP_PORT = 80
 
 
 class OriginGuard:
-    """Lets through what was meant for this port and comes from no other site."""
+    """Lets through what was meant for this port and comes from no other site but those that are named."""
 
-    def __init__(self, app: ASGIApp, port: int) -> None:
+    def __init__(self, app: ASGIApp, port: int, origins: Iterable[str] = ()) -> None:
         self._app = app
         self._hosts = {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == _HTTP_PORT else set())
-        self._origins = {f"http://{host}" for host in self._hosts}
+        self._origins = {f"http://{host}" for host in self._hosts} | {origin.lower() for origin in origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts, origins = _sent(scope["headers"], b"host"), _sent(scope["headers"], b"origin")

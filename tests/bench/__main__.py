@@ -1,8 +1,9 @@
 """`make bench`: measures, prints a table, writes out/bench.json.
 
-Named sections, as in `python -m tests.bench makespan`, are measured alone and only shown.
+Named sections, as in `python -m tests.bench makespan`, are measured alone and only shown; --help lists them.
 """
 
+import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from services.runtime import telemetry
-from tests.bench import growth, host, journal, makespan, replicas, runs, takeover, throughput, torch_models
+from tests.bench import gpu, growth, host, journal, makespan, replicas, runs, takeover, throughput, torch_models
 from tests.bench.house import standing
 from tests.bench.processes import service
 from tests.bench.rivals import measuring as rivals
@@ -61,6 +62,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "journal": journal.rows,
     "host": host.rows,
     "torch": torch_models.rows,
+    "gpu": gpu.rows,
     "rivals": rivals.rows,
     "takeover": takeover.rows,
     "replicas": replicas.rows,
@@ -80,4 +82,6 @@ async def main(sections: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures; prints a table.")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
+    asyncio.run(main(parser.parse_args().sections))

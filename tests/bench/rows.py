@@ -16,7 +16,8 @@ class Row:
 
     id: str
     """Dotted lower case, such as run.overhead_per_task_ms."""
-    value: float
+    value: float | None
+    """None says that it was not measured, and the note why."""
     unit: str
     target: float | None = None
     """The most it may be, or the least where at_least is set."""
@@ -27,10 +28,15 @@ class Row:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the target is met; None without one."""
-        if self.target is None:
+        """Whether the target is met; None without one, or where nothing was measured."""
+        if self.target is None or self.value is None:
             return None
         return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+def gap(name: str, unit: str, target: float | None, why: str, *, at_least: bool = False) -> Row:
+    """A figure that could not be measured here."""
+    return Row(name, None, unit, target, note=f"not measured: {why}", at_least=at_least)
 
 
 def median(values: Sequence[float], *, digits: int = 3) -> float:
@@ -45,7 +51,8 @@ def show(rows: Sequence[Row]) -> None:
         bound = "" if row.target is None else f"{'≥' if row.at_least else '≤'} {row.target:g}"
         verdict = {True: "yes", False: "no", None: ""}[row.ok]
         reference = "" if row.reference is None else f"{row.reference:g}"
-        table.add_row(row.id, f"{row.value:g}", row.unit, bound, verdict, reference, row.note)
+        value = "—" if row.value is None else f"{row.value:g}"
+        table.add_row(row.id, value, row.unit, bound, verdict, reference, row.note)
     Console(width=150).print(table)
 
 

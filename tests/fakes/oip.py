@@ -1,5 +1,6 @@
 """A server of the Open Inference Protocol whose models are plain functions of arrays."""
 
+import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -26,11 +27,18 @@ class Tensors:
     ready: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     fails: grpc.StatusCode | None = None
+    holds: bool = False
+    """Calls are never answered."""
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """A call that is held was cancelled."""
     raw: bool = True
     """Tensors go back as bytes, else number by number."""
 
     async def infer(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         self.calls.append(request.model_name)
+        if self.holds:
+            await self._hold()
         if self.fails:
             await context.abort(self.fails, "the test says so")
         inputs = {
@@ -41,6 +49,13 @@ class Tensors:
         for name, value in self.models[request.model_name](inputs).items():
             _write(response, name, value, raw=self.raw)
         return response
+
+    async def _hold(self) -> None:
+        self.entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.left.set()
 
     async def is_ready(self, request: Any, _context: Any) -> Any:
         return oip.ModelReadyResponse(ready=request.name in self.ready)

@@ -16,17 +16,21 @@ class Answer:
     """What is sent back."""
 
     body: Any = None
-    """Bytes as they are; anything else as JSON."""
+    """Bytes as they are, at once or as they come; anything else as JSON."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     media_type: str = "application/octet-stream"
+
+
+class Reset(Exception):
+    """Raised among the bytes of an answer: the connection is gone."""
 
 
 Respond = Callable[[Request], Answer | Awaitable[Answer]]
 
 
 class Web:
-    """Answers by the first part of a path that is known; what is not gets 404."""
+    """Answers by the first part of a path that is known; what is not gets 404. Connections last."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Respond] = {}
@@ -34,6 +38,8 @@ class Web:
         self.url = ""
         self.connections = 0
         self.arrived: asyncio.Queue[Request] = asyncio.Queue()
+        self.left: asyncio.Queue[Request] = asyncio.Queue()
+        """Those whose client went before it was answered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -74,15 +80,36 @@ class Web:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        coming = asyncio.create_task(wire.received(reader))
         try:
-            request = await wire.received(reader)
-            self.requests.append(request)
-            self.arrived.put_nowait(request)
-            await _send(writer, await self._answer(request))
+            while True:
+                request = await coming
+                coming = asyncio.create_task(wire.received(reader))
+                await self._take(request, writer, coming)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # a client may leave
+        except Reset:
+            writer.transport.abort()
         finally:
+            coming.cancel()
             writer.close()
+
+    async def _take(self, request: Request, writer: asyncio.StreamWriter, coming: asyncio.Task[Request]) -> None:
+        """Answers, unless the client leaves: no other request of its comes meanwhile."""
+        self.requests.append(request)
+        self.arrived.put_nowait(request)
+        answering = asyncio.create_task(self._tell(writer, request))
+        try:
+            await asyncio.wait({answering, coming}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                self.left.put_nowait(request)
+                await coming
+            await answering
+        finally:
+            answering.cancel()
+
+    async def _tell(self, writer: asyncio.StreamWriter, request: Request) -> None:
+        await _send(writer, await self._answer(request))
 
     async def _answer(self, request: Request) -> Answer:
         respond = next((respond for path, respond in self.answers.items() if path in request.path), None)
@@ -93,9 +120,12 @@ class Web:
 
 
 async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
-    raw = isinstance(answer.body, bytes)
-    media_type = answer.media_type if raw else "application/json"
-    await wire.send_head(writer, answer.status, media_type, answer.headers)
-    content = answer.body if raw else json.dumps(answer.body).encode()
-    for chunk in (content, b"") if content else (b"",):
-        await wire.send(writer, chunk)
+    streamed = isinstance(answer.body, AsyncIterator)
+    media_type = answer.media_type if streamed or isinstance(answer.body, bytes) else "application/json"
+    await wire.send_head(writer, answer.status, media_type, {"Connection": "keep-alive", **answer.headers})
+    if streamed:
+        async for chunk in answer.body:
+            await wire.send(writer, chunk)
+    elif content := answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode():
+        await wire.send(writer, content)
+    await wire.send(writer, b"")

@@ -8,6 +8,7 @@ from experts.diffusion.checkpoints import at_commit
 from experts.diffusion.maps.drawing import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
 from services.runtime.errors import InvalidRequest
 
@@ -87,7 +88,8 @@ class Poses(Drawer):
     def _people(self, picture: "Image") -> list[list[float]]:
         """Boxes as left, top, width, height, the surest first."""
         outputs = self._detector(**on_device(self._reader(images=picture, return_tensors="pt"), self._detector))
-        outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
+        outputs.logits = checked(outputs.logits.float(), self.model_id)
+        outputs.pred_boxes = checked(outputs.pred_boxes.float(), self.model_id)
         sizes = [(picture.height, picture.width)]
         found = self._reader.post_process_object_detection(outputs, threshold=_SURE_PERSON, target_sizes=sizes)[0]
         names = self._detector.config.id2label

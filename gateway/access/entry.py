@@ -1,0 +1,104 @@
+"""All that stands between the doors and what is behind them, put together as the settings say."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from gateway.access import calls, http
+from gateway.access.audit import Audit
+from gateway.access.caller import Callers
+from gateway.access.endings import Endings
+from gateway.access.gate import Gate, KeyGate, OpenGate, Tokens
+from gateway.access.keys import Keys
+from gateway.access.origin import OriginGuard
+from gateway.access.quotas import Quotas
+from gateway.access.ring import KeyRing
+from gateway.access.settings import AccessSettings
+from gateway.access.slots import Slots
+from gateway.access.windows import MemoryCounters, StoredCounters
+from services.runtime.database import Database, sqlite
+
+if TYPE_CHECKING:
+    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+
+_TOLD = (
+    "location",
+    "retry-after",
+    "www-authenticate",
+    "x-request-id",
+    "x-run-id",
+    "preference-applied",
+    "content-disposition",
+    "content-range",
+    "etag",
+    "mcp-session-id",
+    *(f"x-ratelimit-{fact}-{what}" for what in ("requests", "tokens") for fact in ("limit", "remaining", "reset")),
+)
+"""Headers that a page elsewhere may read."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Who comes in, as whom, and how often."""
+
+    gate: Gate
+    callers: Callers
+    quotas: Quotas
+    audit: Audit
+    origins: Sequence[str]
+    """Of pages elsewhere that may ask."""
+
+    def http(self, app: ASGIApp, port: int) -> ASGIApp:
+        """The application, behind all of it; the port is the one it is reached at."""
+        guarded: ASGIApp = http.Identified(app, self.gate, self.callers, self.quotas)
+        if self.origins:
+            methods = ("GET", "HEAD", "POST", "DELETE")
+            guarded = CORSMiddleware(
+                guarded, allow_origins=self.origins, allow_methods=methods, allow_headers=["*"], expose_headers=_TOLD
+            )
+        return OriginGuard(guarded, port, self.origins) if isinstance(self.gate, OpenGate) else guarded
+
+    def grpc(self) -> grpc.aio.ServerInterceptor:
+        """The same for calls."""
+        return calls.Identified(self.gate, self.quotas)
+
+
+@asynccontextmanager
+async def entry(
+    settings: AccessSettings, callers: Callers, database: Database, stub: "OrchestratorServiceAsyncStub"
+) -> AsyncIterator[Entry]:
+    """What the settings ask for; with keys, runs are followed to their ends within the block.
+
+    Raises:
+        InvalidRequest: the issuer's keys are at no place to fetch them from.
+    """
+    days = StoredCounters(database)
+    minutes = MemoryCounters() if database.dialect is sqlite.DIALECT else days
+    quotas, audit = Quotas(minutes, days, Slots(database)), Audit(database)
+    if settings.authentication == "none":
+        yield Entry(OpenGate(), callers, quotas, audit, settings.cors_origins)
+        return
+    gate = KeyGate(KeyRing(Keys(database)), settings.limits(), _tokens(settings))
+    async with Endings(stub, database).followed():
+        yield Entry(gate, callers, quotas, audit, settings.cors_origins)
+
+
+def _tokens(settings: AccessSettings) -> Tokens | None:
+    if not settings.jwt_issuer:
+        return None
+    from gateway.access.jwks import Jwks  # noqa: PLC0415  # cryptography is loaded only where there is an issuer
+    from gateway.access.tokens import JwtTokens  # noqa: PLC0415
+
+    return JwtTokens(
+        Jwks(settings.jwt_jwks),
+        issuer=settings.jwt_issuer,
+        audience=settings.jwt_audience,
+        algorithms=settings.jwt_algorithms,
+        tenant_claim=settings.jwt_tenant_claim,
+        limits=settings.limits(),
+    )

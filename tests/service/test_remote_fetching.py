@@ -1,0 +1,116 @@
+"""Providers that take a call, are asked now and then whether it is done, and have the result at an address."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.expert_room import Room, serving
+from tests.fakes.llm.wire import Request
+from tests.fakes.providers import MODELS
+from tests.fakes.web import Answer, Web
+from tests.service.test_remote import configured, web
+
+__all__ = ["configured", "web"]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's way of sending bytes
+
+FILM = b"\0\0\0\x18ftypmp42 film"
+MODEL = "acme/film"
+
+
+class Queueing:
+    """A provider whose result is ready when the test says so."""
+
+    def __init__(self, web: Web) -> None:
+        self.ready = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.address = f"{web.url}/films/1.mp4"
+        self.result: Answer = Answer(FILM, media_type="video/mp4")
+        job = {"request_id": "1", "status": "IN_QUEUE", "response_url": "https://queue.example/jobs/1"}
+        web.answers |= {
+            "/jobs/1/status": self._status,
+            "/jobs/1": lambda _: Answer({"video": {"url": self.address}}),
+            "/films/1.mp4": lambda _: self.result,
+            f"fal-ai/fal-ai-{MODEL}": lambda _: Answer(job),
+        }
+
+    async def _status(self, _: Request) -> Answer:
+        self.asked.set()
+        return Answer({"status": "COMPLETED" if self.ready.is_set() else "IN_PROGRESS"})
+
+
+@pytest.fixture
+def provider(web: Web) -> Queueing:
+    return Queueing(web)
+
+
+@pytest.fixture
+async def room(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Room]:
+    monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
+    async with serving("experts.remote", tmp_path) as room:
+        yield room
+
+
+def films(room: Room) -> "asyncio.Future[Any]":
+    return asyncio.ensure_future(room.ask("text-to-video", text="a lawn"))
+
+
+async def test_while_one_result_is_waited_for_all_else_goes_on(room: Room, provider: Queueing) -> None:
+    call = films(room)
+    await provider.asked.wait()
+    assert (await room.describe()).load.running == 1
+    provider.ready.set()
+    assert (await call)["video"] == FILM
+
+
+async def test_who_leaves_ends_the_waiting(room: Room, web: Web, provider: Queueing) -> None:
+    call = films(room)
+    await provider.asked.wait()
+    call.cancel()
+    await asyncio.wait([call])
+    while (await room.describe()).load.running:
+        pass
+    provider.ready.set()
+    for thread in threading.enumerate():
+        if thread.name == "apart":
+            await asyncio.to_thread(thread.join, 10)
+            assert not thread.is_alive()
+    assert not any("/films/" in request.path for request in web.requests)
+
+
+async def test_the_key_is_sent_to_the_router_alone(
+    configured: None, room: Room, web: Web, provider: Queueing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.ready.set()
+    async with Web.serving() as other:
+        provider.address = f"{other.url}/films/1.mp4"
+        error = await room.refused("text-to-video", text="a lawn")
+        assert "no public https address" in error.message
+        assert not other.connections
+    sent = [request for request in web.requests if "/jobs/" in request.path]
+    assert {request.headers["authorization"] for request in sent} == {"Bearer hf_test"}
+
+
+async def test_a_result_has_a_limit_too(
+    configured: None, monkeypatch: pytest.MonkeyPatch, provider: Queueing, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(MODELS, MODEL, ("text-to-video", "fal-ai", "text-to-video"))
+    monkeypatch.setenv("REMOTE_REPLY_BYTES", "4096")
+    provider.ready.set()
+    provider.result = Answer(FILM + b" " * 8192, media_type="video/mp4")
+    async with serving("experts.remote", tmp_path) as room:
+        error = await room.refused("text-to-video", text="a lawn")
+    assert (error.code.name, "more than 4,096 bytes" in error.message) == ("DATA_LOSS", True)
+
+
+async def test_a_job_that_fails_is_an_error_in_the_houses_words(room: Room, web: Web, provider: Queueing) -> None:
+    provider.ready.set()
+    provider.result = Answer(b"<html>", media_type="text/html")
+    assert (await room.refused("text-to-video", text="a lawn")).code.name == "DATA_LOSS"
+    web.answers["/jobs/1/status"] = lambda _: Answer({"error": "no"}, status=429, headers={"Retry-After": "9"})
+    error = await room.refused("text-to-video", text="a lawn")
+    assert (error.code.name, error.retry_after.total_seconds() if error.retry_after else 0) == ("RESOURCE_EXHAUSTED", 9)

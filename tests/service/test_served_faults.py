@@ -1,0 +1,198 @@
+"""The served expert before servers that answer as nobody should, go away and come back."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY
+from tests.expert_room import Room, serving
+from tests.fakes import faults
+from tests.fakes.llm.wire import Request
+from tests.fakes.oip import Tensors, tensors
+from tests.fakes.web import Answer, Web
+from tests.hosting import NOT_SERVING, SERVING
+
+CHAT = "/chat/completions"
+TASKS = ["summarization", "text-to-speech", "text-to-image", "feature-extraction"]
+PATHS = {
+    "summarization": CHAT,
+    "text-to-speech": "/audio/speech",
+    "text-to-image": "/images/generations",
+    "feature-extraction": "/embeddings",
+}
+SHORT = {"choices": [{"message": {"role": "assistant", "content": "Short."}, "index": 0, "finish_reason": "stop"}]}
+
+Configure = Callable[..., None]
+
+
+@pytest.fixture
+def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
+    """Writes the file with servers."""
+
+    def configure(*servers: dict[str, Any]) -> None:
+        path = tmp_path / "served.yaml"
+        path.write_text(json.dumps({"servers": servers}))
+        monkeypatch.setenv("EXPERT_SERVED", str(path))
+        monkeypatch.setenv("BOX_KEY", "strange/key+1")
+
+    return configure
+
+
+def box(web: Web, **more: Any) -> dict[str, Any]:
+    return {
+        "name": "box",
+        "kind": "openai",
+        "address": f"{web.url}/v1",
+        "reach": "internal",
+        "key_variable": "BOX_KEY",
+        "timeout_seconds": 1,
+        "reply_bytes": faults.LIMIT,
+        "models": [{"name": "all", "tasks": TASKS}],
+        **more,
+    }
+
+
+def triton(fake: Tensors, **more: Any) -> dict[str, Any]:
+    model = {
+        "name": "twice",
+        "tasks": ["feature-extraction"],
+        "inputs": [{"tensor": "TEXT", "port": "text"}],
+        "outputs": [{"tensor": "OUT", "port": "embedding", "as": "vector"}],
+    }
+    return {
+        "name": "triton",
+        "kind": "oip",
+        "address": f"grpc://{fake.address}",
+        "reach": "internal",
+        "models": [model],
+        **more,
+    }
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with Web.serving() as web:
+        web.says("/v1/models", {"object": "list", "data": [{"id": "all"}]})
+        yield web
+
+
+@pytest.fixture
+async def room(configure: Configure, web: Web, tmp_path: Path) -> AsyncIterator[Room]:
+    configure(box(web))
+    async with serving("experts.served", tmp_path) as room:
+        yield room
+
+
+@pytest.mark.parametrize("fault", faults.NAMES)
+@pytest.mark.parametrize("task", TASKS)
+async def test_every_fault_is_a_clear_error_and_the_next_call_is_answered(
+    room: Room, web: Web, task: str, fault: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with Web.serving() as elsewhere:
+        _, code = faults.answers("")[fault]
+        web.answers[PATHS[task]] = lambda _: faults.answers(f"{elsewhere.url}/stolen")[fault][0]
+        error = await room.refused(task, text="my secret words")
+        assert error.code.name == code
+        assert error.remedy
+        assert not elsewhere.connections
+    web.says(CHAT, SHORT)
+    assert (await room.ask("summarization", text="x"))["text"] == "Short."
+    said = f"{error.message} {error.remedy} {''.join(capfd.readouterr())}"
+    assert "strange/key+1" not in said
+    assert "my secret words" not in said
+
+
+async def test_a_key_that_a_server_repeats_is_not_repeated(room: Room, web: Web) -> None:
+    web.says(CHAT, {"error": {"message": "wrong: strange/key+1"}}, status=400)
+    assert "strange" not in (await room.refused("summarization", text="x")).message
+    assert web.requests[-1].headers["authorization"] == "Bearer strange/key+1"
+
+
+async def test_an_answer_that_comes_in_drops_is_not_waited_for_for_ever(room: Room, web: Web) -> None:
+    async def drops() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.1)  # never silent for as long as the limit
+
+    web.answers[CHAT] = lambda _: Answer(drops())
+    assert (await room.refused("summarization", text="x")).code.name == "DEADLINE_EXCEEDED"
+
+
+async def test_who_leaves_takes_the_request_to_the_server_along(configure: Configure, web: Web, tmp_path: Path) -> None:
+    async def never(_: Request) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    configure(box(web, timeout_seconds=60))
+    web.answers[CHAT] = never
+    async with serving("experts.served", tmp_path) as room:
+        call = asyncio.ensure_future(room.ask("summarization", text="x"))
+        while CHAT not in (await web.arrived.get()).path:
+            pass
+        call.cancel()
+        async with asyncio.timeout(5):
+            assert CHAT in (await web.left.get()).path
+
+
+async def test_who_leaves_takes_the_call_to_triton_along(configure: Configure, tmp_path: Path) -> None:
+    async with tensors() as fake:
+        fake.models, fake.holds = {"twice": lambda _: {}}, True
+        configure(triton(fake))
+        async with serving("experts.served", tmp_path) as room:
+            call = asyncio.ensure_future(room.ask("feature-extraction", text="x"))
+            async with asyncio.timeout(5):
+                await fake.entered.wait()
+                call.cancel()
+                await fake.left.wait()
+
+
+async def test_what_tensors_hold_has_a_limit(configure: Configure, tmp_path: Path) -> None:
+    async with tensors() as fake:
+        fake.models = {"twice": lambda _: {"OUT": np.zeros((1, 4096), dtype=np.float32)}}
+        configure(triton(fake, reply_bytes=4096))
+        async with serving("experts.served", tmp_path) as room:
+            error = await room.refused("feature-extraction", text="x")
+            assert (error.code.name, "more than 4,096 bytes" in error.message) == ("DATA_LOSS", True)
+
+
+async def test_it_is_ready_while_any_server_answers_and_alive_in_any_case(
+    configure: Configure, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
+    port = int(web.url.rpartition(":")[2])
+    async with tensors() as fake:
+        configure(box(web), triton(fake))
+        fake.ready = {"twice"}
+        async with serving("experts.served", tmp_path) as room:
+            names = ("readiness", "box/all", "triton/twice", "liveness")
+            assert await room.health(*names) == [SERVING] * 4
+            await web.stop()
+            await room.until(NOT_SERVING, "box/all")
+            assert await room.health(*names) == [SERVING, NOT_SERVING, SERVING, SERVING]
+            fake.ready = set()
+            await room.until(NOT_SERVING, "readiness")
+            assert await room.health(*names) == [NOT_SERVING, NOT_SERVING, NOT_SERVING, SERVING]
+            assert {card.state for card in (await room.describe()).models} == {MODEL_STATE_FAILED}
+            await web.start(port)
+            await room.until(SERVING, "readiness")
+            assert await room.health(*names) == [SERVING, SERVING, NOT_SERVING, SERVING]
+            assert (await room.card("summarization")).state == MODEL_STATE_READY
+
+
+async def test_it_starts_while_no_server_is_there_and_gets_ready_when_one_comes(
+    configure: Configure, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
+    port = int(web.url.rpartition(":")[2])
+    configure(box(web))
+    await web.stop()
+    async with serving("experts.served", tmp_path) as room:
+        assert await room.health("startup", "readiness") == [SERVING, NOT_SERVING]
+        assert "cannot be reached" in (await room.card("summarization")).failure
+        await web.start(port)
+        await room.until(SERVING, "readiness")
