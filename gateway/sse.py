@@ -28,55 +28,65 @@ _BREAKS = {character.encode(): b"\\u%04x" % ord(character) for character in "\x8
 
 def framed(event: RunEvent) -> bytes:
     name = event.WhichOneof("event") or "message"
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, name.encode(), _line(encode(event)))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, name.encode(), line(encode(event)))
 
 
-def _line(content: Any) -> bytes:
-    line = dumps(content)
+def line(content: Any) -> bytes:
+    """JSON that every reader takes for one line."""
+    written = dumps(content)
     for character, escaped in _BREAKS.items():
-        line = line.replace(character, escaped)
-    return line
+        written = written.replace(character, escaped)
+    return written
 
 
-class EventStream(Response):
-    """Sends events as they come, to the last one or until the client goes; then lets go of the feed.
+class Stream(Response):
+    """Sends frames as they come, to the last one or until the client goes; then it is closed.
 
-    It waits for the next event and for the client's leaving at once, so an idle stream notices both.
+    It waits for the next frame and for the client's leaving at once, so an idle stream notices both.
     """
 
     media_type = MEDIA_TYPE
+    greeting = b""
+    heartbeat = _HEARTBEAT
 
     def __init__(
-        self, feed: Feed, headers: Mapping[str, str] | None = None, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+        self, headers: Mapping[str, str] | None = None, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})})
         del self.headers["content-length"]
-        self._feed = feed
         self._heartbeat_seconds = heartbeat_seconds
+
+    async def next(self) -> tuple[bytes, bool]:
+        """What to send next, and whether it is the last."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Lets go of what the frames come from."""
+        raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # as ASGI calls it
         gone = asyncio.create_task(disconnected(receive))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await self._send(_RETRY, send)
+            await self._send(self.greeting, send)
             await self._relay(gone, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             gone.cancel()
-            self._feed.stop()
+            await self.close()
 
     async def _relay(self, gone: "asyncio.Task[None]", send: Send) -> None:
         reading: asyncio.Task[tuple[bytes, bool]] | None = None
         try:
             while True:
-                reading = reading or asyncio.create_task(self._next())
+                reading = reading or asyncio.create_task(self.next())
                 await asyncio.wait(
                     (reading, gone), timeout=self._heartbeat_seconds, return_when=asyncio.FIRST_COMPLETED
                 )
                 if gone.done():
                     return
                 if not reading.done():
-                    await self._send(_HEARTBEAT, send)
+                    await self._send(self.heartbeat, send)
                     continue
                 (content, last), reading = reading.result(), None
                 await self._send(content, send)
@@ -86,8 +96,27 @@ class EventStream(Response):
             if reading:
                 reading.cancel()
 
-    async def _next(self) -> tuple[bytes, bool]:
-        """What to send next, and whether it is the last.
+    @staticmethod
+    async def _send(content: bytes, send: Send) -> None:
+        await send({"type": "http.response.body", "body": content, "more_body": True})
+
+
+class EventStream(Stream):
+    """Sends a run's events, and lets go of the feed."""
+
+    greeting = _RETRY
+
+    def __init__(
+        self, feed: Feed, headers: Mapping[str, str] | None = None, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+    ) -> None:
+        super().__init__(headers, heartbeat_seconds=heartbeat_seconds)
+        self._feed = feed
+
+    async def close(self) -> None:
+        self._feed.stop()
+
+    async def next(self) -> tuple[bytes, bool]:
+        """An event.
 
         A stream that ends without run_ended was cut: its client comes back with the last id. Only what would happen
         again to one who does so is an event.
@@ -97,12 +126,8 @@ class EventStream(Response):
         except Unavailable as error:
             return b": %s\n\n" % " ".join(error.message.split()).encode(), True
         except ServiceError as error:
-            return b"event: problem\ndata: %s\n\n" % _line(problem(error)), True
+            return b"event: problem\ndata: %s\n\n" % line(problem(error)), True
         return (framed(event), self._feed.ended) if event else (b"", True)
-
-    @staticmethod
-    async def _send(content: bytes, send: Send) -> None:
-        await send({"type": "http.response.body", "body": content, "more_body": True})
 
 
 async def disconnected(receive: Receive) -> None:

@@ -158,6 +158,7 @@ SPEC_JSON = {
     "parent_run_id": "run_1",
     "history": [{"role": "user", "text": "hi", "attachments": [{"name": "d", "text": "y"}]}],
     "bypass_memo": True,
+    "metadata": {},
 }
 ENDED = TaskEnded(result=TaskResult(task_id=2, outputs={"labels": Value(json="[1]"), "text": Value(text="")}))
 
