@@ -4,6 +4,7 @@ import codecs
 import unicodedata
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 
+from gateway.claims import check_claim
 from gateway.media_types import is_text, media_type
 from gateway.sniffing import HEAD_BYTES
 from protos.hugginggpt.v1.types_pb2 import Artifact
@@ -40,9 +41,15 @@ class Allowance:
 
 
 async def keep(
-    store: ArtifactStore, tenant: str, name: str, chunks: AsyncIterable[bytes], allowance: Allowance
+    store: ArtifactStore,
+    tenant: str,
+    name: str,
+    chunks: AsyncIterable[bytes],
+    allowance: Allowance,
+    *,
+    claimed: str = "",
 ) -> Artifact:
-    """Keeps a file, if it is what its name says.
+    """Keeps a file, if it is what its name and the claimed media type say.
 
     Raises:
         InvalidRequest: EMPTY_FILE, TOO_LARGE, FILE_TYPE or NOT_UTF8.
@@ -53,6 +60,7 @@ async def keep(
     if not head:
         raise InvalidRequest(f"{name} is empty", reason="EMPTY_FILE", remedy="send a file with something in it")
     kind = media_type(name, head[:HEAD_BYTES], whole=ended and len(head) <= HEAD_BYTES)
+    check_claim(name, claimed, kind)
     check = _utf8(name) if is_text(kind) else _anything
 
     async def content() -> AsyncIterator[bytes]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from gateway.decoding import decode
+from gateway.fetching import Fetching, taken_out
 from gateway.files import Allowance, files_too_large, keep
 from gateway.json_text import loads
 from gateway.multipart import Part, is_form, parts
@@ -35,11 +36,13 @@ class Intake:
 
     Args:
         store: where files are kept.
+        fetching: brings in what is given as URLs.
         files_bytes: most bytes of files with one request.
     """
 
-    def __init__(self, store: ArtifactStore, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, fetching: Fetching, files_bytes: int) -> None:
         self._store = store
+        self._fetching = fetching
         self._files_bytes = files_bytes
 
     async def asked(self, request: Request) -> Asked:
@@ -56,7 +59,7 @@ class Intake:
         if kind.partition(";")[0].strip().lower() == _JSON:
             if _stated(request) > JSON_BYTES:
                 raise _too_large("the body", JSON_BYTES)
-            return _from_json(await limited(request.stream(), JSON_BYTES, "the body"))
+            return await self._from_json(await limited(request.stream(), JSON_BYTES, "the body"))
         raise InvalidRequest(
             f"the body is {kind[:100] or 'of no stated type'}",
             reason="CONTENT_TYPE",
@@ -76,10 +79,20 @@ class Intake:
                     reason="UNKNOWN_FIELD",
                     remedy="send the fields request or spec once, and any number of file",
                 )
-        asked = _from_json(fields["spec"]) if "spec" in fields else Asked()
+        asked = await self._from_json(fields["spec"]) if "spec" in fields else Asked()
         if "request" in fields:
             asked.spec.request = _text(fields["request"])
         asked.files = files
+        return asked
+
+    async def _from_json(self, content: bytes) -> Asked:
+        document = loads(content)
+        if not isinstance(document, dict):
+            raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
+        policy = {"policy": document.pop("policy")} if "policy" in document else {}
+        urls = taken_out(document)
+        asked = Asked(decode(RunSpec, document), policy=decode(AskRequest, policy).policy)
+        await self._fetching.bring_in(urls, asked.spec)
         return asked
 
     async def _file(self, part: Part, allowance: Allowance) -> list[Artifact]:
@@ -90,21 +103,14 @@ class Intake:
         if not part.filename:
             await _check_nothing(part.content)
             return []
-        return [await keep(self._store, caller.current().tenant, part.filename, part.content, allowance)]
+        tenant = caller.current().tenant
+        return [await keep(self._store, tenant, part.filename, part.content, allowance, claimed=part.media_type)]
 
 
 def _stated(request: Request) -> int:
     """How long the body will be; 0 if it is not said."""
     stated = request.headers.get("content-length", "")
     return int(stated) if stated.isascii() and stated.isdecimal() else 0
-
-
-def _from_json(content: bytes) -> Asked:
-    document = loads(content)
-    if not isinstance(document, dict):
-        raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
-    policy = {"policy": document.pop("policy")} if "policy" in document else {}
-    return Asked(decode(RunSpec, document), policy=decode(AskRequest, policy).policy)
 
 
 def _text(content: bytes) -> str:

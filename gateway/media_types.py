@@ -72,9 +72,29 @@ _MARKED = frozenset({"text/html", "application/xml", "application/json"})
 """Text that shows what it is, but may look plain."""
 
 
+def suffix(media_type: str) -> str:
+    """How names of such files usually end, such as "png"; empty if that is not known."""
+    return next((ending for ending, kind in _SUFFIXES.items() if kind == media_type), "")
+
+
 def is_text(media_type: str) -> bool:
     """Whether it must be UTF-8 to its end."""
     return media_type in _PLAIN | _MARKED or media_type == "image/svg+xml"
+
+
+def by_name(name: str) -> str:
+    """The media type that a name claims; empty if it claims none."""
+    return _SUFFIXES.get(PurePosixPath(name).suffix.removeprefix(".").lower(), "")
+
+
+def is_known(media_type: str) -> bool:
+    """Whether its bytes would have shown it."""
+    return media_type in _SUFFIXES.values()
+
+
+def in_one_family(one: str, other: str) -> bool:
+    """Whether two types share a container."""
+    return any({one, other} <= family for family in _FAMILIES)
 
 
 def media_type(name: str, head: bytes, *, whole: bool) -> str:
@@ -84,10 +104,10 @@ def media_type(name: str, head: bytes, *, whole: bool) -> str:
         InvalidRequest: FILE_TYPE if it is not what its name says, NOT_UTF8 if it should be text and is not.
     """
     found = sniff(head, whole=whole)
-    claimed = _SUFFIXES.get(PurePosixPath(name).suffix.removeprefix(".").lower())
-    if claimed is None or claimed == found:
+    claimed = by_name(name)
+    if claimed in ("", found):
         return found
-    if any({claimed, found} <= family for family in _FAMILIES):
+    if in_one_family(claimed, found):
         return claimed
     if claimed in _PLAIN and is_text(found):
         return claimed

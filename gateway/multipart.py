@@ -21,6 +21,8 @@ class Part:
     name: str
     filename: str | None
     """None for a plain field."""
+    media_type: str
+    """As stated; empty if it is not."""
     content: AsyncIterator[bytes]
 
 
@@ -44,6 +46,14 @@ async def parts(content_type: str, body: AsyncIterator[bytes]) -> AsyncIterator[
         yield form.part()
 
 
+@dataclass(frozen=True)
+class _Head:
+    """Where a part begins."""
+
+    disposition: dict[bytes, bytes]
+    media_type: bytes
+
+
 @dataclass
 class _End:
     """Where a part ends."""
@@ -55,11 +65,11 @@ class _Form:
         if not boundary:
             raise _broken("has no boundary")
         self._body = body
-        self._seen: deque[dict[bytes, bytes] | bytes | _End] = deque()
+        self._seen: deque[_Head | bytes | _End] = deque()
         self._headers: dict[bytes, bytes] = {}
         self._field, self._value = b"", b""
         self._complete = False
-        self._disposition: dict[bytes, bytes] = {}
+        self._head = _Head({}, b"")
         try:
             self._parser = MultipartParser(
                 boundary,
@@ -80,17 +90,18 @@ class _Form:
     async def to_next_part(self) -> bool:
         """Skips to where a part begins; False at the end."""
         while (seen := await self._next()) is not None:
-            if isinstance(seen, dict):
-                self._disposition = seen
+            if isinstance(seen, _Head):
+                self._head = seen
                 return True
         return False
 
     def part(self) -> Part:
-        name, filename = self._disposition.get(b"name"), self._disposition.get(b"filename")
+        name, filename = self._head.disposition.get(b"name"), self._head.disposition.get(b"filename")
         if name is None:
             raise _broken("has a part without a name")
+        stated = self._head.media_type.decode("latin-1")
         try:
-            return Part(name.decode(), filename.decode() if filename is not None else None, self._content())
+            return Part(name.decode(), filename.decode() if filename is not None else None, stated, self._content())
         except UnicodeDecodeError as error:
             message = "the name of a part or file is not UTF-8"
             raise InvalidRequest(message, reason="NOT_UTF8", remedy="send names as UTF-8") from error
@@ -101,7 +112,7 @@ class _Form:
         if seen is None:
             raise _broken("ends within a part")
 
-    async def _next(self) -> dict[bytes, bytes] | bytes | _End | None:
+    async def _next(self) -> _Head | bytes | _End | None:
         while not self._seen:
             chunk = await anext(self._body, None)
             if chunk is None:
@@ -126,7 +137,8 @@ class _Form:
 
     def _on_headers(self) -> None:
         kind, options = parse_options_header(self._headers.get(b"content-disposition", b""))
-        self._seen.append(options if kind == b"form-data" else {})
+        disposition = options if kind == b"form-data" else {}
+        self._seen.append(_Head(disposition, self._headers.get(b"content-type", b"")))
 
     def _on_end(self) -> None:
         self._complete = True

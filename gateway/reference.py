@@ -113,6 +113,12 @@ CREATE: dict[str, Any] = {
                     "schema": reference("RunRequest"),
                     "examples": {
                         "words": {"value": {"request": "Is this good news? “We won!”"}},
+                        "url": {
+                            "value": {
+                                "request": "What is in this picture?",
+                                "inputs": [{"url": "https://example.org/picture.png"}],
+                            }
+                        },
                         "plan": {
                             "value": {
                                 "plan": [examples.TASK, examples.SPEAK],

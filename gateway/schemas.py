@@ -84,6 +84,12 @@ def _message(descriptor: Descriptor, *, taken: bool) -> dict[str, Any]:
 def _named_value(*, taken: bool) -> dict[str, Any]:
     artifact = reference("Artifact" + (TAKEN if taken else ""))
     forms = {"text": {"type": "string"}, "json": {}, "artifact": artifact}
+    if taken:
+        forms["url"] = {
+            "type": "string",
+            "format": "uri",
+            "description": "Of a file: it is fetched before the run begins.",
+        }
     return {
         "type": "object",
         "properties": {"name": {"type": "string"}, **forms},

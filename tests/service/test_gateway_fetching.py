@@ -1,0 +1,151 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import RunSpec
+from tests.doors import Doors, opened_doors
+from tests.web import Reply, Web, opened_web, redirect, reply
+
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(100)
+LIMIT = 20_000
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    replies: dict[str, Reply] = {
+        "/a%20b.png": reply(PICTURE, content_type="image/png"),
+        "/picture.php": reply(PICTURE, content_type="image/png"),
+        "/photo.jpg": reply(PICTURE, content_type="image/png"),
+        "/silent": reply(PICTURE),
+        "/table.csv": reply(b"a,b\n1,2\n", content_type="text/plain; charset=utf-8"),
+        "/wrong.png": reply(b"<!doctype html><html>", content_type="image/png"),
+        "/named.png": reply(b"<!doctype html><html>"),
+        "/empty.txt": reply(b""),
+        "/latin.txt": reply(b"caf\xe9", content_type="text/plain"),
+        "/large": reply(bytes(LIMIT + 1)),
+        "/half": reply(bytes(LIMIT // 2 + 1)),
+        "/inside": redirect("http://169.254.169.254/latest/meta-data/"),
+    }
+    async with opened_web(replies) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def doors(tmp_path: Path, web: Web) -> AsyncIterator[Doors]:
+    settings = {"fetch_allow": f"127.0.0.1:{web.port}", "files_bytes": LIMIT}
+    async with opened_doors(tmp_path, settings=settings) as opened:
+        yield opened
+
+
+def inputs(web: Web, *paths: str) -> list[dict[str, Any]]:
+    return [{"url": f"http://127.0.0.1:{web.port}{path}"} for path in paths]
+
+
+def accepted(doors: Doors) -> RunSpec:
+    (run,) = doors.orchestrator.runs.values()
+    return run.spec
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "media_type"),
+    [
+        ("/a%20b.png?size=large", "a b.png", "image/png"),
+        ("/picture.php", "picture.php.png", "image/png"),
+        ("/photo.jpg", "photo.png", "image/png"),
+        ("/silent", "silent", "image/png"),
+        ("/table.csv", "table.csv", "text/csv"),
+    ],
+)
+async def test_an_input_given_as_a_url_is_an_artifact_of_the_run(
+    doors: Doors, web: Web, path: str, name: str, media_type: str
+) -> None:
+    response = await doors.ask(inputs=[{"name": "it", **inputs(web, path)[0]}])
+    assert response.status_code == 202, response.text
+    (given,) = accepted(doors).inputs
+    assert (given.name, given.value.artifact.name) == ("it", name)
+    assert given.value.artifact.media_type == media_type
+    assert await doors.store.get("default", given.value.artifact.sha256)
+
+
+async def test_inputs_beside_urls_and_a_forms_spec_keep_their_places(doors: Doors, web: Web) -> None:
+    (picture,) = inputs(web, "/silent")
+    spec = f'{{"inputs": [{{"text": "a"}}, {{"url": "{picture["url"]}"}}]}}'
+    files = {"file": ("b.txt", b"words", "text/plain")}
+    response = await doors.http.post("/v1/runs", data={"request": "do it", "spec": spec}, files=files)
+    assert response.status_code == 202, response.text
+    kinds = [named.value.WhichOneof("kind") for named in accepted(doors).inputs]
+    assert kinds == ["text", "artifact", "artifact"]
+
+
+async def test_an_attachment_of_an_earlier_turn_may_be_a_url(doors: Doors, web: Web) -> None:
+    history = [{"role": "user", "text": "look", "attachments": inputs(web, "/silent")}]
+    response = await doors.ask(history=history)
+    assert response.status_code == 202, response.text
+    (attachment,) = accepted(doors).history[0].attachments
+    assert attachment.value.artifact.media_type == "image/png"
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/wrong.png", "FILE_TYPE"),
+        ("/named.png", "FILE_TYPE"),
+        ("/empty.txt", "EMPTY_FILE"),
+        ("/latin.txt", "NOT_UTF8"),
+        ("/large", "TOO_LARGE"),
+        ("/missing", "FETCH_FAILED"),
+        ("/inside", "URL_ADDRESS"),
+    ],
+)
+async def test_what_cannot_be_had_is_told_before_the_run(doors: Doors, web: Web, path: str, code: str) -> None:
+    response = await doors.ask(inputs=[{"text": "a"}, *inputs(web, path)])
+    problem = response.json()
+    assert (problem["code"], problem["error"]["param"]) == (code, "inputs[1]")
+    assert 400 <= response.status_code < 500
+    assert not doors.orchestrator.runs
+
+
+async def test_urls_of_one_request_share_its_limit(doors: Doors, web: Web) -> None:
+    response = await doors.ask(inputs=inputs(web, "/half", "/half"))
+    assert (response.status_code, response.json()["code"]) == (413, "TOO_LARGE")
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"url": "file:///etc/passwd"}, "URL"),
+        ({"url": "http://localhost:22/"}, "URL_ADDRESS"),
+        ({"url": "http://[::ffff:169.254.169.254]/"}, "URL_ADDRESS"),
+        ({"url": "https://me:secret@example.org/"}, "URL"),
+        ({"url": 7}, "INVALID"),
+        ({"url": "https://example.org/", "text": "a"}, "INVALID"),
+        ({"url": None}, "INVALID"),
+    ],
+    ids=str,
+)
+async def test_a_url_that_is_not_one_to_ask_is_a_problem(doors: Doors, given: dict[str, Any], code: str) -> None:
+    response = await doors.ask(inputs=[given])
+    assert response.json()["code"] == code
+    assert response.json()["remedy"]
+    assert "secret" not in response.text
+
+
+async def test_nothing_is_fetched_for_a_request_that_is_wrong_anyway(doors: Doors, web: Web) -> None:
+    response = await doors.ask(inputs=inputs(web, "/silent"), nonsense=1)
+    assert response.json()["code"] == "UNKNOWN_FIELD"
+    assert web.asked == []
+
+
+async def test_a_gateway_that_fetches_nothing_says_so(tmp_path: Path) -> None:
+    async with opened_doors(tmp_path, settings={"fetch_urls": False}) as doors:
+        response = await doors.ask(inputs=[{"url": "https://example.org/a.png"}])
+    assert (response.status_code, response.json()["code"]) == (403, "FETCHING_OFF")
+
+
+async def test_a_form_that_states_another_type_is_refused(doors: Doors) -> None:
+    files = {"file": ("picture", b"\x89PNG\r\n\x1a\n" + bytes(20), "application/pdf")}
+    response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
+    assert (response.status_code, response.json()["code"]) == (400, "FILE_TYPE")
+    assert "application/pdf" in response.json()["detail"]
