@@ -71,6 +71,11 @@ def dying(model_id: str, device: str) -> Handler:
     return Crashing()
 
 
+def hanging(model_id: str, device: str) -> Handler:
+    threading.Event().wait()
+    return Crashing()
+
+
 def refusing(model_id: str, device: str) -> Handler:
     raise InvalidRequest("no licence", remedy="get one")
 

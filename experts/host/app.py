@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, closing, redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from math import inf
 
 import structlog
 from google.protobuf import json_format
@@ -85,7 +86,7 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
                 health_listen=settings.health_listen,
             ) as running,
             _beside(_tell_health(models, description, running)),
-            _beside(watch(models, running, batch_seconds=settings.device_seconds, load_seconds=settings.load_seconds)),
+            _beside(watch(models, running, batch_seconds=settings.device_seconds, load_seconds=_patience(settings))),
             _beside(_get_ready(expert, models, description, running, began)),
         ):
             yield running
@@ -96,9 +97,14 @@ def _as_told(expert: Expert, settings: Settings) -> Expert:
     allowed = expert.only(settings.allowed_ids)
     if settings.workers == "thread":
         return allowed
-    workers = Workers(settings.threads, (settings.log_level, settings.log_format))
+    workers = Workers(settings.threads, settings.load_seconds, (settings.log_level, settings.log_format))
     offers = (replace(each, loader=workers.loader(each.spec.name, each.loader)) for each in allowed.offers)
     return replace(allowed, offers=tuple(offers))
+
+
+def _patience(settings: Settings) -> float:
+    """How long a load may take before the expert is not alive; of a worker process whoever waits for it takes care."""
+    return settings.load_seconds if settings.workers == "thread" else inf
 
 
 def _models(expert: Expert, settings: Settings) -> Models:

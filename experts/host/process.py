@@ -21,7 +21,7 @@ import structlog
 from experts.host.handler import Call
 from experts.host.wire import LOAD, Cancel, Progress, Reply, Request, Start, Told
 from services.runtime import caller
-from services.runtime.errors import ModelFailed, OutOfMemory, ServiceError
+from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory, ServiceError
 
 log = structlog.get_logger(__name__)
 
@@ -72,11 +72,14 @@ class Worker:
         """Loads the model; what it says of itself.
 
         Raises:
-            ServiceError: it cannot be.
+            ServiceError: it cannot be, or not in time.
             Gone: the process died of it.
         """
         future, _ = self._asked(self._start, progress)
-        told: Told = future.result()
+        try:
+            told: Told = future.result(self._start.load_seconds)
+        except TimeoutError:
+            raise _late(self._start.model_id, self._start.load_seconds) from None
         self.loaded = True
         return told
 
@@ -165,6 +168,14 @@ class Worker:
             with suppress(KeyError):  # another thread was quicker
                 _, (future, _) = self._waiting.popitem()
                 future.set_exception(Gone(self._why))
+
+
+def _late(model_id: str, seconds: float) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"{model_id} was not there within {seconds:g} s",
+        reason="LOAD_FAILED",
+        remedy="look at the log of the expert, or let the operator raise EXPERT_LOAD_SECONDS",
+    )
 
 
 def _cause(model_id: str, status: int) -> ServiceError:

@@ -24,6 +24,8 @@ class Start:
     device: str
     dtype: str
     threads: int
+    load_seconds: float
+    """Longest load; beyond it the worker is ended."""
     log: tuple[str, str]
     """Level and format."""
 

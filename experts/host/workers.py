@@ -32,6 +32,8 @@ class Workers:
     """How worker processes are started."""
 
     threads: int
+    load_seconds: float
+    """Longest load of a model."""
     log: tuple[str, str]
     """Level and format."""
 
@@ -45,7 +47,7 @@ class Workers:
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             return _only_elsewhere(task, loader(model_id, device), error)
         current = loading.current()
-        told = (task, model_id, current.revision, device, current.dtype, self.threads, self.log)
+        told = (task, model_id, current.revision, device, current.dtype, self.threads, self.load_seconds, self.log)
         remote = Remote(Start(tuple(sys.path), pickled, *told))
         if not remote.elsewhere:
             return remote

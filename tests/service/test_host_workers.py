@@ -6,11 +6,12 @@ from typing import Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from experts.host.handler import Handler
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED
 from services.runtime import errors
-from tests.crashing import Asking, asking, crashing, dying, refusing
+from tests.crashing import Asking, asking, crashing, dying, hanging, refusing
 from tests.hosting import SERVING, Host, Start, hosts
 
 
@@ -137,6 +138,17 @@ async def test_a_worker_that_cannot_load_its_model_says_why(start: Start, loader
     assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "LOAD_FAILED")
     assert says in error.message
     assert (await host.describe()).models[0].state == MODEL_STATE_FAILED
+
+
+async def test_a_worker_that_does_not_come_up_is_given_up_and_the_expert_lives_on(start: Start) -> None:
+    with capture_logs() as logs:
+        host = await start(hanging, preload=[], load_seconds=0.2, device_seconds=0.2)
+        error = await host.refusal()
+    assert (error.code.name, error.reason) == ("FAILED_PRECONDITION", "LOAD_FAILED")
+    assert "was not there within 0.2 s" in error.message
+    assert "EXPERT_LOAD_SECONDS" in error.remedy
+    assert await host.health("liveness") == [SERVING]
+    assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
 async def test_a_loader_that_another_process_cannot_find_is_told_to_be_moved(start: Start) -> None:
