@@ -16,6 +16,9 @@ from gateway.catalogue import Catalogue, CatalogueRoutes
 from gateway.door import Door
 from gateway.downloads import Downloads
 from gateway.fetching import Fetching
+from gateway.filing.conversation_routes import ConversationRoutes
+from gateway.filing.file_routes import FileRoutes
+from gateway.filing.files import Files, sweeping
 from gateway.health import Health
 from gateway.intake import Intake
 from gateway.listening import bound, refuse_strangers, serving_http
@@ -72,9 +75,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             catalogue = Catalogue(SelectorServiceStub(selector))
             admission = Admission(store)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
+            files, downloads = Files(database, runs, access.audit), Downloads(store)
             routes = (
                 RunRoutes(runs, Intake(store, fetching, settings.files_bytes), admission, callers),
-                Downloads(store),
+                downloads,
+                FileRoutes(files, store, downloads, settings.upload_bytes),
+                ConversationRoutes(runs),
                 CatalogueRoutes(catalogue, access.audit),
                 Health(version("hugginggpt"), backends),
                 Site.packaged(),
@@ -93,6 +99,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             register = partial(rpc.add_GatewayServiceServicer_to_server, servicer)
             service = pb.DESCRIPTOR.services_by_name["GatewayService"]
             async with (
+                sweeping(files),
                 serving(
                     register,
                     service,

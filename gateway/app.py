@@ -16,6 +16,8 @@ from services.runtime.errors import InvalidRequest, ServiceError
 
 _TAGS = [
     {"name": "runs", "description": "Ask, watch, stop."},
+    {"name": "conversations", "description": "Runs that follow on one another."},
+    {"name": "files", "description": "What is kept for later runs."},
     {"name": "artifacts", "description": "What went in and what came out."},
     {"name": "catalogue", "description": "What the house can do now."},
     {"name": "health", "description": "Whether it is there."},

@@ -82,6 +82,45 @@ _OWN = {
         next_page_token=_TEXT,
     ),
     "ExpertList": _listed(reference("Expert")),
+    "File": {
+        "type": "object",
+        "required": ["id", "object", "bytes", "created_at", "filename", "purpose", "status", "artifact"],
+        "properties": {
+            "id": _TEXT,
+            "object": {"const": "file"},
+            "bytes": {"type": "integer"},
+            "created_at": {"type": "integer", "description": "Seconds since the epoch."},
+            "expires_at": {"type": "integer"},
+            "filename": _TEXT,
+            "purpose": _TEXT,
+            "status": {"const": "processed"},
+            "artifact": reference("Artifact"),
+        },
+    },
+    "FileList": _listed(
+        reference("File"),
+        has_more={"type": "boolean"},
+        first_id={"type": ["string", "null"]},
+        last_id={"type": ["string", "null"]},
+    ),
+    "Conversation": {
+        "type": "object",
+        "required": ["id", "object", "created_at", "metadata", "title"],
+        "properties": {
+            "id": _TEXT,
+            "object": {"const": "conversation"},
+            "created_at": {"type": "integer"},
+            "metadata": {"type": "object"},
+            "title": {"type": "string", "description": "How its first request begins."},
+            "runs": {"type": "array", "items": reference("Run")},
+        },
+    },
+    "ConversationList": _listed(reference("Conversation"), next_page_token=_TEXT),
+    "Deleted": {
+        "type": "object",
+        "required": ["id", "object", "deleted"],
+        "properties": {"id": _TEXT, "object": _TEXT, "deleted": {"const": True}},
+    },
 }
 
 

@@ -1,5 +1,6 @@
 """Runs as both doors know them: what is asked of the orchestrator."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -80,6 +81,10 @@ class Runs:
     async def delete(self, run_id: str) -> None:
         await self._audit.record("run.delete", run_id)
         await ask(self._stub.Delete, pb.DeleteRunRequest(run_id=run_id))
+
+    async def hold(self, holder: str, sha256s: Collection[str]) -> None:
+        """Keeps artifacts from being collected, instead of those the holder named before."""
+        await ask(self._stub.Hold, pb.HoldRequest(holder=holder, sha256s=sha256s))
 
     def stop(self) -> None:
         """Ends all streams, and those to come, so that their readers go elsewhere."""

@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 
 from gateway.access.audit import seal
 from gateway.access.tables import ACCESS
+from gateway.filing.tables import FILING
 from services.runtime.database import Database, opened
 
 SCHEMA = "gateway"
 
-MIGRATIONS: tuple[str, ...] = (ACCESS,)
+MIGRATIONS: tuple[str, ...] = (ACCESS, FILING)
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
 

@@ -1,0 +1,170 @@
+"""Files that are kept, and conversations, over HTTP."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from gateway.filing.files import Files
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
+from services.runtime import database as databases
+from services.runtime.errors import NotFound
+from tests.doors import Doors, opened_doors
+
+PICTURE = (Path(__file__).parents[1] / "data" / "sign.png").read_bytes()
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path) as opened:
+        yield opened
+
+
+async def sent(doors: Doors, name: str = "sign.png", content: bytes = PICTURE, **fields: str) -> dict[str, Any]:
+    response = await doors.http.post("/v1/files", files={"file": (name, content)}, data=fields)
+    assert response.status_code == 200, response.text
+    kept: dict[str, Any] = response.json()
+    return kept
+
+
+async def test_a_file_is_kept_held_listed_and_given_back(doors: Doors) -> None:
+    kept = await sent(doors, purpose="vision")
+    digest = hashlib.sha256(PICTURE).hexdigest()
+    assert kept["artifact"] == {
+        "sha256": digest,
+        "media_type": "image/png",
+        "size_bytes": len(PICTURE),
+        "name": "sign.png",
+    }
+    assert (kept["object"], kept["purpose"], kept["bytes"]) == ("file", "vision", len(PICTURE))
+    assert doors.orchestrator.holds == {kept["id"]: [digest]}
+    path = f"/v1/files/{kept['id']}"
+    assert (await doors.http.get(path)).json() == kept
+    whole = await doors.http.get(f"{path}/content")
+    assert (whole.content, whole.headers["content-type"]) == (PICTURE, "image/png")
+    part = await doors.http.get(f"{path}/content", headers={"range": "bytes=1-3"})
+    assert (part.status_code, part.content) == (206, b"PNG")
+
+
+async def test_openai_s_own_client_manages_files(doors: Doors) -> None:
+    base = f"http://127.0.0.1:{doors.http_port}/v1"
+    async with openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0) as client:
+        made = [
+            await client.files.create(file=(f"{name}.txt", name.encode()), purpose="user_data")
+            for name in ("one", "two", "three")
+        ]
+        lasting = await client.files.create(
+            file=("short.txt", b"short"),
+            purpose="user_data",
+            expires_after={"anchor": "created_at", "seconds": 3600},
+        )
+        assert lasting.expires_at == lasting.created_at + 3600
+        assert [file.filename async for file in client.files.list(limit=2, order="asc")] == [
+            "one.txt",
+            "two.txt",
+            "three.txt",
+            "short.txt",
+        ]
+        assert (await client.files.content(made[1].id)).content == b"two"
+        assert (await client.files.retrieve(made[2].id)).filename == "three.txt"
+        assert (await client.files.delete(made[0].id)).deleted
+        with pytest.raises(openai.NotFoundError, match="there is no file"):
+            await client.files.retrieve(made[0].id)
+    assert doors.orchestrator.holds[made[0].id] == []
+
+
+async def test_only_files_for_a_purpose_are_listed(doors: Doors) -> None:
+    await sent(doors, "a.txt", b"a", purpose="vision")
+    await sent(doors, "b.txt", b"b")
+    listed = (await doors.http.get("/v1/files", params={"purpose": "vision"})).json()
+    assert [file["filename"] for file in listed["data"]] == ["a.txt"]
+    assert listed["has_more"] is False
+
+
+@pytest.mark.parametrize(
+    ("form", "code", "port"),
+    [
+        ({"data": {"purpose": "vision"}, "files": {"other": ("a.txt", b"a")}}, "UNKNOWN_FIELD", None),
+        ({"files": {"purpose": (None, "vision")}}, "INVALID_ARGUMENT", "file"),
+        ({"files": {"file": ("a.txt", b"")}}, "EMPTY_FILE", None),
+        ({"files": {"file": ("a.txt", b"a")}, "data": {"purpose": "A purpose!"}}, "INVALID_ARGUMENT", "purpose"),
+        ({"files": {"file": ("a.txt", b"a")}, "data": {"expires_after[seconds]": "60"}}, None, "expires_after"),
+        ({"files": {"file": ("a.txt", b"a")}, "data": {"expires_after[seconds]": "²"}}, None, "expires_after"),
+        ({"files": {"file": ("a.txt", b"a")}, "data": {"expires_after[anchor]": "created_at"}}, None, "expires_after"),
+        ({"json": {"file": "a"}}, "CONTENT_TYPE", None),
+    ],
+)
+async def test_what_cannot_be_kept_is_refused(
+    doors: Doors, form: dict[str, Any], code: str | None, port: str | None
+) -> None:
+    response = await doors.http.post("/v1/files", **form)
+    told = response.json()
+    assert response.status_code in {400, 415}, told
+    assert told["remedy"]
+    assert code is None or told["code"] == code
+    assert told["error"]["param"] == port
+    assert not doors.orchestrator.holds
+
+
+async def test_a_file_whose_time_is_over_is_not_there_and_is_let_go(
+    doors: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.held: dict[str, list[str]] = {}
+
+        async def hold(self, holder: str, sha256s: list[str]) -> None:
+            self.held[holder] = sha256s
+
+    from gateway.filing.tables import FILING
+
+    now, holder = 1_000.0, Holder()
+    monkeypatch.setattr("gateway.filing.files.time.time", lambda: now)
+    async with databases.opened(tmp_path / "files.sqlite", "gateway", (FILING,)) as database:
+        files = Files(database, holder, None)  # type: ignore[arg-type]
+        kept = await files.add(await doors.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
+        lasting = await files.add(kept.artifact, "p")
+        now = 1_061.0
+        with pytest.raises(NotFound):
+            await files.get(kept.id)
+        await files.sweep()
+        assert holder.held == {kept.id: [], lasting.id: [kept.artifact.sha256]}
+        assert (await files.get(lasting.id)).artifact == kept.artifact
+
+
+async def test_a_conversation_is_the_chain_of_its_runs(doors: Doors) -> None:
+    first = (await doors.ask("Read the text in this image, please", headers={"prefer": "wait=5"})).json()["run_id"]
+    await doors.ask("And now aloud", parent_run_id=first, headers={"prefer": "wait=5"})
+    other = (await doors.ask("Another thing", headers={"prefer": "wait=5"})).json()["run_id"]
+    listed = (await doors.http.get("/v1/conversations")).json()
+    assert [each["id"] for each in listed["data"]] == [other, first]
+    assert listed["data"][1]["title"] == "Read the text in this image, please"
+    shown = (await doors.http.get(f"/v1/conversations/{first}")).json()
+    assert [run["spec"]["request"] for run in shown["runs"]] == ["Read the text in this image, please", "And now aloud"]
+    deleted = await doors.http.delete(f"/v1/conversations/{first}")
+    assert deleted.json() == {"id": first, "object": "conversation.deleted", "deleted": True}
+    assert (await doors.http.get(f"/v1/conversations/{first}")).status_code == 404
+    assert [each["id"] for each in (await doors.http.get("/v1/conversations")).json()["data"]] == [other]
+
+
+async def test_a_conversation_under_way_is_not_removed(doors: Doors) -> None:
+    doors.orchestrator.script = ()
+    run_id = (await doors.ask("Wait")).json()["run_id"]
+    refused = await doors.http.delete(f"/v1/conversations/{run_id}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "RUNNING")
+    doors.orchestrator.runs[run_id].tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
+    assert (await doors.http.delete(f"/v1/conversations/{run_id}")).status_code == 200
+
+
+async def test_what_is_not_there_is_said(doors: Doors) -> None:
+    paths = ("/v1/files/file_x", "/v1/files/file_x/content", "/v1/conversations/run_x")
+    told = await asyncio.gather(*(doors.http.get(path) for path in paths))
+    assert [(each.status_code, each.json()["code"]) for each in told] == [
+        (404, "FILE"),
+        (404, "FILE"),
+        (404, "CONVERSATION"),
+    ]
