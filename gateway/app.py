@@ -16,6 +16,7 @@ from services.runtime.errors import InvalidRequest, ServiceError
 
 _TAGS = [
     {"name": "runs", "description": "Ask, watch, stop."},
+    {"name": "openai", "description": "The same as OpenAI's clients know it."},
     {"name": "artifacts", "description": "What went in and what came out."},
     {"name": "catalogue", "description": "What the house can do now."},
     {"name": "health", "description": "Whether it is there."},
