@@ -22,6 +22,11 @@ from gateway.filing.files import Files, sweeping
 from gateway.health import Health
 from gateway.intake import Intake
 from gateway.listening import bound, refuse_strangers, serving_http
+from gateway.openai.chat import ChatRoutes
+from gateway.openai.house import House
+from gateway.openai.models import ModelRoutes
+from gateway.openai.parts import NoFiles, Parts
+from gateway.openai.responses import ResponseRoutes
 from gateway.rest import RunRoutes
 from gateway.runs import Runs
 from gateway.servicer import GatewayServicer
@@ -74,6 +79,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalogue = Catalogue(SelectorServiceStub(selector))
             admission = Admission(store)
+            house = House(runs, admission, Parts(store, NoFiles(), fetching, settings.files_bytes))
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files, downloads = Files(database, runs, access.audit), Downloads(store)
             routes = (
@@ -82,6 +88,9 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 FileRoutes(files, store, downloads, settings.upload_bytes),
                 ConversationRoutes(runs),
                 CatalogueRoutes(catalogue, access.audit),
+                ChatRoutes(house),
+                ResponseRoutes(house),
+                ModelRoutes(),
                 Health(version("hugginggpt"), backends),
                 Site.packaged(),
             )

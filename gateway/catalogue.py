@@ -16,7 +16,10 @@ from protos.hugginggpt.v1 import selector_pb2 as pb
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
-CONTROLLERS = ("hugginggpt",)
+LOCAL_CONTROLLER = "hugginggpt-local"
+"""Lets no byte leave the house, wherever the deployment would."""
+
+CONTROLLERS = ("hugginggpt", LOCAL_CONTROLLER)
 """Ids under which OpenAI's clients ask for a run."""
 
 
@@ -102,8 +105,13 @@ def _tasks(reply: pb.ListTasksResponse) -> dict[str, Any]:
 def _models(reply: pb.ListModelsResponse) -> dict[str, Any]:
     return {
         "object": "list",
-        "data": [{"id": name, "object": "model", "created": 0, "owned_by": name} for name in CONTROLLERS],
+        "data": [controller(name) for name in CONTROLLERS],
         "revision": reply.revision,
         "models": [encode(card) for card in reply.models],
         **({"next_page_token": reply.next_page_token} if reply.next_page_token else {}),
     }
+
+
+def controller(name: str) -> dict[str, Any]:
+    """A controller in OpenAI's shape."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "hugginggpt"}

@@ -54,6 +54,9 @@ _TITLES: Mapping[int, str] = {
 
 _OPENAI_TYPES: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
+_OPENAI_CODES: Mapping[str, str] = {"MODEL_NOT_FOUND": "model_not_found"}
+"""Reasons that OpenAI's clients look for under a name of theirs."""
+
 _SERVER_ERROR = 500
 
 
@@ -93,7 +96,12 @@ def problem(error: ServiceError, instance: str = "") -> dict[str, Any]:
         "code": error.reason,
         "remedy": error.remedy,
         "instance": instance,
-        "error": {"message": error.message, "type": kind, "code": error.reason, "param": error.port or None},
+        "error": {
+            "message": error.message,
+            "type": kind,
+            "code": _OPENAI_CODES.get(error.reason, error.reason),
+            "param": error.port or None,
+        },
     }
     return {key: value for key, value in body.items() if value != ""}
 

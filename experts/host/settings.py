@@ -31,8 +31,8 @@ class Settings(ServiceSettings, StoreSettings):
     device_seconds: float = Field(900.0, gt=0)
     """Longest batch: beyond it the worker process is ended or, where there is none, the expert says it is not alive."""
     load_seconds: float = Field(3600.0, gt=0)
-    """Longest load of a model, its download included: beyond it the worker process is ended or, where there is none, the
-    expert says it is not alive."""
+    """Longest load of a model, its download included: beyond it the worker process is ended or, where there is none,
+    the expert says it is not alive."""
     workers: Literal["thread", "process"] = "thread"
     """process: each model lives in a process of its own, and takes nothing else down with it; costs memory and 0.5 ms
     a call."""

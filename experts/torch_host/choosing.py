@@ -5,6 +5,8 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
 WEIGHTS = ".safetensors"
+METADATA = ".cache/huggingface/download/config.json.metadata"
+"""What `hf download --local-dir` leaves; the commit is its first line."""
 _DATA = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".vocab", ".bpe")
 """Configurations, vocabularies, chat templates."""
 _NOT_OURS = (

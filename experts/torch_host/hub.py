@@ -209,7 +209,8 @@ def _not_found(model_id: str) -> FailedPrecondition:
 
 def _refused(model_id: str, status: int) -> FailedPrecondition:
     if status == 401:  # noqa: PLR2004  # an HTTP status
-        return _failed(f"{model_id}: the token is not valid", f"set {TOKEN} to a valid token, or unset it")
+        remedy = f"set {TOKEN} to a valid token, or unset it if {_page(model_id)} is open to all"
+        return _failed(f"{model_id}: the token is not valid", remedy)
     return _failed(f"{model_id}: the Hub answered {status}", f"look at {_page(model_id)}, or try again later")
 
 

@@ -7,13 +7,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from experts.torch_host import bucket, hub
-from experts.torch_host.choosing import WEIGHTS, has_weights
+from experts.torch_host.choosing import METADATA, WEIGHTS, has_weights
 from experts.torch_host.settings import SourceSettings
 from services.runtime.errors import FailedPrecondition
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_METADATA = Path(".cache/huggingface/download/config.json.metadata")
-"""What `hf download --local-dir` leaves; the commit is its first line."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def _path(url: str) -> Path | None:
 
 
 def _commit_of(folder: Path) -> str:
-    metadata = folder / _METADATA
+    metadata = folder / METADATA
     line = metadata.read_text(encoding="utf-8").partition("\n")[0].strip() if metadata.is_file() else ""
     return line if _COMMIT.fullmatch(line) else ""
 

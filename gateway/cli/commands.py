@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.keys import keys
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -15,6 +17,7 @@ app = typer.Typer(
 )
 experts = typer.Typer(invoke_without_command=True)
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
+app.add_typer(keys, name="keys", help="Make, list, change and end the keys of a gateway that asks for them.")
 
 Url = Annotated[
     str | None,

@@ -132,15 +132,16 @@ ANSWERED = (
 class ScriptedRun:
     """A run to which happens what the test tells it."""
 
-    def __init__(self, run_id: str, spec: RunSpec, who: Caller) -> None:
+    def __init__(self, run_id: str, spec: RunSpec, who: Caller, conversation_id: str = "") -> None:
         self.run_id = run_id
+        self.conversation_id = conversation_id or run_id
         self.spec = spec
         self.caller = who
         self.events: list[RunEvent] = []
         self.left = asyncio.Event()
         """A stream of it was left before its end."""
         self._more = asyncio.Event()
-        self.tell(RunEvent(run_accepted=RunAccepted(spec=spec, conversation_id=run_id)))
+        self.tell(RunEvent(run_accepted=RunAccepted(spec=spec, conversation_id=self.conversation_id)))
 
     def tell(self, *events: RunEvent) -> None:
         """Numbers events and sends them to whoever watches."""
@@ -170,6 +171,7 @@ class ScriptedRun:
         answer = "".join(event.answer_chunk.text for event in self.events)
         run = Run(run_id=self.run_id, state=state, answer=answer, last_sequence=len(self.events))
         run.spec.CopyFrom(self.spec)
+        run.conversation_id = self.conversation_id
         return run
 
     def as_it_ended(self) -> orchestrating.EndedRun:
@@ -216,8 +218,13 @@ class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
         return self._run(request.run_id).as_it_stands()
 
     async def List(self, request: orchestrating.ListRunsRequest, context: Any) -> orchestrating.ListRunsResponse:
-        runs = [run.as_it_stands() for run in reversed(self.runs.values())]
+        own = [run for run in reversed(self.runs.values()) if run.caller.tenant == caller.current().tenant]
+        runs = [run.as_it_stands() for run in own]
         wanted = [run for run in runs if not request.states or run.state in request.states]
+        if request.first_turns:
+            wanted = [run for run in wanted if not run.spec.parent_run_id]
+        if request.conversation_id:
+            wanted = [run for run in wanted if run.conversation_id == request.conversation_id]
         size = request.page_size or len(wanted)
         return orchestrating.ListRunsResponse(runs=wanted[:size], next_page_token="more" if wanted[size:] else "")
 
@@ -242,14 +249,15 @@ class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
         return orchestrating.HoldResponse()
 
     def _accept(self, spec: RunSpec) -> ScriptedRun:
-        run = ScriptedRun(f"run_{len(self.runs) + 1}", spec, caller.current())
+        parent = self._run(spec.parent_run_id).conversation_id if spec.parent_run_id else ""
+        run = ScriptedRun(f"run_{len(self.runs) + 1}", spec, caller.current(), parent)
         self.runs[run.run_id] = run
         run.tell(*self.script)
         self.arrivals.put_nowait(run)
         return run
 
     def _run(self, run_id: str) -> ScriptedRun:
-        if run_id not in self.runs:
+        if run_id not in self.runs or self.runs[run_id].caller.tenant != caller.current().tenant:
             raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="list the runs")
         return self.runs[run_id]
 

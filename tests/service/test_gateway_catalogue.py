@@ -43,7 +43,8 @@ async def test_tasks_change_with_the_catalogue_and_only_then(doors: Doors) -> No
 
 async def test_models_are_controllers_for_openai_and_cards_for_us(doors: Doors) -> None:
     body = (await doors.http.get("/v1/models")).json()
-    assert body["data"] == [{"id": "hugginggpt", "object": "model", "created": 0, "owned_by": "hugginggpt"}]
+    ours = {"object": "model", "created": 0, "owned_by": "hugginggpt"}
+    assert body["data"] == [{"id": name, **ours} for name in ("hugginggpt", "hugginggpt-local")]
     assert [card["id"] for card in body["models"]] == ["a/b", "c/d"]
     assert body["models"][0]["state"] == "ready"
     one = (await doors.http.get("/v1/models", params={"task": "text-to-speech"})).json()

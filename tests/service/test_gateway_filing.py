@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from gateway.filing.files import Files
+from gateway.filing.tables import FILING
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
 from services.runtime import database as databases
 from services.runtime.errors import NotFound
@@ -89,9 +90,9 @@ async def test_only_files_for_a_purpose_are_listed(doors: Doors) -> None:
     ("form", "code", "port"),
     [
         ({"data": {"purpose": "vision"}, "files": {"other": ("a.txt", b"a")}}, "UNKNOWN_FIELD", None),
-        ({"files": {"purpose": (None, "vision")}}, "INVALID_ARGUMENT", "file"),
+        ({"files": {"purpose": (None, "vision")}}, "INVALID", "file"),
         ({"files": {"file": ("a.txt", b"")}}, "EMPTY_FILE", None),
-        ({"files": {"file": ("a.txt", b"a")}, "data": {"purpose": "A purpose!"}}, "INVALID_ARGUMENT", "purpose"),
+        ({"files": {"file": ("a.txt", b"a")}, "data": {"purpose": "A purpose!"}}, "INVALID", "purpose"),
         ({"files": {"file": ("a.txt", b"a")}, "data": {"expires_after[seconds]": "60"}}, None, "expires_after"),
         ({"files": {"file": ("a.txt", b"a")}, "data": {"expires_after[seconds]": "²"}}, None, "expires_after"),
         ({"files": {"file": ("a.txt", b"a")}, "data": {"expires_after[anchor]": "created_at"}}, None, "expires_after"),
@@ -119,8 +120,6 @@ async def test_a_file_whose_time_is_over_is_not_there_and_is_let_go(
 
         async def hold(self, holder: str, sha256s: list[str]) -> None:
             self.held[holder] = sha256s
-
-    from gateway.filing.tables import FILING
 
     now, holder = 1_000.0, Holder()
     monkeypatch.setattr("gateway.filing.files.time.time", lambda: now)

@@ -128,3 +128,15 @@ def test_reading_an_expert_loads_no_engine(package: Package) -> None:
     sys.modules.pop(engine, None)
     read_expert(package([CARD], tasks=f"{TASKS}REQUIRES = {{'m': {engine!r}}}\n"))
     assert engine not in sys.modules
+
+
+def test_of_its_models_an_expert_may_keep_those_that_are_allowed(package: Package) -> None:
+    expert = read_expert(package([CARD, {**CARD, "id": "other"}]))
+    assert expert.only(()) == expert
+    only = expert.only({"other"})
+    assert ([offer.card.id for offer in only.offers], only.preload) == (["other"], ("other",))
+    with pytest.raises(NotFound) as caught:
+        only.find(CARD["task"], CARD["id"])
+    assert caught.value.reason == "MODEL"
+    with pytest.raises(FailedPrecondition, match="none of the models that are allowed"):
+        expert.only({"gone"})

@@ -132,6 +132,15 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
     assert "cpu" in caught.value.remedy
 
 
+@pytest.mark.parametrize(("capability", "dtype"), [((9, 0), torch.bfloat16), ((7, 5), torch.float16)])
+def test_on_a_gpu_weights_have_half_the_bits(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], dtype: Any
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+    assert dtype_for(torch.device("cuda:0"), "") == dtype
+    assert dtype_for(torch.device("cuda:0"), "float32") == torch.float32
+
+
 def test_gradients_are_not_kept() -> None:
     layer: Any = torch.nn.Linear(2, 2)
     with computing("org/name"):

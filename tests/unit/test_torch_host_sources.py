@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from obstore.exceptions import UnknownConfigurationKeyError
 from obstore.store import MemoryStore
 from structlog.testing import capture_logs
 
 from experts.host import loading
-from experts.torch_host.choosing import chosen
+from experts.torch_host.choosing import METADATA, chosen
 from experts.torch_host.devices import TorchDevices
 from experts.torch_host.hub import ANSWER_SECONDS
 from experts.torch_host.sources import snapshot
@@ -139,8 +140,7 @@ def test_of_a_gated_model_it_is_said_what_is_missing(
     error = refusal()
     assert missing in error.message
     assert "HF_TOKEN" in error.remedy
-    if token != "hf_wrong":
-        assert f"{hub.endpoint}/{MODEL}" in error.remedy
+    assert f"{hub.endpoint}/{MODEL}" in error.remedy
 
 
 def test_a_gated_model_is_fetched_with_the_right_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,23 +190,55 @@ def test_a_folder_of_the_operators_comes_first_and_knows_its_commit(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "models" / MODEL
-    (folder / ".cache/huggingface/download").mkdir(parents=True)
+    (folder / METADATA).parent.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"w")
-    (folder / ".cache/huggingface/download/config.json.metadata").write_text("a" * 40 + "\netag\n0\n")
+    (folder / METADATA).write_text("a" * 40 + "\netag\n0\n")
     monkeypatch.setenv("EXPERT_MODELS_URL", (tmp_path / "models").as_uri())
     found = snapshot(MODEL)
     assert (found.folder, found.commit, TorchDevices().commit(MODEL)) == (folder, "a" * 40, "a" * 40)
     assert hub.asked == []
 
 
-def test_a_model_may_come_from_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """Where models come from, with one in it."""
     store = MemoryStore()
     for name, content in FILES.items():
         store.put(f"{MODEL}/{name}", content)
     monkeypatch.setattr("obstore.store.from_url", lambda url: store)
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
     monkeypatch.setenv("EXPERT_MODELS_URL", "s3://models/here")
-    assert names(snapshot(MODEL).folder) == NEEDED
+    return store
+
+
+def test_a_model_may_come_from_a_bucket(bucket: MemoryStore) -> None:
+    found = snapshot(MODEL)
+    assert (names(found.folder), found.commit) == (NEEDED, "")
+
+
+def test_a_model_that_is_another_in_the_bucket_is_fetched_anew_and_only_then(bucket: MemoryStore) -> None:
+    weights = snapshot(MODEL).folder / "model.safetensors"
+    first = weights.stat().st_ino
+    snapshot(MODEL)
+    assert weights.stat().st_ino == first
+    bucket.put(f"{MODEL}/model.safetensors", b"v" * 3_000_000)
+    snapshot(MODEL)
+    assert weights.read_bytes() == b"v" * 3_000_000
+
+
+def test_a_bucket_may_know_the_commit(bucket: MemoryStore) -> None:
+    bucket.put(f"{MODEL}/{METADATA}", ("a" * 40 + "\netag\n0\n").encode())
+    assert snapshot(MODEL).commit == "a" * 40
+
+
+def test_a_bucket_that_cannot_be_read_is_named(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(url: str) -> MemoryStore:
+        raise UnknownConfigurationKeyError
+
+    monkeypatch.setattr("obstore.store.from_url", nowhere)
+    error = refusal()
+    assert "s3://models/here" in error.message
+    assert "EXPERT_MODELS_URL" in error.remedy
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""One of each thing OpenAI's routes take and send, for the API's description."""
+
+from typing import Any
+
+RUN_ID = "run_19a2b3c4d5e6f708192a3b4"
+_ID = "19a2b3c4d5e6f708192a3b4"
+_HEAR = "Here it is read aloud: speech.wav.\n\n[speech.wav](http://127.0.0.1:8080/v1/artifacts/3a6eb079…)"
+_EXTRAS = {"run_id": RUN_ID, "conversation_id": RUN_ID, "state": "completed", "artifacts": []}
+
+CHAT_REQUEST: dict[str, Any] = {
+    "model": "hugginggpt",
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Read the text in this image aloud"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo…"}},
+            ],
+        }
+    ],
+}
+STRUCTURED_REQUEST: dict[str, Any] = {
+    "model": "hugginggpt",
+    "messages": [{"role": "user", "content": "Is this good news? “We won!”"}],
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "mood",
+            "schema": {
+                "type": "object",
+                "properties": {"sentiment": {"enum": ["positive", "negative"]}, "confidence": {"type": "number"}},
+                "required": ["sentiment", "confidence"],
+            },
+        },
+    },
+}
+_CHAT_HEAD = {"id": f"chatcmpl-{_ID}", "created": 1_900_000_000, "model": "hugginggpt"}
+COMPLETION: dict[str, Any] = {
+    **_CHAT_HEAD,
+    "object": "chat.completion",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": _HEAR,
+                "refusal": None,
+                "reasoning_content": "1. image-to-text\n",
+            },
+            "finish_reason": "stop",
+            "logprobs": None,
+        }
+    ],
+    "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    "hugginggpt": _EXTRAS,
+}
+CHUNKS = f"""data: {{"id":"chatcmpl-{_ID}","choices":[{{"index":0,"delta":{{"content":"Here"}},…}}]}}
+
+data: [DONE]
+"""
+
+RESPONSE_REQUEST: dict[str, Any] = {
+    "model": "hugginggpt",
+    "input": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "What is in this picture?"},
+                {"type": "input_image", "image_url": "https://example.org/picture.png"},
+            ],
+        }
+    ],
+    "background": True,
+}
+RESPONSE: dict[str, Any] = {
+    "id": f"resp_{_ID}",
+    "object": "response",
+    "created_at": 1_900_000_000,
+    "status": "completed",
+    "background": False,
+    "error": None,
+    "incomplete_details": None,
+    "model": "hugginggpt",
+    "output": [
+        {
+            "id": f"msg_{_ID}",
+            "type": "message",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": _HEAR, "annotations": []}],
+        }
+    ],
+    "usage": None,
+    "hugginggpt": _EXTRAS,
+}
+RESPONSE_EVENTS = f"""id: 0
+event: response.created
+data: {{"type":"response.created","sequence_number":0,"response":{{"id":"resp_{_ID}",…}}}}
+"""
+DELETED: dict[str, Any] = {"id": f"resp_{_ID}", "object": "response", "deleted": True}
+INPUT: dict[str, Any] = {
+    "object": "list",
+    "data": [
+        {
+            "id": f"msg_{_ID}_0",
+            "type": "message",
+            "role": "user",
+            "status": "completed",
+            "content": [{"type": "input_text", "text": "What is in this picture?"}],
+        }
+    ],
+    "first_id": f"msg_{_ID}_0",
+    "last_id": f"msg_{_ID}_0",
+    "has_more": False,
+}
+MODEL: dict[str, Any] = {"id": "hugginggpt", "object": "model", "created": 0, "owned_by": "hugginggpt"}

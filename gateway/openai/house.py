@@ -1,0 +1,64 @@
+"""Runs as OpenAI's routes start and read them."""
+
+from gateway.admission import Admission
+from gateway.openai import errands
+from gateway.openai.attendance import Attended, Recited, Source, Watched
+from gateway.openai.parts import Parts
+from gateway.openai.projection import Projection, projection
+from gateway.openai.terms import Terms
+from gateway.runs import Runs
+from protos.hugginggpt.v1.types_pb2 import RunSpec
+
+
+class House:
+    """What stands behind OpenAI's routes.
+
+    Args:
+        runs: where they are.
+        admission: what lets them in.
+        parts: reads messages.
+    """
+
+    def __init__(self, runs: Runs, admission: Admission, parts: Parts) -> None:
+        self.runs = runs
+        self.parts = parts
+        self._admission = admission
+
+    async def attended(self, spec: RunSpec, terms: Terms, key: str) -> Source:
+        """A run that ends when its client leaves; for a front end's own prompt an answer without a run.
+
+        Raises:
+            ServiceError: it is not accepted.
+        """
+        if (words := errands.answer(spec)) is not None:
+            Terms(model=terms.model, instructions=terms.instructions, metadata=terms.metadata).note(spec)
+            return Recited(errands.events(spec, words))
+        terms.note(spec)
+        await self._admission.admit(spec, key=key)
+        return Attended(self.runs, await self.runs.start(spec), keep=terms.store)
+
+    async def background(self, spec: RunSpec, terms: Terms, key: str) -> Source:
+        """A run that goes on by itself.
+
+        Raises:
+            ServiceError: it is not accepted.
+        """
+        terms.note(spec)
+        await self._admission.admit(spec, key=key)
+        return Watched(await self.runs.start(spec))
+
+    async def told(self, run_id: str, site: str) -> Projection:
+        """A run's response as it stands.
+
+        Raises:
+            NotFound: RUN, the caller has none of that id.
+        """
+        run = await self.runs.get(run_id)
+        found = projection(run.spec, site)
+        source = Watched(await self.runs.watch(run_id, 0), run.last_sequence)
+        try:
+            while (event := await source.read()) is not None:
+                found.take(event)
+        finally:
+            await source.close()
+        return found

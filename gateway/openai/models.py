@@ -1,0 +1,23 @@
+"""GET /v1/models/{model}; the list stands with the catalogue."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.responses import Response
+
+from gateway.catalogue import controller
+from gateway.openai import controllers, reference
+from gateway.rest import json_response
+
+
+class ModelRoutes:
+    """The controllers, one by one."""
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/v1/models", tags=["openai"], default_response_class=Response)
+        router.add_api_route("/{model}", self.show, methods=["GET"], **reference.MODEL)
+        return router
+
+    async def show(self, model: Annotated[str, Path(description="Its id.", examples=["hugginggpt"])]) -> Response:
+        """A model that OpenAI's clients can ask."""
+        return json_response(controller(controllers.checked(model)))

@@ -1,0 +1,158 @@
+"""A gateway that asks for keys: who comes in, and what the others are told."""
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from grpc import StatusCode
+
+from gateway.access import failures
+from protos.hugginggpt.v1.gateway_pb2 import AskRequest
+from protos.hugginggpt.v1.selector_pb2 import Expert, ListTasksRequest
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, RunSpec
+from services.runtime.errors import from_rpc
+from tests.doors import refusal
+from tests.fakes import ScriptedSelector
+from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
+
+WRONG = f"hgpt_0123456789ab_{'x' * 43}"
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
+    async with opened_keyholders(tmp_path, selector=ScriptedSelector(experts=[Expert(name="lite")])) as opened:
+        yield opened
+
+
+async def test_a_key_is_a_tenant_over_http(house: Keyholders) -> None:
+    key, token = await house.key("shop")
+    response = await house.doors.ask(headers=bearer(token))
+    assert response.status_code == 202
+    (told,) = house.doors.orchestrator.callers
+    assert (told.tenant, told.key_id) == ("shop", key.id)
+    assert told.request_id == response.headers["x-request-id"]
+
+
+async def test_a_key_is_a_tenant_over_grpc(house: Keyholders) -> None:
+    key, token = await house.key("shop")
+    async for _ in house.doors.grpc.Ask(AskRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10):
+        pass
+    (told,) = house.doors.orchestrator.callers
+    assert (told.tenant, told.key_id) == ("shop", key.id)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        f"Basic {WRONG}",
+        f"Bearer {WRONG}",
+        f"Bearer {WRONG} more",
+        "Bearer hgpt_",
+        "Bearer a.b.c",
+        f"Bearer {'x' * 9000}",
+        "Bearer \xff",
+    ],
+    ids=lambda header: repr(header)[:40],
+)
+async def test_who_has_no_key_is_told_so(house: Keyholders, header: str | None) -> None:
+    sent = {"authorization": header.encode("latin-1")} if header is not None else {}
+    response = await house.doors.http.get("/v1/tasks", headers=sent)  # type: ignore[arg-type]  # bytes are taken, too
+    problem = response.json()
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == 'Bearer realm="hugginggpt"'
+    assert response.headers["content-type"] == "application/problem+json"
+    assert problem["code"] == "UNAUTHENTICATED"
+    assert problem["error"]["type"] == "authentication_error"
+    assert problem["remedy"]
+
+
+async def test_a_key_is_good_with_its_own_secret_alone(house: Keyholders) -> None:
+    (key, one), other = await house.key(), await house.token()
+    mixed = f"hgpt_{key.id}_{other.rpartition(key.id)[2][-43:]}"
+    for token, status in ((one, 200), (mixed, 401), (one[:-1], 401), (one.upper(), 401)):
+        assert (await house.doors.http.get("/v1/tasks", headers=bearer(token))).status_code == status
+
+
+async def test_over_grpc_they_are_told_the_same(house: Keyholders) -> None:
+    for sent in ((), metadata(WRONG), (("authorization", "nonsense"),)):
+        error = await refusal(house.doors.grpc.ListTasks(ListTasksRequest(), metadata=sent, timeout=10))
+        known = from_rpc(error)
+        assert (known.code, known.reason) == (StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
+        assert known.remedy
+
+
+async def test_a_caller_named_in_metadata_is_not_believed(house: Keyholders) -> None:
+    forged = (("hugginggpt-caller-bin", b"\n\x05other"),)
+    error = await refusal(house.doors.grpc.ListTasks(ListTasksRequest(), metadata=forged, timeout=10))
+    assert error.code() is StatusCode.UNAUTHENTICATED
+
+
+async def test_a_revoked_key_is_refused_within_seconds(house: Keyholders) -> None:
+    key, token = await house.key()
+    assert (await house.doors.http.get("/v1/tasks", headers=bearer(token))).status_code == 200
+    await house.revoke(key)
+    until = time.monotonic() + 5
+    while (response := await house.doors.http.get("/v1/tasks", headers=bearer(token))).status_code == 200:
+        assert time.monotonic() < until
+    assert response.status_code == 401
+    assert "revoked" in response.json()["detail"]
+
+
+async def test_an_expired_key_is_refused(house: Keyholders) -> None:
+    token = await house.token(expires=time.time() - 1)
+    response = await house.doors.http.get("/v1/tasks", headers=bearer(token))
+    assert response.status_code == 401
+    assert "expired" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/docs", "/docs/start.js", "/openapi.json"])
+async def test_what_says_nothing_of_anybody_needs_no_key(house: Keyholders, path: str) -> None:
+    assert (await house.doors.http.get(path)).status_code == 200
+
+
+async def test_it_answers_to_any_name_it_is_reached_by(house: Keyholders) -> None:
+    headers = {**bearer(await house.token()), "host": "gateway.example"}
+    assert (await house.doors.http.get("/v1/tasks", headers=headers)).status_code == 200
+
+
+async def test_trying_keys_is_slowed_and_a_right_one_is_let_in_all_the_same(house: Keyholders) -> None:
+    token = await house.token()
+    statuses = [
+        (await house.doors.http.get("/v1/tasks", headers=bearer(WRONG))).status_code
+        for _ in range(failures.ALLOWED + 2)
+    ]
+    assert statuses == [401] * failures.ALLOWED + [429] * 2
+    refused = await house.doors.http.get("/v1/tasks", headers=bearer(WRONG))
+    assert 0 < int(refused.headers["retry-after"]) <= failures.WINDOW_SECONDS
+    assert (await house.doors.http.get("/v1/tasks", headers=bearer(token))).status_code == 200
+
+
+async def test_a_key_that_keeps_data_in_lets_no_request_open_it(house: Keyholders) -> None:
+    token = await house.token(policy=DATA_POLICY_LOCAL)
+    assert (await house.doors.ask(headers=bearer(token))).status_code == 202
+    assert (await house.doors.ask(policy="local", headers=bearer(token))).status_code == 202
+    refused = await house.doors.ask(policy="open", headers=bearer(token))
+    assert (refused.status_code, refused.json()["code"]) == (403, "POLICY")
+    assert {told.policy for told in house.doors.orchestrator.callers} == {DATA_POLICY_LOCAL}
+    assert (await house.doors.ask(headers=bearer(await house.token()))).status_code == 202
+    assert house.doors.orchestrator.callers[-1].policy == DATA_POLICY_OPEN
+
+
+async def test_what_all_share_is_changed_by_administrators_alone(house: Keyholders) -> None:
+    plain, admin = await house.token(), await house.token(admin=True)
+    refused = await house.doors.http.delete("/v1/experts/lite", headers=bearer(plain))
+    assert (refused.status_code, refused.json()["code"]) == (403, "ADMIN")
+    assert not house.doors.selector.forgotten
+    assert (await house.doors.http.delete("/v1/experts/lite", headers=bearer(admin))).status_code == 204
+
+
+async def test_keys_stay_out_of_the_log(house: Keyholders, capsys: pytest.CaptureFixture[str]) -> None:
+    _, token = await house.key()
+    await house.doors.ask(headers=bearer(token))
+    await house.doors.http.get("/v1/tasks", headers=bearer(token[:-1]))
+    told = capsys.readouterr()
+    assert token[18:-1] not in told.out + told.err

@@ -1,0 +1,208 @@
+"""Keys, the audit log, counters and places, on both kinds of databases."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.access.audit import Actor, Audit
+from gateway.access.failures import ALLOWED, WINDOW_SECONDS, Failures
+from gateway.access.gate import KeyGate
+from gateway.access.identity import Identity, identified_as
+from gateway.access.keys import Keys, Terms, digest, parts
+from gateway.access.limits import NO_LIMITS, Limits
+from gateway.access.ring import FRESH_SECONDS, STALE_SECONDS, KeyRing
+from gateway.access.slots import UNSURE_SECONDS, Slots
+from gateway.access.windows import DAY, MINUTE, MemoryCounters, StoredCounters
+from gateway.store import gateway_store
+from services.runtime.database import Database, Operation, Query, Rows, Steps
+from services.runtime.errors import (
+    FailedPrecondition,
+    InvalidRequest,
+    NotFound,
+    Overloaded,
+    Unauthenticated,
+    Unavailable,
+)
+from tests.clock import Clock
+from tests.keyholders import OPERATOR
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[Database]:
+    async with gateway_store(address) as database:
+        yield database
+
+
+def told(sql: str) -> Operation[Rows]:
+    def operation() -> Steps[Rows]:
+        return (yield Query(sql))
+
+    return operation
+
+
+async def entries(database: Database) -> list[tuple[str, str, str]]:
+    return [(each["actor"], each["action"], each["subject"]) async for each in Audit(database).entries()]
+
+
+async def test_of_a_secret_only_a_digest_is_kept(store: Database) -> None:
+    key, token = await Keys(store).create(Terms("shop", "bot", limits={"concurrent_runs": 2}), OPERATOR)
+    sent = parts(token)
+    assert sent
+    assert sent[0] == key.id
+    ((kept, everything),) = await store.read("SELECT digest, name || tenant || limits FROM api_keys")
+    assert kept == digest(sent[1])
+    assert sent[1] not in everything
+    assert key.fits(sent[1])
+    assert not key.fits(sent[1] + "x")
+    assert "digest" not in repr(key)
+
+
+async def test_what_is_done_to_keys_is_kept_with_them(store: Database) -> None:
+    keys = Keys(store)
+    key, _ = await keys.create(Terms("shop"), OPERATOR)
+    changed = await keys.change(key.id, {"limits": {"tokens_per_day": 5}, "name": "n"}, Actor("default", "b"))
+    changed = await keys.change(key.id, {"limits": {"concurrent_runs": 1}}, Actor("default", "b"))
+    assert changed.terms.limits == {"tokens_per_day": 5, "concurrent_runs": 1}
+    await keys.revoke(key.id, OPERATOR)
+    kept = await keys.find(key.id)
+    assert kept
+    assert kept.terms == changed.terms
+    assert kept.state(0) == "revoked"
+    me = OPERATOR.name
+    acts = [(me, "key.create"), ("b", "key.change"), ("b", "key.change"), (me, "key.revoke")]
+    assert await entries(store) == [(who, act, key.id) for who, act in acts]
+
+
+async def test_a_revoked_key_stays_so_and_an_unknown_one_is_said_to_be(store: Database) -> None:
+    keys = Keys(store)
+    key, _ = await keys.create(Terms("shop"), OPERATOR)
+    await keys.revoke(key.id, OPERATOR)
+    with pytest.raises(FailedPrecondition):
+        await keys.revoke(key.id, OPERATOR)
+    with pytest.raises(NotFound):
+        await keys.change("0" * 12, {"name": "n"}, OPERATOR)
+    assert len(await entries(store)) == 2
+
+
+@pytest.mark.parametrize("tenant", ["", "A", "../x", "a/b", ".a", "a" * 64, "a\n"])
+async def test_a_tenant_is_a_name_that_can_be_part_of_a_path(store: Database, tenant: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await Keys(store).create(Terms(tenant), OPERATOR)
+
+
+@pytest.mark.parametrize("act", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit"])
+async def test_the_log_only_grows_whoever_asks(store: Database, act: str) -> None:
+    with identified_as(Identity("shop", "k1")):
+        await Audit(store).record("run.delete", "run_1", why="test")
+    with pytest.raises(Exception, match="it only grows"):
+        await store.write(told(act))
+    assert await entries(store) == [("k1", "run.delete", "run_1")]
+
+
+async def test_the_log_is_exported_whole_and_in_order(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.access.audit._PAGE", 2)
+    for number in range(5):
+        await Audit(store).record("file.delete", f"file_{number}")
+    exported = [entry async for entry in Audit(store).entries()]
+    assert [entry["subject"] for entry in exported] == [f"file_{number}" for number in range(5)]
+    assert json.loads(json.dumps(exported)) == exported
+
+
+async def test_what_many_count_at_once_is_all_counted(store: Database) -> None:
+    one, other = StoredCounters(store, Clock(90)), StoredCounters(store, Clock(119))
+    seen = await asyncio.gather(*(each.add("k", "requests", MINUTE, 1) for each in (one, other) * 20))
+    assert sorted(seen) == list(range(1, 41))
+    assert await one.add("k", "requests", MINUTE, 0) == 40
+    assert await one.add("k", "bytes", DAY, 0) == 0
+    assert await StoredCounters(store, Clock(120)).add("k", "requests", MINUTE, 1) == 1
+
+
+async def test_memory_counts_each_window_anew() -> None:
+    clock = Clock(59)
+    counters = MemoryCounters(clock)
+    assert [await counters.add("k", "requests", MINUTE, 1) for _ in range(3)] == [1, 2, 3]
+    clock.now = 60
+    assert await counters.add("k", "requests", MINUTE, 1) == 1
+
+
+async def test_no_more_places_are_given_than_there_are(store: Database) -> None:
+    slots = Slots(store, Clock(0))
+    asked = await asyncio.gather(*(slots.reserve("k", 3) for _ in range(10)), return_exceptions=True)
+    given = [each for each in asked if isinstance(each, str)]
+    assert len(given) == 3
+    assert {type(each) for each in asked} == {str, Overloaded}
+    await slots.reserve("another", 1)
+    await slots.free(given[0])
+    await slots.reserve("k", 3)
+
+
+async def test_a_run_has_one_place_however_often_it_is_asked_for(store: Database) -> None:
+    slots = Slots(store, Clock(0))
+    for _ in range(3):
+        await slots.take(await slots.reserve("k", 2), "run_1")
+    await slots.reserve("k", 2)
+    with pytest.raises(Overloaded):
+        await slots.reserve("k", 2)
+
+
+async def test_a_run_that_has_ended_already_keeps_no_place(store: Database) -> None:
+    await store.write(told("INSERT INTO ended_runs (run_id, seen) VALUES ('run_1', 0)"))
+    slots = Slots(store, Clock(0))
+    await slots.take(await slots.reserve("k", 1), "run_1")
+    await slots.reserve("k", 1)
+
+
+async def test_a_place_that_nobody_claims_is_free_after_a_while(store: Database) -> None:
+    await Slots(store, Clock(0)).reserve("k", 1)
+    await Slots(store, Clock(UNSURE_SECONDS + 1)).reserve("k", 1)
+
+
+async def test_known_keys_go_on_while_the_database_is_away(address: str) -> None:
+    clock = Clock(0)
+    async with gateway_store(address) as database:
+        _, token = await Keys(database).create(Terms("shop"), OPERATOR)
+        gate = KeyGate(KeyRing(Keys(database), clock), NO_LIMITS)
+        assert (await gate.identity(token, "")).tenant == "shop"
+    clock.now = FRESH_SECONDS + 1
+    assert (await gate.identity(token, "")).tenant == "shop"
+    clock.now = STALE_SECONDS + 1
+    with pytest.raises(Unavailable):
+        await gate.identity(token, "")
+
+
+async def test_limits_a_key_does_not_name_are_the_gateways(store: Database) -> None:
+    _, token = await Keys(store).create(Terms("shop", limits={"concurrent_runs": 0}), OPERATOR)
+    gate = KeyGate(KeyRing(Keys(store)), Limits(concurrent_runs=9, requests_per_minute=7))
+    assert (await gate.identity(token, "")).limits == Limits(concurrent_runs=0, requests_per_minute=7)
+
+
+async def test_failures_are_counted_by_network_and_forgotten() -> None:
+    clock = Clock(0)
+    failures = Failures(clock)
+    for number in range(ALLOWED):
+        failures.count(f"2001:db8::{number:x}")
+    with pytest.raises(Overloaded) as refused:
+        failures.count("2001:db8::ffff")
+    assert refused.value.retry_after
+    assert refused.value.retry_after.total_seconds() == WINDOW_SECONDS
+    failures.count("2001:db8:0:1::1")
+    failures.count("10.0.0.1")
+    clock.now = WINDOW_SECONDS
+    failures.count("2001:db8::1")
+
+
+async def test_failures_of_any_number_of_addresses_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.access.failures.MOST", 100)
+    failures = Failures(Clock(0))
+    for number in range(1000):
+        failures.count(f"10.0.{number // 256}.{number % 256}")
+    assert len(failures._windows) == 100
+
+
+async def test_who_sends_nothing_is_not_taken_for_trying(store: Database) -> None:
+    gate = KeyGate(KeyRing(Keys(store)), NO_LIMITS)
+    for _ in range(3 * ALLOWED):
+        with pytest.raises(Unauthenticated):
+            await gate.identity("", "10.0.0.1")
