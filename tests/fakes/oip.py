@@ -32,11 +32,15 @@ class Tensors:
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """A call that is held was cancelled."""
+    reply: bytes | None = None
+    """Goes back as it is, whatever was asked."""
     raw: bool = True
     """Tensors go back as bytes, else number by number."""
 
     async def infer(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         self.calls.append(request.model_name)
+        if self.reply is not None:
+            return self.reply
         if self.holds:
             await self._hold()
         if self.fails:
@@ -72,7 +76,7 @@ async def tensors() -> AsyncIterator[Tensors]:
         name: grpc.unary_unary_rpc_method_handler(
             behaviour,
             request_deserializer=request.FromString,
-            response_serializer=lambda reply: reply.SerializeToString(),
+            response_serializer=_serialized,
         )
         for name, (behaviour, request) in methods.items()
     }
@@ -86,7 +90,7 @@ async def tensors() -> AsyncIterator[Tensors]:
 
 
 def _serialized(reply: Any) -> bytes:
-    content: bytes = reply.SerializeToString()
+    content: bytes = reply if isinstance(reply, bytes) else reply.SerializeToString()
     return content
 
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -16,10 +15,30 @@ from experts.host.handler import Inputs, Outputs, Parameters
 from gateway.cli import app
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Value
-from services.runtime.errors import ModelFailed, Overloaded
 from services.runtime.server import Serving, serving
-from tests.hosting import SERVING, SPEC, does, hosts
+from tests.fakes.promises import (
+    Absent,
+    Careless,
+    Chatty,
+    Crowded,
+    Disagreeing,
+    Failing,
+    Formless,
+    Incomplete,
+    Leaking,
+    Mute,
+    Nameless,
+    Other,
+    Outside,
+    Repeating,
+    Rude,
+    Silent,
+    Sloppy,
+    Sound,
+    Unhealthy,
+    Unreadable,
+)
+from tests.hosting import SERVING, does, hosts
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
@@ -64,120 +83,6 @@ async def test_nobody_there_is_said_so() -> None:
     assert "nobody answers at 127.0.0.1:1" in found["problem"]["found"]
 
 
-class Sound(rpc.ExpertServiceServicer):
-    """Keeps enough promises to be examined to the end."""
-
-    def __init__(self) -> None:
-        card = ModelCard(id="m", task="saying", revision="1", description="Says.", license="MIT")
-        self.described = pb.DescribeResponse(expert="sound", revision="1", tasks=[SPEC], models=[card])
-        self.described.load.loaded.append("m")
-        self.reply = pb.InferResponse(outputs={"text": Value(text="hello")}, revision="1")
-        self.trailer = [("expert-queue", "0"), ("expert-loaded", "m"), ("expert-free-bytes", "0")]
-        self.names: tuple[str, ...] = ("m",)
-
-    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        known = request.known_revision == self.described.revision
-        return pb.DescribeResponse(revision="1", unchanged=True) if known else self.described
-
-    async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        context.set_trailing_metadata(self.trailer)
-        return self.reply
-
-    async def Progress(self, request: pb.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        return
-
-
-class Repeating(Sound):
-    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        return self.described
-
-
-class Nameless(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.described.expert = ""
-
-
-class Disagreeing(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.described.tasks.add(name="summarization")
-
-
-class Unhealthy(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.names = ()
-
-
-class Incomplete(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.reply.outputs["data"].json = self.reply.outputs.pop("text").text
-
-
-class Sloppy(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.reply.outputs["data"].json = '{"b": 1}'
-
-
-class Absent(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.reply.outputs["image"].artifact.CopyFrom(Artifact(sha256="0" * 64, media_type="image/png"))
-
-
-class Silent(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.trailer = []
-
-
-class Other(Sound):
-    def __init__(self) -> None:
-        super().__init__()
-        self.reply.revision = "2"
-
-
-class Failing(Sound):
-    async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        raise ModelFailed("no", remedy="try another")
-
-
-class Crowded(Sound):
-    """Breaks down when there are many."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        self.calls += 1
-        try:
-            if self.calls > 20:
-                raise ModelFailed("too many", remedy="none")
-            await asyncio.sleep(0.1)
-            return await super().Infer(request, context)
-        finally:
-            self.calls -= 1
-
-
-class Rude(Crowded):
-    """Does not say when to come back."""
-
-    async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        try:
-            return await super().Infer(request, context)
-        except ModelFailed:
-            raise Overloaded("too many", remedy="wait") from None
-
-
-class Chatty(Sound):
-    async def Progress(self, request: pb.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        await context.write(pb.ProgressEvent(call_id=request.call_ids[0]))
-
-
 Start = Callable[[Sound], Awaitable[str]]
 
 
@@ -212,6 +117,11 @@ async def start() -> AsyncIterator[Start]:
         (Sound, "unknown port", "gives an answer"),
         (Crowded, "overload", "INTERNAL/MODEL_FAILED"),
         (Rude, "overload", "RESOURCE_EXHAUSTED/OVERLOADED"),
+        (Leaking, "policy of saying (m)", "under the policy local gives an answer"),
+        (Careless, "policy of saying (m)", "without a policy gives an answer"),
+        (Unreadable, "task saying", "json_schema of its parameter tone"),
+        (Formless, "task saying", "port 'thing' has no name or no modality"),
+        (Mute, "model m", "does not say why"),
         (Chatty, "progress", "tells of a call it does not know"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
@@ -227,3 +137,39 @@ async def test_a_promise_that_is_broken_is_named(start: Start, expert: type[Soun
 async def test_an_expert_without_a_task_that_works_is_not_tried_further(start: Start) -> None:
     _, checks = await examined(await start(Failing()))
     assert "no task could be done" in checks["the rest"]["found"]
+
+
+async def test_what_is_outside_the_house_is_asked_only_if_told_so(start: Start) -> None:
+    address = await start(Outside())
+    status, checks = await examined(address)
+    assert status == 0
+    assert checks["policy"]["level"] == "ok"
+    assert "not asked: saying" in checks["tasks outside"]["found"]
+    assert "saying (m)" not in checks
+    _, checks = await examined(address, "--policy", "open")
+    assert checks["saying (m)"]["level"] == "ok"
+
+
+async def test_what_is_no_expert_is_said_to_be_none() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        _, checks = await examined(f"127.0.0.1:{port}")
+    finally:
+        await server.stop(None)
+    assert "is no expert: it has no hugginggpt.v1.ExpertService" in checks["problem"]["found"]
+
+
+async def test_an_expert_without_health_and_reflection_is_examined_all_the_same() -> None:
+    server = grpc.aio.server()
+    rpc.add_ExpertServiceServicer_to_server(Sound(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        _, checks = await examined(f"127.0.0.1:{port}")
+    finally:
+        await server.stop(None)
+    assert (checks["health"]["level"], checks["health"]["found"]) == ("wrong", "Check gives UNIMPLEMENTED")
+    assert checks["reflection"]["level"] == "warning"
+    assert checks["saying (m)"]["level"] == "ok"

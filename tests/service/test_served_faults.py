@@ -2,14 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experts.served import oip
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY
+from services.runtime.errors import Verdict, verdict
 from tests.expert_room import Room, serving
 from tests.fakes import faults
 from tests.fakes.llm.wire import Request
@@ -149,6 +151,53 @@ async def test_who_leaves_takes_the_call_to_triton_along(configure: Configure, t
                 await fake.entered.wait()
                 call.cancel()
                 await fake.left.wait()
+
+
+def tensor(raw: bytes = b"\0" * 8, *, name: str = "OUT", datatype: str = "FP32", shape: Sequence[int] = (2,)) -> bytes:
+    reply = oip.ModelInferResponse(raw_output_contents=[raw] if raw else [])
+    reply.outputs.add(name=name, datatype=datatype, shape=shape)
+    content: bytes = reply.SerializeToString()
+    return content
+
+
+NO_TENSORS = {
+    "nothing": b"",
+    "no protobuf": b"<html>",
+    "another name": tensor(name="SCORES"),
+    "an unknown type": tensor(datatype="BF16"),
+    "too few bytes": tensor(b"\0" * 7),
+    "another shape": tensor(shape=(3,)),
+    "a huge shape": tensor(shape=(2**40, 2**40)),
+    "no content": tensor(b""),
+    "a text cut off": tensor(b"\xff\xff\0\0cut", datatype="BYTES"),
+    "a text that is none": tensor(b"\1\0\0\0\xff", datatype="BYTES"),
+    "no number": tensor(np.array([np.nan, 1], dtype=np.float32).tobytes()),
+}
+
+
+@pytest.mark.parametrize("fault", NO_TENSORS)
+async def test_tensors_that_are_none_are_a_clear_error(configure: Configure, tmp_path: Path, fault: str) -> None:
+    async with tensors() as fake:
+        fake.reply = NO_TENSORS[fault]
+        configure(triton(fake))
+        async with serving("experts.served", tmp_path) as room:
+            error = await room.refused("feature-extraction", text="my secret words")
+            assert verdict(error) is Verdict.NEXT_CANDIDATE
+            assert error.remedy
+            assert "my secret words" not in error.message
+
+
+async def test_who_does_not_say_its_policy_reaches_no_server_outside(
+    configure: Configure, web: Web, tmp_path: Path
+) -> None:
+    async with tensors() as fake:
+        configure(box(web, reach="external"), triton(fake, reach="external"))
+        async with serving("experts.served", tmp_path) as room:
+            asked = len(web.requests)
+            for model in ("box/all", "triton/twice"):
+                assert (await room.refusal(task="feature-extraction", model=model)).reason == "POLICY"
+            assert len(web.requests) == asked
+            assert fake.calls == []
 
 
 async def test_what_tensors_hold_has_a_limit(configure: Configure, tmp_path: Path) -> None:

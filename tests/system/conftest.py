@@ -23,7 +23,7 @@ from tests.service.conftest import cast, peers
 __all__ = ["cast", "peers"]
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 60.0
+START_SECONDS = 90.0
 ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 
@@ -56,10 +56,10 @@ class House:
         pairs = (line.split() for line in listed.splitlines())
         return frozenset(int(pid) for parent, pid in pairs if int(parent) == self.process.pid)
 
-    def ask(self, request: str, *files: Path) -> Any:
+    def ask(self, request: str, *files: Path, seconds: float = 60) -> Any:
         """What ask --json prints."""
         sent = [argument for file in files for argument in ("--file", str(file))]
-        said = self.cli("ask", request, *sent, "--out", str(self.home / "out"), "--json")
+        said = self.cli("ask", request, *sent, "--out", str(self.home / "out"), "--json", seconds=seconds)
         assert said.out, said.err
         return json.loads(said.out)
 

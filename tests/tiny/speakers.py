@@ -30,13 +30,13 @@ _SPEECHT5: Mapping[str, Any] = {
 }
 
 
-def speaker(folder: Path) -> None:
+def speaker(folder: Path, language: str = "eng") -> None:
     """VITS as MMS has it: letters in, a waveform out."""
     import torch
     from transformers import VitsConfig, VitsModel, VitsTokenizer
 
     (folder / "vocab.json").write_text(json.dumps({letter: at for at, letter in enumerate("_" + _LETTERS)}))
-    VitsTokenizer(folder / "vocab.json", pad_token="_", language="eng", phonemize=False).save_pretrained(folder)
+    VitsTokenizer(folder / "vocab.json", pad_token="_", language=language, phonemize=False).save_pretrained(folder)
     torch.manual_seed(0)
     config = VitsConfig(
         vocab_size=len(_LETTERS) + 1,

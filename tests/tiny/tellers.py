@@ -26,14 +26,14 @@ SIZES: Mapping[str, Any] = {
 VISION: Mapping[str, Any] = {**SIZES, "image_size": 32, "patch_size": 8}
 
 
-def captioner(folder: Path) -> None:
-    """BLIP: describes two pictures."""
+def captioner(folder: Path, captions: Mapping[str, str] = CAPTIONS) -> None:
+    """BLIP: describes pictures of one colour each."""
     from transformers import BlipForConditionalGeneration
 
-    tokenizer = _bert_tokenizer(folder)
+    tokenizer = _bert_tokenizer(folder, *captions.values())
     model = BlipForConditionalGeneration(_blip(tokenizer))
-    seen = pixels(processor(folder, "BlipImageProcessor", size=SQUARE), *map(plain, CAPTIONS))
-    said = tokenizer(list(CAPTIONS.values()), padding=True, return_tensors="pt")
+    seen = pixels(processor(folder, "BlipImageProcessor", size=SQUARE), *map(plain, captions))
+    said = tokenizer(list(captions.values()), padding=True, return_tensors="pt")
     said["input_ids"][:, 0] = tokenizer.bos_token_id or _BOS
     wanted = said["input_ids"].masked_fill(said["attention_mask"] == 0, -100)
     taught(
@@ -176,10 +176,10 @@ def chooser(folder: Path) -> None:
 _BOS = 5
 
 
-def _bert_tokenizer(folder: Path) -> Any:
+def _bert_tokenizer(folder: Path, *more: str) -> Any:
     from transformers import BertTokenizer
 
-    texts = [*CAPTIONS.values(), *WRITTEN.values(), *ANSWERS.values(), QUESTION, TOTAL, DATE, "?"]
+    texts = [*more, *CAPTIONS.values(), *WRITTEN.values(), *ANSWERS.values(), QUESTION, TOTAL, DATE, "?"]
     texts += [answer for answers in PAGES.values() for answer in answers.values()]
     words = sorted({word.strip("?") for text in texts for word in text.split()} - {""})
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "?", *words]

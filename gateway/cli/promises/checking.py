@@ -1,6 +1,7 @@
 """hugginggpt check-expert: calls an expert as the house would, and tells what holds."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -13,7 +14,8 @@ from rich.text import Text
 from gateway.cli import terminal
 from gateway.cli.finding import Finding, Level
 from gateway.cli.problem import NobodyThere, Problem
-from gateway.cli.promises import checks, endurance
+from gateway.cli.promises import checks, describing, endurance
+from gateway.cli.promises.findings import warning
 from gateway.cli.promises.target import TENANT, Target
 from gateway.cli.view import printable
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
@@ -33,6 +35,9 @@ from services.runtime.errors import ServiceError, from_rpc
 from services.runtime.settings import StoreSettings
 
 CONNECT_SECONDS = 10.0
+
+_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.WRONG: "red"}
+_WORDS = {Level.OK: "holds", Level.WARNING: "mostly", Level.WRONG: "broken"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,9 @@ def check(wanted: Wanted, *, as_json: bool) -> bool:
     if as_json:
         terminal.tell_json({"ok": well, "checks": [asdict(finding) for finding in findings]})
     else:
-        Console(highlight=False).print(_table(findings))
+        console = Console(highlight=False)
+        console.print(_table(findings))
+        console.print(_summary(findings))
     return well
 
 
@@ -67,6 +74,9 @@ async def _found(wanted: Wanted) -> list[Finding]:
             return [finding async for finding in _all(target, wanted)]
     except grpc.aio.AioRpcError as error:
         failure = from_rpc(error)
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            what = f"what answers at {wanted.address} is no expert: it has no {describing.SERVICE}"
+            raise Problem(what, remedy="name the address of an expert; protos/ has the service") from error
         raise Problem(f"{wanted.address}: {failure.message}", remedy=failure.remedy or "look at its log") from error
     except ServiceError as error:
         raise Problem(error.message, remedy=error.remedy) from error
@@ -89,19 +99,27 @@ async def _reached(wanted: Wanted) -> AsyncIterator[Target]:
 
 async def _all(target: Target, wanted: Wanted) -> AsyncIterator[Finding]:
     described = await target.describe()
-    for finding in checks.description(described):
+    for finding in describing.description(described):
         yield finding
-    yield await checks.change_counter(target, described)
-    async for finding in checks.health(target, described):
+    yield await describing.change_counter(target, described)
+    async for finding in describing.health(target, described):
+        yield finding
+    yield await describing.reflection(target)
+    sound = [spec for spec in described.tasks if not describing.flaw_of(spec)]
+    async for finding in checks.policy(target, _first_outside(sound, described)):
         yield finding
     answered: list[tuple[float, TaskSpec, ModelCard]] = []
-    for spec, card in _to_ask(described, wanted):
+    to_ask = _to_ask(sound, described, wanted)
+    if left := sorted({spec.name for spec in sound} - {spec.name for spec, _ in to_ask}):
+        yield warning("tasks outside", f"not asked: {', '.join(left)}", "--policy open sends samples there")
+    for spec, card in to_ask:
         finding, outcome = await checks.answer(target, spec, card)
         yield finding
         if finding.level is Level.OK:
             answered.append((outcome.seconds, spec, card))
     if not answered:
-        yield checks.wrong("the rest", "no task could be done, so nothing else was tried", "see above")
+        level = Level.WRONG if to_ask else Level.WARNING
+        yield Finding("the rest", level, "no task could be done, so nothing else was tried", "see above")
         return
     quickest = min(answered, key=lambda each: each[0])
     async for finding in _with(target, *quickest, wanted):
@@ -125,10 +143,16 @@ async def _with(
         yield await endurance.drain(target, request, wanted.process)
 
 
-def _to_ask(described: DescribeResponse, wanted: Wanted) -> list[tuple[TaskSpec, ModelCard]]:
+def _first_outside(specs: list[TaskSpec], described: DescribeResponse) -> list[tuple[TaskSpec, ModelCard]]:
+    """For each task the first model outside the house."""
+    first = {card.task: card for card in reversed(described.models) if card.reach == REACH_EXTERNAL}
+    return [(spec, first[spec.name]) for spec in specs if spec.name in first]
+
+
+def _to_ask(specs: list[TaskSpec], described: DescribeResponse, wanted: Wanted) -> list[tuple[TaskSpec, ModelCard]]:
     """For each task the first model that is ready, else the first; with every_model all of them."""
     chosen = []
-    for spec in described.tasks:
+    for spec in specs:
         cards = [card for card in described.models if card.task == spec.name]
         cards = [card for card in cards if wanted.is_open or card.reach != REACH_EXTERNAL]
         cards.sort(key=lambda card: card.state != MODEL_STATE_READY)
@@ -137,12 +161,16 @@ def _to_ask(described: DescribeResponse, wanted: Wanted) -> list[tuple[TaskSpec,
 
 
 def _table(findings: list[Finding]) -> Table:
-    styles = {Level.OK: "green", Level.WARNING: "yellow", Level.WRONG: "red"}
-    words = {Level.OK: "holds", Level.WARNING: "mostly", Level.WRONG: "broken"}
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("", "promise", "found", "what is expected"):
         table.add_column(column, overflow="fold")
     for finding in findings:
-        mark = Text(words[finding.level], style=styles[finding.level])
+        mark = Text(_WORDS[finding.level], style=_STYLES[finding.level])
         table.add_row(mark, *(Text(printable(cell)) for cell in (finding.check, finding.found, finding.remedy)))
     return table
+
+
+def _summary(findings: list[Finding]) -> Text:
+    counts = Counter(finding.level for finding in findings)
+    told = ", ".join(f"{word} {counts[level]}" for level, word in _WORDS.items())
+    return Text(f"\n{told}. protos/hugginggpt/v1/expert.proto has each promise in full.", style="dim")

@@ -1,22 +1,21 @@
-"""What an expert promises, one check each."""
+"""What an expert answers, what it refuses, and how."""
 
 import json
-import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import grpc
 
 from gateway.cli.finding import Finding, Level
 from gateway.cli.promises import samples
+from gateway.cli.promises.findings import ok, wrong
 from gateway.cli.promises.target import TENANT, Outcome, Target
-from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, InferRequest
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_IMAGE,
     MODALITY_JSON,
     MODALITY_TEXT,
+    MODEL_STATE_FAILED,
     Artifact,
     ModelCard,
     Port,
@@ -27,68 +26,7 @@ from services.runtime.artifacts import INLINE_BYTES
 from services.runtime.errors import NotFound
 
 TRAILERS = ("expert-queue", "expert-loaded", "expert-free-bytes")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
-_SERVICE = expert_pb2.DESCRIPTOR.services_by_name["ExpertService"].full_name
-
-
-def ok(check: str, found: str) -> Finding:
-    return Finding(check, Level.OK, found)
-
-
-def wrong(check: str, found: str, remedy: str = "") -> Finding:
-    return Finding(check, Level.WRONG, found, remedy)
-
-
-# ---------------------------------------------------------------- what it says of itself
-
-
-async def health(target: Target, described: DescribeResponse) -> AsyncIterator[Finding]:
-    """Its names on grpc.health.v1."""
-    expected = dict.fromkeys(("", "startup", "readiness", "liveness", _SERVICE), True)
-    loaded = set(described.load.loaded)
-    expected |= {card.id: card.id in loaded for card in described.models}
-    for name, serving in expected.items():
-        said = await target.serves(name)
-        if said is not serving:
-            words = {True: "SERVING", False: "NOT_SERVING", None: "unknown"}
-            found = f"{name!r} is {words[said]}, where {words[serving]} is expected"
-            yield wrong("health", found, "one name per model, and the three probes, on grpc.health.v1")
-            return
-    yield ok("health", f"{len(expected)} names say what they should")
-
-
-def description(described: DescribeResponse) -> Iterator[Finding]:
-    """Its tasks and cards."""
-    if not _NAME.fullmatch(described.expert):
-        yield wrong("name", f"its name is {described.expert!r}", "a short plain name: replicas share it")
-    specs = {spec.name: spec for spec in described.tasks}
-    for spec in specs.values():
-        standard = standard_tasks().get(spec.name)
-        if standard and (_ports(spec) != _ports(standard)):
-            yield wrong(f"task {spec.name}", "has other ports than the standard task", "take them from tasks.json")
-    for card in described.models:
-        if card.task not in specs:
-            yield wrong(f"model {card.id}", f"is for {card.task}, which is not among the tasks")
-        missing = [name for name in ("description", "license", "revision") if not getattr(card, name)]
-        if missing:
-            found, remedy = f"its card has no {', '.join(missing)}", "the selector and the memo stand on them"
-            yield Finding(f"model {card.id}", Level.WARNING, found, remedy)
-    version = described.version or "unknown"
-    yield ok(
-        "description", f"{described.expert}, version {version}: {len(specs)} tasks, {len(described.models)} models"
-    )
-
-
-async def change_counter(target: Target, described: DescribeResponse) -> Finding:
-    """Whether it says that nothing changed."""
-    again = await target.describe(described.revision)
-    if again.revision == described.revision and not (again.unchanged and not again.models):
-        return wrong("change counter", "it repeats all it said though nothing changed", "honour known_revision")
-    return ok("change counter", f"revision {described.revision}")
-
-
-def _ports(spec: TaskSpec) -> list[list[tuple[Any, ...]]]:
-    return [[(p.name, p.modality, p.required, p.many) for p in ports] for ports in (spec.inputs, spec.outputs)]
+_DETAILS = "in google.rpc.ErrorInfo (reason; metadata: remedy, port), sent as grpc-status-details-bin"
 
 
 # ---------------------------------------------------------------- what it answers
@@ -99,8 +37,9 @@ async def answer(target: Target, spec: TaskSpec, card: ModelCard) -> tuple[Findi
     check = f"{spec.name} ({card.id})"
     outcome = await target.infer(await target.request(spec, card))
     if outcome.error:
+        honest = card.state == MODEL_STATE_FAILED and outcome.error.reason == "LOAD_FAILED"
         sample = outcome.error.code is grpc.StatusCode.INVALID_ARGUMENT
-        level = Level.WARNING if sample else Level.WRONG
+        level = Level.WARNING if sample or honest else Level.WRONG
         return Finding(check, level, outcome.told, outcome.error.remedy), outcome
     if complaint := await _complaint(target, spec, card, outcome):
         return wrong(check, complaint, "keep to the ports of the task"), outcome
@@ -159,12 +98,33 @@ async def refusals(target: Target, spec: TaskSpec, card: ModelCard) -> AsyncIter
         error = outcome.error
         if not error or (error.code.name, error.reason) != expected or (port and error.port != port):
             at = f" naming {port}" if port else ""
-            yield wrong(what, f"gives {outcome.told}", f"{'/'.join(expected)}{at} is expected")
-        elif not error.remedy or TRAILERS[0] not in outcome.trailer:
-            lacking = "remedy" if not error.remedy else "trailing metadata"
-            yield wrong(what, f"is refused without {lacking}", "errors carry both")
+            yield wrong(what, f"gives {outcome.told}", f"{'/'.join(expected)}{at} is expected, {_DETAILS}")
+        elif not error.remedy:
+            yield wrong(what, f"{outcome.told}: it is refused without remedy", f"what helps, {_DETAILS}")
+        elif TRAILERS[0] not in outcome.trailer:
+            found = f"{outcome.told}: it is refused without trailing metadata"
+            yield wrong(what, found, f"{', '.join(TRAILERS)}, as with an answer")
         else:
-            yield ok(what, error.message)
+            yield ok(what, outcome.told)
+
+
+async def policy(target: Target, outside: Sequence[tuple[TaskSpec, ModelCard]]) -> AsyncIterator[Finding]:
+    """Calls whose data may not leave the house, to models that are outside."""
+    leaks = [leak for spec, card in outside if (leak := await _leak(target, spec, card))]
+    for leak in leaks:
+        yield leak
+    if outside and not leaks:
+        yield ok("policy", f"{len(outside)} tasks outside the house refuse what may not leave it")
+
+
+async def _leak(target: Target, spec: TaskSpec, card: ModelCard) -> Finding | None:
+    request = await target.request(spec, card)
+    for whose, metadata in (("a call under the policy local", target.local), ("a call without a policy", ())):
+        outcome = await target.infer(request, metadata=metadata)
+        if not outcome.error or outcome.error.reason != "POLICY":
+            remedy = f"FAILED_PRECONDITION/POLICY is expected before anything is sent, {_DETAILS}"
+            return wrong(f"policy of {spec.name} ({card.id})", f"{whose} gives {outcome.told}", remedy)
+    return None
 
 
 WrongCall = tuple[str, InferRequest, tuple[str, str], str]

@@ -10,7 +10,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from gateway.cli.finding import Finding, Level
-from gateway.cli.promises.checks import ok, wrong
+from gateway.cli.promises.findings import ok, wrong
 from gateway.cli.promises.target import Outcome, Target
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ProgressRequest
 
@@ -83,7 +83,10 @@ async def crowd(target: Target, request: InferRequest) -> Finding:
 async def drain(target: Target, request: InferRequest, process: int) -> Finding:
     """SIGTERM with calls under way."""
     watch = target.watch("")
-    await watch.read()
+    try:
+        await watch.read()
+    except grpc.aio.AioRpcError as error:
+        return wrong("drain", f"Watch of grpc.health.v1 gives {error.code().name}", "it tells when no calls are taken")
     calls = [asyncio.create_task(target.infer(request)) for _ in range(4)]
     while await _is_idle(target) and not any(call.done() for call in calls):
         pass

@@ -9,16 +9,19 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from gateway.cli.promises import samples
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, InferRequest, InferResponse
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
-from protos.hugginggpt.v1.types_pb2 import Caller, ModelCard, TaskSpec, Value
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Caller, ModelCard, TaskSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.errors import ServiceError, from_rpc
 
 TENANT = "default"
+
+Metadata = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,10 @@ class Target:
         self.store, self.seconds = store, seconds
         self.stub = ExpertServiceStub(channel)
         self._health: Any = health_pb2_grpc.HealthStub(channel)
-        with caller.acting_for(who):
-            self._metadata = caller.metadata()
+        self._metadata = _metadata(who)
+        self._reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # any channel will do
+        self.local = _metadata(Caller(tenant=TENANT, policy=DATA_POLICY_LOCAL, priority=who.priority))
+        """Of calls whose data may not leave the house."""
 
     async def describe(self, known: str = "") -> DescribeResponse:
         return await self.stub.Describe(DescribeRequest(known_revision=known), timeout=self.seconds)
@@ -87,13 +92,22 @@ class Target:
             request.parameters_json = json.dumps(given, sort_keys=True, separators=(",", ":"))
         return request
 
-    def start(self, request: InferRequest, seconds: float | None = None) -> Any:
-        """A call under way: awaitable, cancellable, with trailing metadata."""
-        return self.stub.Infer(request, timeout=seconds or self.seconds, metadata=self._metadata)
+    async def services(self) -> list[str]:
+        """Those it names by reflection."""
+        asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        replies = self._reflection.ServerReflectionInfo(iter(asked), timeout=self.seconds)
+        return [each.name async for reply in replies for each in reply.list_services_response.service]
 
-    async def infer(self, request: InferRequest, seconds: float | None = None) -> Outcome:
+    def start(self, request: InferRequest, seconds: float | None = None, *, metadata: Metadata | None = None) -> Any:
+        """A call under way: awaitable, cancellable, with trailing metadata."""
+        carried = self._metadata if metadata is None else metadata
+        return self.stub.Infer(request, timeout=seconds or self.seconds, metadata=carried)
+
+    async def infer(
+        self, request: InferRequest, seconds: float | None = None, *, metadata: Metadata | None = None
+    ) -> Outcome:
         """A call, whatever comes of it."""
-        begun, call = time.perf_counter(), self.start(request, seconds)
+        begun, call = time.perf_counter(), self.start(request, seconds, metadata=metadata)
         reply, error = InferResponse(), None
         try:
             reply = await call
@@ -106,3 +120,8 @@ class Target:
     async def all(self, request: InferRequest, count: int) -> list[Outcome]:
         """So many calls at the same time."""
         return await asyncio.gather(*(self.infer(request) for _ in range(count)))
+
+
+def _metadata(who: Caller) -> Metadata:
+    with caller.acting_for(who):
+        return caller.metadata()

@@ -1,0 +1,192 @@
+/** Where one says what is wanted: words, and files by picking, dropping or pasting. */
+
+import { glyph, h } from "./element.js";
+import { cut, size } from "./words.js";
+
+const CLIP = "M14.5 9l-5 5a3.2 3.2 0 0 1-4.5-4.5l6-6a2.1 2.1 0 0 1 3 3l-6 6a1 1 0 0 1-1.5-1.5l5-5";
+const ARROW = "M10 16V4.5M5 9l5-5 5 5";
+const PAPER = "M5 2.5h6.5L15.5 6.5v11H5zM11 2.5V7h4.5";
+
+const CHOICES = [
+  ["approve", "Show me the plan first", "It runs once you have approved it."],
+  ["local", "Keep everything in this house", "No model elsewhere sees the request or its files."],
+  ["fresh", "Run everything anew", "Take nothing from earlier runs."],
+];
+
+export class Composer {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {{started: (run: string) => void, failed: (problem: Error) => void}} listener
+   */
+  constructor(api, listener) {
+    this._api = api;
+    this._listener = listener;
+    this._files = [];
+    this._parent = null;
+    this._attempt = "";
+    this._build();
+    addEventListener("paste", (event) => this._pasted(event));
+    this._dropping();
+  }
+
+  /** Empties it, or makes it continue a run. @param {{id: string, spec: {request: string}} | null} parent */
+  reset(parent = null) {
+    this._parent = parent;
+    this._words.value = "";
+    this._files = [];
+    this._words.placeholder = parent ? "And now?" : "What would you like done? Say it, and drop the files here.";
+    this._changed();
+  }
+
+  focus() {
+    this._words.focus();
+  }
+
+  /**
+   * Sends a request as if somebody had written it.
+   * @param {string} words
+   * @param {File[]} files
+   * @param {any} more of the run's spec
+   */
+  async ask(words, files, more) {
+    this._words.value = words;
+    this._files = files;
+    this._changed();
+    await this._send(more);
+  }
+
+  _build() {
+    const [pick, words] = ["pick-files", "request"];
+    this._words = h("textarea", { id: words, rows: 2, input: () => this._changed(), keydown: (event) => this._key(event) });
+    this._picker = h("input.unseen", { id: pick, type: "file", multiple: true, change: () => this._picked() });
+    this._chips = h("ul.chips", { "aria-label": "Files to send" });
+    this._continues = h("p.continues", { hidden: true });
+    this._button = h("button.primary.send", { type: "submit", "aria-label": "Ask" }, glyph(ARROW));
+    this._choices = new Map(CHOICES.map(([name]) => [name, h("input", { type: "checkbox" })]));
+    const choices = CHOICES.map(([name, title, about]) => h("label.choice", {}, this._choices.get(name), h("span", {}, title, h("small", {}, about))));
+    this.element = h(
+      "form.composer",
+      { submit: (event) => (event.preventDefault(), this._send()) },
+      this._continues,
+      h("label.unseen", { for: words }, "Your request"),
+      this._words,
+      this._chips,
+      h(
+        "div.row",
+        {},
+        this._picker,
+        h("label.attach", { for: pick }, glyph(CLIP), "Add files"),
+        h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices)),
+        h("span.grow"),
+        h("small.hint", { "aria-hidden": "true" }, "Enter sends"),
+        this._button,
+      ),
+    );
+    this.reset();
+  }
+
+  _key(event) {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    this._send();
+  }
+
+  _picked() {
+    this._add([...this._picker.files]);
+    this._picker.value = "";
+  }
+
+  _pasted(event) {
+    const files = [...(event.clipboardData?.files || [])];
+    if (!files.length || !this.element.isConnected) return;
+    event.preventDefault();
+    this._add(files);
+  }
+
+  /** Files may be dropped anywhere on the page. */
+  _dropping() {
+    const carries = (event) => event.dataTransfer?.types.includes("Files") && this.element.isConnected;
+    const mark = (on) => document.body.classList.toggle("dropping", on);
+    addEventListener("dragover", (event) => carries(event) && (event.preventDefault(), mark(true)));
+    addEventListener("dragleave", (event) => !event.relatedTarget && mark(false));
+    addEventListener("drop", (event) => {
+      mark(false);
+      if (!carries(event)) return;
+      event.preventDefault();
+      this._add([...event.dataTransfer.files]);
+    });
+  }
+
+  _add(files) {
+    this._files.push(...files);
+    this._changed();
+    this._words.focus();
+  }
+
+  _changed() {
+    this._attempt = "";
+    this._chips.replaceChildren(...this._files.map((file, at) => this._chip(file, at)));
+    this._continues.hidden = !this._parent;
+    this._continues.replaceChildren("Continues ", h("q", {}, cut(this._parent?.spec.request || "", 80)));
+    this._words.style.setProperty("height", "auto");
+    this._words.style.setProperty("height", `${Math.min(this._words.scrollHeight, 320)}px`);
+  }
+
+  _chip(file, at) {
+    const remove = () => {
+      this._files.splice(at, 1);
+      this._changed();
+      this._words.focus();
+    };
+    const button = h("button.icon", { type: "button", "aria-label": `Remove ${file.name}`, click: remove }, "×");
+    return h("li.chip", {}, face(file), h("span.chip-words", {}, h("span", {}, file.name), h("small", {}, size(file.size))), button);
+  }
+
+  async _send(more = {}) {
+    if ((!this._words.value.trim() && !this._files.length) || this._button.disabled) return;
+    this._attempt ||= unguessable();
+    this._busy(true);
+    try {
+      const headers = { "idempotency-key": this._attempt };
+      const run = await this._api.json("/v1/runs", { method: "POST", body: this._body(more), headers });
+      this.reset();
+      this._listener.started(run.run_id);
+    } catch (problem) {
+      this._listener.failed(problem);
+    } finally {
+      this._busy(false);
+    }
+  }
+
+  _busy(on) {
+    this._button.disabled = on;
+    this.element.setAttribute("aria-busy", String(on));
+  }
+
+  _body(more) {
+    const chosen = (name) => this._choices.get(name).checked;
+    const spec = {
+      ...more,
+      request: this._words.value.trim(),
+      ...(chosen("approve") && { mode: "approve" }),
+      ...(chosen("local") && { policy: "local" }),
+      ...(chosen("fresh") && { bypass_memo: true }),
+      ...(this._parent && { parent_run_id: this._parent.id }),
+    };
+    const body = new FormData();
+    body.append("spec", JSON.stringify(spec));
+    this._files.forEach((file) => body.append("file", file, file.name));
+    return body;
+  }
+}
+
+function face(file) {
+  if (!/^image\/(png|jpeg|gif|webp)$/.test(file.type)) return glyph(PAPER);
+  const address = URL.createObjectURL(file);
+  return h("img", { src: address, alt: "", load: () => URL.revokeObjectURL(address) });
+}
+
+/** crypto.randomUUID is there only for pages that came over TLS or from this machine. */
+function unguessable() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

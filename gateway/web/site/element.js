@@ -1,0 +1,46 @@
+/** Elements from plain words. Text is only ever inserted as text: nothing here, or anywhere, parses markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * @param {string} tag with classes behind dots, such as "p.quiet"
+ * @param {Record<string, any>} [traits] attributes; functions listen to the event they are named by
+ * @param {...(Child | Child[])} children
+ * @returns {HTMLElement}
+ */
+export function h(tag, traits = {}, ...children) {
+  const [name, ...classes] = tag.split(".");
+  return dressed(document.createElement(name), classes, traits, children);
+}
+
+/**
+ * @param {string} tag
+ * @param {Record<string, any>} [traits]
+ * @param {...(Child | Child[])} children
+ * @returns {SVGElement}
+ */
+export function svg(tag, traits = {}, ...children) {
+  const [name, ...classes] = tag.split(".");
+  return dressed(document.createElementNS(SVG, name), classes, traits, children);
+}
+
+/**
+ * A glyph of twenty by twenty.
+ * @param {string} path
+ */
+export function glyph(path) {
+  return svg("svg.glyph", { viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: path }));
+}
+
+function dressed(element, classes, traits, children) {
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const [name, value] of Object.entries(traits)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children.flat().filter((child) => child || child === 0).map((child) => (child instanceof Node ? child : String(child))));
+  return element;
+}

@@ -1,0 +1,92 @@
+/** Files of a run as one sees, hears and saves them. */
+
+import { artifactPath } from "./api.js";
+import { glyph, h } from "./element.js";
+import { size } from "./words.js";
+
+const SHOWN = /^(image\/(png|jpeg|gif|webp|bmp|avif)|(audio|video)\/.+)$/;
+const READ = /^(text\/(plain|csv|markdown)|application\/json)$/;
+const MOST_READ = 20_000;
+const PAPER = "M5 2.5h6.5L15.5 6.5v11H5zM11 2.5V7h4.5";
+
+export class Files {
+  /** @param {import("./api.js").Api} api */
+  constructor(api) {
+    this._api = api;
+  }
+
+  /** Whether a browser can show it in place. */
+  shows(artifact) {
+    return SHOWN.test(artifact.media_type || "");
+  }
+
+  /**
+   * A link that opens a file, or saves what cannot be shown.
+   * @param {any} artifact
+   * @param {(Node | string)[]} [label]
+   */
+  link(artifact, label) {
+    const link = h("a", { href: artifactPath(artifact), target: "_blank", rel: "noopener" }, label || name(artifact));
+    if (this._api.hasKey) link.addEventListener("click", (event) => this._open(event, artifact), { once: true });
+    return link;
+  }
+
+  /** A line with name, kind and size. */
+  chip(artifact) {
+    const about = [artifact.media_type, size(artifact.size_bytes || 0)].filter(Boolean).join(", ");
+    const face = /^image\/(png|jpeg|gif|webp)$/.test(artifact.media_type) ? this.picture(artifact, "") : glyph(PAPER);
+    return h("span.chip", {}, face, h("span.chip-words", {}, this.link(artifact), h("small", {}, about)));
+  }
+
+  picture(artifact, label = name(artifact)) {
+    return this._loaded(h("img", { alt: label, loading: "lazy", decoding: "async" }), artifact);
+  }
+
+  /** The file itself where a browser can show it, with its line beneath. */
+  figure(artifact) {
+    return h("figure.file", {}, this._body(artifact), h("figcaption", {}, this.link(artifact), h("small", {}, size(artifact.size_bytes || 0)), this._saving(artifact)));
+  }
+
+  _body(artifact) {
+    const kind = artifact.media_type || "";
+    if (kind.startsWith("image/") && this.shows(artifact)) return this.picture(artifact);
+    if (kind.startsWith("audio/")) return this._loaded(h("audio", { controls: true, preload: "metadata", "aria-label": name(artifact) }), artifact);
+    if (kind.startsWith("video/")) return this._loaded(h("video", { controls: true, preload: "metadata", "aria-label": name(artifact) }), artifact);
+    return READ.test(kind) ? this._text(artifact) : null;
+  }
+
+  _text(artifact) {
+    const shown = h("pre.text", { tabindex: "0" }, "…");
+    const read = async () => {
+      const response = await this._api.fetch(artifactPath(artifact), { headers: { range: `bytes=0-${MOST_READ - 1}` } });
+      const text = await response.text();
+      shown.textContent = artifact.size_bytes > MOST_READ ? `${text}\n…` : text;
+    };
+    read().catch((problem) => (shown.textContent = problem.message));
+    return shown;
+  }
+
+  _saving(artifact) {
+    const link = h("a.save", { href: artifactPath(artifact), download: name(artifact) }, "Save");
+    link.setAttribute("aria-label", `Save ${name(artifact)}`);
+    if (this._api.hasKey) this._api.address(artifact).then((address) => link.setAttribute("href", address), () => link.remove());
+    return link;
+  }
+
+  _loaded(element, artifact) {
+    this._api.address(artifact).then((address) => element.setAttribute("src", address), () => element.remove());
+    element.addEventListener("error", () => element.replaceWith(h("span.broken", {}, "This browser cannot show it.")), { once: true });
+    return element;
+  }
+
+  async _open(event, artifact) {
+    event.preventDefault();
+    const link = event.currentTarget;
+    link.setAttribute("href", await this._api.address(artifact));
+    link.click();
+  }
+}
+
+function name(artifact) {
+  return artifact.name || "a file";
+}

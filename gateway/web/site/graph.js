@@ -1,0 +1,211 @@
+/** The plan as a graph that lights up: files on the left, then tasks, each after what it needs, then the answer. */
+
+import { h, svg } from "./element.js";
+import { layered } from "./layout.js";
+import { GOOD, model, references, seconds } from "./record.js";
+import { look, said, shape } from "./state.js";
+import { cut, duration } from "./words.js";
+
+const NODE = { wide: 184, high: 58 };
+const GAP = { along: 56, across: 18 };
+const NARROW = 620;
+const MARGIN = 4;
+const SLIM = { wide: 158, high: 58, least: 116 };
+const TIGHT = { along: 34, across: 14 };
+const END = { wide: 150, high: 34 };
+const ANSWER = "answer";
+
+export class Graph {
+  /** @param {(task: number) => void} choose called with a task somebody wants to see */
+  constructor(choose) {
+    this._choose = choose;
+    this._known = "";
+    this._run = null;
+    this._nodes = new Map();
+    this._edges = [];
+    this.element = h("div.graph", { role: "group", "aria-label": "The plan as a graph. Arrow keys move between its tasks, Enter shows one." });
+    this.element.addEventListener("keydown", (event) => this._move(event));
+    new ResizeObserver(() => this._run && this.show(this._run)).observe(this.element);
+  }
+
+  /** @param {import("./record.js").RunRecord} run */
+  show(run) {
+    this._run = run;
+    const upright = this.element.clientWidth > 0 && this.element.clientWidth < NARROW;
+    const known = JSON.stringify([upright && this.element.clientWidth, run.id, [...run.tasks.keys()], answered(run)]);
+    if (known !== this._known && run.tasks.size) this._draw(run, upright);
+    this._known = known;
+    for (const [id, node] of this._nodes) node.light(run, id);
+    for (const edge of this._edges) edge.line.setAttribute("class", `edge ${flow(run, edge)}`);
+  }
+
+  _draw(run, upright) {
+    const { nodes, edges } = shapeOf(run);
+    const { size, plan } = upright ? stacked(nodes, edges, this.element.clientWidth - 2 * MARGIN) : { size: NODE, plan: layered(nodes, edges, sizes(NODE.wide, NODE.high, GAP)) };
+    const at = ({ along, across }) => (upright ? { x: across, y: along } : { x: along, y: across });
+    const half = (id) => (isEnd(run, id) ? (upright ? END.high : END.wide) : upright ? size.high : size.wide) / 2;
+    this._edges = plan.routes.map(({ from, to, points }) => ({ from, to, line: svg("path", { d: curve(points, half(from), half(to), at) }) }));
+    this._nodes = new Map(nodes.map((id) => [id, this._node(run, id, at(plan.places.get(id)), size)]));
+    const room = at(plan);
+    const drawing = svg(
+      "svg",
+      { width: room.x + 2 * MARGIN, height: room.y + 2 * MARGIN, viewBox: `${-MARGIN} ${-MARGIN} ${room.x + 2 * MARGIN} ${room.y + 2 * MARGIN}` },
+      ...this._edges.map(({ line }) => line),
+      ...[...this._nodes.values()].map(({ element }) => element),
+    );
+    this.element.replaceChildren(drawing);
+    for (const node of this._nodes.values()) node.fit();
+    this._stops()[0]?.setAttribute("tabindex", "0");
+  }
+
+  _node(run, id, place, size) {
+    const file = (run.spec.inputs || []).find(({ name }) => name === id);
+    if (isEnd(run, id)) return new End(file?.artifact?.name || file?.name || "answer", id === ANSWER, place);
+    return new TaskNode(run.tasks.get(id), place, size, this._choose);
+  }
+
+  _stops() {
+    return [...this.element.querySelectorAll("[role=button]")];
+  }
+
+  _move(event) {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const stops = this._stops();
+    const at = stops.indexOf(document.activeElement);
+    if (!step || at < 0) return;
+    event.preventDefault();
+    const next = stops[(at + step + stops.length) % stops.length];
+    stops.forEach((stop) => stop.setAttribute("tabindex", stop === next ? "0" : "-1"));
+    next.focus();
+  }
+}
+
+/** A file that goes in, or the answer that comes out. */
+class End {
+  constructor(name, answer, { x, y }) {
+    this._answer = answer;
+    this.element = svg(
+      "g.end",
+      {},
+      svg("rect", { x: x - END.wide / 2, y: y - END.high / 2, width: END.wide, height: END.high, rx: END.high / 2 }),
+      svg("text", { x, y: y + 4.5, "text-anchor": "middle" }, cut(name, 18)),
+      svg("title", {}, answer ? "The answer in words" : `File: ${name}`),
+    );
+  }
+
+  light(run) {
+    const done = this._answer ? run.answer && run.over : true;
+    this.element.classList.toggle("is-done", Boolean(done));
+    this.element.classList.toggle("is-running", Boolean(this._answer && run.answer && !run.over));
+  }
+
+  fit() {}
+}
+
+class TaskNode {
+  constructor(task, { x, y }, size, choose) {
+    const left = x - size.wide / 2;
+    const top = y - size.high / 2;
+    this._wide = size.wide;
+    this._name = svg("text.name", { x: left + 36, y: top + 25 }, task.task.task);
+    this._by = svg("text.by", { x: left + 36, y: top + 43 });
+    this._glyph = svg("path");
+    this._bar = svg("rect.bar", { x: left + 10, y: top + size.high - 5, height: 2.5, width: 0, rx: 1.25 });
+    const act = () => choose(task.id);
+    this.element = svg(
+      "g",
+      { role: "button", tabindex: "-1", click: act, keydown: (event) => ["Enter", " "].includes(event.key) && (event.preventDefault(), act()) },
+      svg("rect.box", { x: left, y: top, width: size.wide, height: size.high, rx: 12 }),
+      svg("g.mark", { transform: `translate(${left + 10} ${top + 12})` }, this._glyph),
+      this._name,
+      this._by,
+      this._bar,
+    );
+  }
+
+  /** Cuts what is longer than the box. */
+  fit() {
+    for (const text of [this._name, this._by]) {
+      const whole = text.textContent;
+      for (let most = whole.length - 1; most > 3 && text.getComputedTextLength() > this._wide - 44; most -= 1) text.textContent = cut(whole, most);
+    }
+  }
+
+  light(run, id) {
+    const task = run.tasks.get(id);
+    const took = seconds(task, run.now);
+    const by = [model(task).split("/").at(-1), took === undefined ? "" : duration(took)].filter(Boolean).join(" · ") || said(task.state);
+    this.element.setAttribute("class", `task is-${look(task.state)}`);
+    this._glyph.setAttribute("d", shape(task.state));
+    if (this._by.textContent !== by) {
+      this._by.textContent = by;
+      this.fit();
+    }
+    const fraction = task.state === "running" ? task.attempts.at(-1)?.progress?.fraction || 0 : 0;
+    this._bar.setAttribute("width", String(fraction * (this._wide - 20)));
+    this.element.setAttribute("aria-label", `Task ${id}, ${task.task.task}: ${said(task.state)}${model(task) ? `, by ${model(task)}` : ""}`);
+  }
+}
+
+function sizes(nodeAlong, nodeAcross, gap) {
+  return { nodeAlong, nodeAcross, gapAlong: gap.along, gapAcross: gap.across };
+}
+
+/** From top to bottom, with nodes as slim as it takes to fit, within reason. */
+function stacked(nodes, edges, room) {
+  const plan = layered(nodes, edges, sizes(SLIM.high, SLIM.wide, TIGHT));
+  const beside = (plan.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
+  const wide = Math.max(SLIM.least, Math.min(SLIM.wide, Math.floor((room + TIGHT.across) / beside - TIGHT.across)));
+  return wide === SLIM.wide ? { size: SLIM, plan } : { size: { ...SLIM, wide }, plan: layered(nodes, edges, sizes(SLIM.high, wide, TIGHT)) };
+}
+
+function isEnd(run, id) {
+  return !run.tasks.has(id);
+}
+
+function answered(run) {
+  return run.spec.mode !== "results" && run.spec.mode !== "plan";
+}
+
+/** Nodes and edges of a run's plan; where several edges join the same two nodes they are one. */
+function shapeOf(run) {
+  const tasks = [...run.tasks.values()];
+  const pairs = tasks.flatMap((task) => Object.values(task.task.arguments || {}).flatMap(references).map(({ input, task_id }) => [input ?? task_id, task.id]));
+  const known = new Set([...run.tasks.keys(), ...(run.spec.inputs || []).map(({ name }) => name)]);
+  const edges = new Map(pairs.filter(([from]) => known.has(from)).map((pair) => [pair.join(" "), pair]));
+  const used = new Set([...edges.values()].map(([from]) => from));
+  const inputs = (run.spec.inputs || []).map(({ name }) => name).filter((name) => used.has(name));
+  const last = answered(run) ? tasks.map(({ id }) => id).filter((id) => !used.has(id)) : [];
+  return {
+    nodes: [...inputs, ...run.tasks.keys(), ...(last.length ? [ANSWER] : [])],
+    edges: [...edges.values(), ...last.map((id) => [id, ANSWER])],
+  };
+}
+
+function flow(run, { from, to }) {
+  const source = run.tasks.get(from);
+  const ready = source ? GOOD.has(source.state) : true;
+  const target = run.tasks.get(to);
+  const active = target ? target.state === "running" : run.answer && !run.over;
+  if (ready && active) return "is-running";
+  return ready && (target ? target.state !== "planned" : run.answer) ? "is-done" : "";
+}
+
+/** From the end of the first node to the beginning of the last, through the places between them. */
+function curve(points, from, to, at) {
+  const reach = (index) => (index === 0 ? from : index === points.length - 1 ? to : 0);
+  const ends = points.map((point, index) => ({ ...point, in: point.along - reach(index), out: point.along + reach(index) }));
+  const first = ends[0];
+  const pieces = ends.slice(1).map((point, index) => {
+    const previous = ends[index];
+    const middle = (previous.out + point.in) / 2;
+    const bend = (along, across) => coordinates(at({ along, across }));
+    const straight = index + 2 < ends.length ? ` L ${bend(point.out, point.across)}` : "";
+    return `C ${bend(middle, previous.across)} ${bend(middle, point.across)} ${bend(point.in, point.across)}${straight}`;
+  });
+  return `M ${coordinates(at({ along: first.out, across: first.across }))} ${pieces.join(" ")}`;
+}
+
+function coordinates({ x, y }) {
+  return `${x.toFixed(1)} ${y.toFixed(1)}`;
+}

@@ -1,0 +1,140 @@
+/** The page, put together. */
+
+import { Api } from "./api.js";
+import { Composer } from "./composer.js";
+import { h } from "./element.js";
+import { Files } from "./files.js";
+import { History } from "./history.js";
+import { askKey } from "./key.js";
+import { notice } from "./notice.js";
+import { SAMPLES, address, files as sampleFiles } from "./samples.js";
+import { themed } from "./theme.js";
+import { RunView } from "./view.js";
+
+const part = (id) => document.getElementById(id);
+
+class Page {
+  constructor() {
+    this._api = new Api(askKey);
+    this._files = new Files(this._api);
+    this._history = new History(this._api, part("runs"));
+    this._problems = h("div");
+    this._view = null;
+    this._composer = new Composer(this._api, {
+      started: (run) => this._go(`/?run=${encodeURIComponent(run)}`),
+      failed: (problem) => this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren())),
+    });
+    themed(part("shade"));
+    this._keys();
+    this._drawer();
+    addEventListener("popstate", () => this._show());
+    document.addEventListener("click", (event) => this._clicked(event));
+  }
+
+  start() {
+    this._show();
+  }
+
+  _show() {
+    this._view?.close();
+    this._view = null;
+    this._problems.replaceChildren();
+    const run = new URLSearchParams(location.search).get("run") || "";
+    if (run) this._run(run);
+    else this._home();
+    this._history.mark(run);
+    this._history.refresh().then(() => (part("forget-key").hidden = !this._api.hasKey));
+  }
+
+  _home() {
+    document.title = "HuggingGPT";
+    this._composer.reset();
+    const samples = SAMPLES.map((sample) => h("li", {}, h("button.sample", { type: "button", click: () => this._try(sample) }, face(sample), h("span", {}, sample.request))));
+    part("main").replaceChildren(
+      h("section.home", {}, h("h1", {}, "What shall be done?"), h("p.lead", {}, "Say it in a sentence, with files if you like. It becomes a plan of tasks, each run by a model that fits."), this._composer.element, this._problems, h("h2", {}, "Or try one of these"), h("ul.samples", {}, samples)),
+    );
+    if (matchMedia("(hover: hover)").matches) this._composer.focus();
+  }
+
+  _run(id) {
+    this._view = new RunView(this._api, this._files, id, {
+      say: (words) => (part("live").textContent = words),
+      ended: () => this._history.refresh(),
+      again: (run, follow) => (follow ? this._follow(run) : this._again(run)),
+    });
+    this._below = h("section.below", { "aria-label": "Ask more", hidden: true });
+    part("main").replaceChildren(this._view.element, this._below);
+    scrollTo(0, 0);
+  }
+
+  _follow(run) {
+    this._composer.reset(run);
+    this._below.replaceChildren(this._composer.element, this._problems);
+    this._below.hidden = false;
+    this._below.scrollIntoView({ block: "end" });
+    this._composer.focus();
+  }
+
+  /** The same request with the same files, which the house still has. */
+  async _again(run) {
+    try {
+      const { request, inputs = [] } = run.spec;
+      const spec = { request, inputs, bypass_memo: true };
+      const fresh = await this._api.json("/v1/runs", { method: "POST", body: JSON.stringify(spec), headers: { "content-type": "application/json" } });
+      this._go(`/?run=${encodeURIComponent(fresh.run_id)}`);
+    } catch (problem) {
+      this._below.replaceChildren(notice(problem));
+      this._below.hidden = false;
+    }
+  }
+
+  async _try(sample) {
+    this._problems.replaceChildren();
+    await this._composer.ask(sample.request, await sampleFiles(sample), { bypass_memo: true });
+  }
+
+  _go(address) {
+    if (address !== location.pathname + location.search) history.pushState(null, "", address);
+    this._show();
+    part("main").focus({ preventScroll: true });
+  }
+
+  /** Links within the page need not load it anew. */
+  _clicked(event) {
+    const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
+    if (!link || link.target || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    const target = new URL(link.href);
+    if (target.origin !== location.origin || target.pathname !== "/" || target.hash) return;
+    event.preventDefault();
+    this._shut();
+    this._go(target.pathname + target.search);
+  }
+
+  _keys() {
+    const forget = part("forget-key");
+    forget.addEventListener("click", () => {
+      this._api.forgetKey();
+      forget.hidden = true;
+      this._go("/");
+    });
+  }
+
+  /** On narrow screens the earlier runs come and go. */
+  _drawer() {
+    const button = part("show-runs");
+    const open = (on) => {
+      document.body.classList.toggle("with-runs", on);
+      button.setAttribute("aria-expanded", String(on));
+    };
+    this._shut = () => open(false);
+    button.addEventListener("click", () => open(button.getAttribute("aria-expanded") !== "true"));
+    addEventListener("keydown", (event) => event.key === "Escape" && open(false));
+  }
+}
+
+function face(sample) {
+  if (/image/.test(sample.type || "")) return h("img", { src: address(sample), alt: "", loading: "lazy" });
+  return h("span.paper", { "aria-hidden": "true" }, sample.file ? "PDF" : "“ ”");
+}
+
+new Page().start();

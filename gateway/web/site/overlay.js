@@ -1,0 +1,96 @@
+/** What was found in a picture, drawn on it: boxes, points and masks. */
+
+import { h, svg } from "./element.js";
+
+const MOST = 300;
+const HUES = 6;
+
+let masks = 0;
+
+/**
+ * @typedef {{box?: number[], point?: number[], label: string, silent: boolean}} Mark silent: its label would only
+ * repeat what can be read in the picture
+ */
+
+/**
+ * Boxes and points in a task's JSON, wherever they stand in it.
+ * @param {any} json
+ * @returns {Mark[]}
+ */
+export function marks(json) {
+  const found = [];
+  const visit = (value) => {
+    if (!value || typeof value !== "object" || found.length >= MOST) return;
+    const mark = Array.isArray(value) ? null : marked(value);
+    if (mark) found.push(mark);
+    Object.values(value).forEach(visit);
+  };
+  visit(json);
+  return found;
+}
+
+function marked(value) {
+  const { box, x, y } = value;
+  const words = String(value.label ?? value.text ?? value.name ?? "");
+  const silent = value.label === undefined;
+  const score = typeof value.score === "number" ? ` ${Math.round(value.score * 100)} %` : "";
+  if (box && ["xmin", "ymin", "xmax", "ymax"].every((side) => Number.isFinite(box[side]))) {
+    return { box: [box.xmin, box.ymin, box.xmax, box.ymax], label: words + score, silent };
+  }
+  return Number.isFinite(x) && Number.isFinite(y) ? { point: [x, y], label: words + score, silent } : null;
+}
+
+/**
+ * A picture with marks and a mask over it, and a switch to see it without.
+ * @param {import("./files.js").Files} files
+ * @param {any} picture its artifact
+ * @param {Mark[]} found
+ * @param {Promise<string> | null} mask where a picture is, white where something was found
+ */
+export function overlay(files, picture, found, mask) {
+  const image = files.picture(picture);
+  image.loading = "eager";
+  const stage = h("div.stage", {}, image);
+  const draw = async () => {
+    const [wide, high] = [image.naturalWidth, image.naturalHeight];
+    if (wide && high) stage.append(drawing(wide, high, found, mask && (await mask)));
+  };
+  image.addEventListener("load", draw, { once: true });
+  const shown = h("input", { type: "checkbox", checked: true, change: () => stage.classList.toggle("bare", !shown.checked) });
+  const what = found.length ? `${found.length} found` : "the mask";
+  return h("figure.file", {}, stage, h("figcaption", {}, h("label", {}, shown, ` Show ${what}`), h("small", {}, `on ${picture.name || "the picture"}`)));
+}
+
+function drawing(wide, high, found, mask) {
+  const unit = Math.max(wide, high) / 480;
+  const layer = svg("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": found.map(({ label }) => label).join(", ") || "mask" });
+  if (mask) layer.append(...masked(wide, high, mask));
+  const hues = [...new Set(found.map(hue))];
+  layer.append(...found.map((mark) => svg(`g.hue-${hues.indexOf(hue(mark)) % HUES}`, {}, mark.box ? boxed(mark, unit) : dotted(mark, unit))));
+  return layer;
+}
+
+function hue({ label, silent }) {
+  return silent ? "" : label.replace(/ \d+ %$/, "").slice(0, 30);
+}
+
+function masked(wide, high, mask) {
+  const id = `mask-${(masks += 1)}`;
+  const shape = svg("mask", { id }, svg("image", { href: mask, width: wide, height: high, preserveAspectRatio: "none" }));
+  return [shape, svg("rect.veil", { width: wide, height: high, mask: `url(#${id})` })];
+}
+
+function boxed({ box: [left, top, right, bottom], label, silent }, unit) {
+  const high = 13 * unit;
+  const above = top > high * 1.3;
+  return svg(
+    "g",
+    {},
+    svg("rect.frame", { x: left, y: top, width: right - left, height: bottom - top, rx: 2 * unit, "stroke-width": 2 * unit }, svg("title", {}, label)),
+    !silent && svg("text", { x: left + 2 * unit, y: above ? top - 4 * unit : top + high, "font-size": high, "stroke-width": 3 * unit }, label.slice(0, 60)),
+  );
+}
+
+function dotted({ point: [x, y], label }, unit) {
+  return svg("circle", { cx: x, cy: y, r: 3.5 * unit }, svg("title", {}, label));
+}

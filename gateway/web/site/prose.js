@@ -1,0 +1,48 @@
+/** An answer as it streams: a block that has not changed is not made again, so nothing flickers or loses its place. */
+
+import { h } from "./element.js";
+import { blocks } from "./markdown.js";
+
+const OURS = /^(?:\/v1\/artifacts\/|artifact:)([0-9a-f]{64})$/;
+
+export class Prose {
+  /** @param {import("./files.js").Files} files */
+  constructor(files) {
+    this._files = files;
+    this._made = [];
+    this.element = h("div.prose");
+  }
+
+  /**
+   * @param {string} text
+   * @param {Map<string, any>} artifacts the run's own, by digest: all it may lead to
+   */
+  show(text, artifacts) {
+    const known = knowing(this._files, artifacts);
+    const parts = blocks(text);
+    const same = parts.findIndex(({ source }, at) => this._made[at]?.source !== source || this._made[at].artifacts !== artifacts.size);
+    const kept = same < 0 ? parts.length : same;
+    this._made.splice(kept).forEach(({ element }) => element.remove());
+    for (const part of parts.slice(kept)) {
+      const element = part.make(known);
+      this._made.push({ source: part.source, artifacts: artifacts.size, element });
+      this.element.append(element);
+    }
+  }
+}
+
+/** What an answer may lead to: the run's files, by their digests or their names. */
+function knowing(files, artifacts) {
+  const named = new Map([...artifacts.values()].filter(({ name }) => name?.includes(".")).map((artifact) => [artifact.name, artifact]));
+  const pattern = named.size ? new RegExp(`(${[...named.keys()].sort((one, other) => other.length - one.length).map(literal).join("|")})`, "u") : null;
+  const find = (target) => artifacts.get(OURS.exec(target)?.[1]);
+  return {
+    link: (target, label) => (find(target) ? files.link(find(target), label) : null),
+    picture: (target, label) => (find(target)?.media_type.startsWith("image/") ? files.picture(find(target), label) : null),
+    words: (text) => (pattern ? text.split(pattern) : [text]).filter(Boolean).map((part) => (named.has(part) ? files.link(named.get(part), [part]) : document.createTextNode(part))),
+  };
+}
+
+function literal(text) {
+  return text.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
+}

@@ -1,0 +1,160 @@
+/** What is known of a run: its events, put together. Knows nothing of the page. */
+
+/**
+ * @typedef {{number: number, by: any, began: number, ended?: number, failure?: any, next?: string,
+ *   progress?: {fraction: number, message: string}}} Attempt
+ * @typedef {{id: number, task: any, state: string, planned: number, ended?: number, candidates: any[], decision?: any,
+ *   waits: {since: number, until?: number, expert: string, reason: string}[], attempts: Attempt[], result?: any}} TaskRecord
+ */
+
+export const ENDED = new Set(["completed", "incomplete", "failed", "cancelled"]);
+export const GOOD = new Set(["succeeded", "reused"]);
+const OVER = new Set([...GOOD, "failed", "skipped", "cancelled"]);
+
+export class RunRecord {
+  /** @param {string} id */
+  constructor(id) {
+    this.id = id;
+    this.spec = { request: "", inputs: [] };
+    this.state = "queued";
+    /** @type {Map<number, TaskRecord>} */
+    this.tasks = new Map();
+    this.notes = [];
+    this.answer = "";
+    this.decision = null;
+    this.planDecision = null;
+    this.failure = null;
+    this.usage = null;
+    this.conversation = "";
+    this.began = 0;
+    this.planned = 0;
+    this.answering = 0;
+    this.ended = 0;
+    this.latest = 0;
+    this.takeovers = 0;
+  }
+
+  get over() {
+    return ENDED.has(this.state);
+  }
+
+  /** When it is for the run, in milliseconds: the end, or now by the server's clock as far as it is known. */
+  get now() {
+    return this.ended || Math.max(this.latest, Date.now());
+  }
+
+  /** Files that went in, and those that came out, each once. */
+  get artifacts() {
+    const values = [...(this.spec.inputs || []), ...[...this.tasks.values()].flatMap((task) => Object.values(task.result?.outputs || {}))];
+    return new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact]));
+  }
+
+  /** @param {any} event as the stream has it */
+  apply(event) {
+    const time = Date.parse(event.time);
+    this.latest = time;
+    for (const [kind, take] of Object.entries(TAKES)) {
+      if (kind in event) take(this, event[kind], time, this.tasks.get(event.task_id), event);
+    }
+  }
+}
+
+/** @type {Record<string, (run: RunRecord, what: any, time: number, task: any, event: any) => void>} */
+const TAKES = {
+  run_accepted(run, what, time) {
+    run.spec = what.spec;
+    run.conversation = what.conversation_id || "";
+    run.began = time;
+    run.state = "running";
+  },
+  plan_note: (run, note) => run.notes.push(note),
+  task_planned(run, { task }, time) {
+    const fresh = { id: task.id, task, state: "planned", planned: time, candidates: [], waits: [], attempts: [] };
+    run.tasks.set(task.id, fresh);
+  },
+  plan_completed(run, what, time) {
+    run.planDecision = what.decision || null;
+    run.planned = time;
+  },
+  approval_requested: (run) => (run.state = "awaiting_approval"),
+  plan_approved(run, what, time) {
+    run.state = "running";
+    if (!what.plan) return;
+    run.tasks.clear();
+    what.plan.forEach((task) => TAKES.task_planned(run, { task }, time));
+  },
+  task_selected(run, what, time, task) {
+    if (task) Object.assign(task, { candidates: what.candidates, decision: what.decision });
+  },
+  task_waiting(run, what, time, task) {
+    if (!task) return;
+    task.state = "waiting";
+    task.waits.push({ since: time, expert: what.expert || "", reason: what.reason || "" });
+  },
+  task_started(run, what, time, task, event) {
+    if (!task) return;
+    settled(task, time);
+    task.state = "running";
+    task.attempts.push({ number: event.attempt, by: what.by || {}, began: time });
+  },
+  task_progress(run, what, time, task) {
+    const attempt = task?.attempts.at(-1);
+    if (attempt) attempt.progress = { fraction: what.fraction || 0, message: what.message || "" };
+  },
+  attempt_failed(run, what, time, task) {
+    if (!task) return;
+    settled(task, time);
+    task.state = "waiting";
+    const attempt = task.attempts.at(-1);
+    if (attempt) Object.assign(attempt, { failure: what.failure || {}, next: what.next || "" });
+  },
+  task_ended(run, what, time, task) {
+    if (!task) return;
+    settled(task, time);
+    Object.assign(task, { state: what.state, result: what.result, ended: time });
+    const attempt = task.attempts.at(-1);
+    if (attempt && what.result?.failure) attempt.failure ??= what.result.failure;
+  },
+  answer_chunk(run, what, time) {
+    run.answering ||= time;
+    run.answer += what.text || "";
+    run.decision = what.decision || run.decision;
+  },
+  taken_over: (run) => (run.takeovers += 1),
+  replanning: (run) => (run.planned = 0),
+  run_ended(run, what, time) {
+    Object.assign(run, { state: what.state, failure: what.failure || null, usage: what.usage || null, ended: time });
+    for (const task of run.tasks.values()) if (!OVER.has(task.state) && run.state === "cancelled") task.state = "cancelled";
+  },
+};
+
+/** Closes what is open of a task. */
+function settled(task, time) {
+  const attempt = task.attempts.at(-1);
+  if (attempt) attempt.ended ??= time;
+  const wait = task.waits.at(-1);
+  if (wait) wait.until ??= time;
+}
+
+/**
+ * What an argument refers to, however deep.
+ * @param {any} argument
+ * @returns {{task_id?: number, output?: string, input?: string}[]}
+ */
+export function references(argument) {
+  if (Array.isArray(argument)) return argument.flatMap(references);
+  if (argument && typeof argument === "object" && ("task_id" in argument || "input" in argument)) return [argument];
+  return [];
+}
+
+/** @param {TaskRecord} task */
+export function model(task) {
+  return task.result?.by?.model_id || task.attempts.at(-1)?.by.model_id || task.candidates[0]?.model_id || "";
+}
+
+/** Seconds a task has taken, waiting included; undefined before it began. */
+export function seconds(task, now) {
+  if (task.state === "reused") return undefined;
+  const began = task.attempts[0]?.began;
+  return began === undefined ? undefined : ((task.ended || now) - began) / 1000;
+}

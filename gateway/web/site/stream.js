@@ -1,0 +1,92 @@
+/** A run's events, each once and in order, however often the connection breaks. */
+
+import { Problem } from "./api.js";
+
+const SHORTEST_PAUSE = 500;
+const LONGEST_PAUSE = 8000;
+
+export class EventStream {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {string} run its id
+   * @param {{event: (event: any) => void, connection: (there: boolean) => void, problem: (problem: Problem) => void}} listener
+   */
+  constructor(api, run, listener) {
+    this._api = api;
+    this._path = `/v1/runs/${encodeURIComponent(run)}/events`;
+    this._listener = listener;
+    this._last = 0;
+    this._ended = false;
+    this._abort = new AbortController();
+  }
+
+  /** Reads to the run's end; gives up only on what waiting does not mend. */
+  async read() {
+    let pause = SHORTEST_PAUSE;
+    while (!this._ended && !this._abort.signal.aborted) {
+      const before = this._last;
+      try {
+        await this._once();
+      } catch (error) {
+        if (this._abort.signal.aborted) return;
+        if (error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429) {
+          this._listener.problem(error);
+          return;
+        }
+      }
+      if (this._ended || this._abort.signal.aborted) return;
+      this._listener.connection(false);
+      pause = this._last > before ? SHORTEST_PAUSE : Math.min(2 * pause, LONGEST_PAUSE);
+      await this._paused(pause);
+    }
+  }
+
+  stop() {
+    this._abort.abort();
+  }
+
+  async _once() {
+    const headers = { accept: "text/event-stream", ...(this._last ? { "last-event-id": String(this._last) } : {}) };
+    const response = await this._api.fetch(this._path, { headers, signal: this._abort.signal });
+    this._listener.connection(true);
+    if (response.status === 204) {
+      this._ended = true;
+      return;
+    }
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const frames = (rest + value).split("\n\n");
+      rest = frames.pop();
+      frames.forEach((frame) => this._frame(frame));
+    }
+  }
+
+  /** @param {string} frame */
+  _frame(frame) {
+    const fields = Object.fromEntries(frame.split("\n").map(field));
+    if (fields.event === "problem") throw new Problem({ status: 400, ...JSON.parse(fields.data) });
+    if (!fields.data) return;
+    const event = JSON.parse(fields.data);
+    if (event.sequence <= this._last) return;
+    this._last = event.sequence;
+    this._ended = "run_ended" in event;
+    this._listener.event(event);
+  }
+
+  _paused(milliseconds) {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, milliseconds);
+      const soon = () => (clearTimeout(timer), resolve());
+      this._abort.signal.addEventListener("abort", soon, { once: true });
+      addEventListener("online", soon, { once: true });
+    });
+  }
+}
+
+function field(line) {
+  const at = line.indexOf(":");
+  return [line.slice(0, at), line.slice(at + 1).trimStart()];
+}

@@ -1,0 +1,92 @@
+/** What happened when, and what overlapped: a row for planning, each task, and the answer. */
+
+import { h } from "./element.js";
+import { look, said } from "./state.js";
+import { duration } from "./words.js";
+
+export class Timeline {
+  /** @param {(task: number) => void} choose called with a task somebody wants to see */
+  constructor(choose) {
+    this._choose = choose;
+    this._rows = new Map();
+    this._list = h("ol.rows");
+    this._axis = h("div.axis", { "aria-hidden": "true" });
+    this.element = h("div.timeline", {}, this._list, this._axis);
+  }
+
+  /** @param {import("./record.js").RunRecord} run */
+  show(run) {
+    const whole = Math.max(run.now - run.began, 1);
+    const rows = rowsOf(run);
+    for (const row of rows) this._row(row, run.began, whole);
+    const wanted = new Set(rows.map(({ key }) => key));
+    for (const [key, { element }] of this._rows) if (!wanted.has(key)) (element.remove(), this._rows.delete(key));
+    this._ticks(whole / 1000);
+  }
+
+  _row(row, began, whole) {
+    const known = this._rows.get(row.key) || this._made(row);
+    const total = row.spans.reduce((sum, span) => sum + (span.to - span.from), 0) / 1000;
+    known.time.textContent = row.spans.length ? duration(total) : row.still;
+    while (known.track.children.length > row.spans.length) known.track.lastChild.remove();
+    row.spans.forEach((span, at) => {
+      const bar = known.track.children[at] || known.track.appendChild(h("span"));
+      bar.className = `span is-${look(span.state)}`;
+      bar.title = span.title;
+      bar.style.setProperty("--from", String((span.from - began) / whole));
+      bar.style.setProperty("--long", String((span.to - span.from) / whole));
+    });
+  }
+
+  _made(row) {
+    const name = row.task ? h("button.row-name", { type: "button", click: () => this._choose(row.task) }, row.name) : h("span.row-name", {}, row.name);
+    const known = { track: h("span.track"), time: h("span.row-time") };
+    known.element = h("li", {}, name, known.track, known.time);
+    this._rows.set(row.key, known);
+    const answer = this._rows.get("answer")?.element;
+    this._list.insertBefore(known.element, row.key === "answer" ? null : answer || null);
+    return known;
+  }
+
+  _ticks(whole) {
+    const step = stepFor(whole);
+    const ticks = Math.floor(whole / step) + 1;
+    while (this._axis.children.length > ticks) this._axis.lastChild.remove();
+    for (let tick = 0; tick < ticks; tick += 1) {
+      const mark = this._axis.children[tick] || this._axis.appendChild(h("span"));
+      mark.textContent = `${Number((tick * step).toPrecision(3))} s`;
+      mark.style.setProperty("--from", String((tick * step) / whole));
+    }
+  }
+}
+
+/** Steps of 1, 2 or 5, about four of them. */
+function stepFor(whole) {
+  const rough = whole / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * ([1, 2, 5].find((factor) => factor * power >= rough) || 10);
+}
+
+function rowsOf(run) {
+  const planning = { key: "plan", name: "plan", still: "", spans: [{ from: run.began, to: run.planned || run.now, state: run.planned ? "succeeded" : "running", title: "Planning" }] };
+  const tasks = [...run.tasks.values()].map((task) => ({
+    key: `task ${task.id}`,
+    task: task.id,
+    name: `${task.id} ${task.task.task}`,
+    still: said(task.state),
+    spans: spansOf(task, run.now),
+  }));
+  const end = run.ended || run.now;
+  const answer = { key: "answer", name: "answer", still: "", spans: [{ from: run.answering, to: end, state: run.over ? "succeeded" : "running", title: "Writing the answer" }] };
+  return run.began ? [planning, ...tasks, ...(run.answering ? [answer] : [])] : [];
+}
+
+function spansOf(task, now) {
+  const waits = task.waits.map((wait) => ({ from: wait.since, to: wait.until ?? now, state: "waiting", title: `Waiting. ${wait.reason}` }));
+  const attempts = task.attempts.map((attempt) => {
+    const state = attempt.failure ? "failed" : attempt.ended ? task.state === "cancelled" ? "cancelled" : "succeeded" : "running";
+    const took = duration(((attempt.ended ?? now) - attempt.began) / 1000);
+    return { from: attempt.began, to: attempt.ended ?? now, state, title: `Attempt ${attempt.number} by ${attempt.by.model_id || "?"}: ${took}` };
+  });
+  return [...waits, ...attempts];
+}

@@ -1,0 +1,63 @@
+/** Values as people read them: text, tables, JSON, files. */
+
+import { h } from "./element.js";
+
+const MOST_ROWS = 200;
+const MOST_TEXT = 20_000;
+
+/**
+ * @param {any} value as the API has it
+ * @param {import("./files.js").Files} files
+ * @returns {HTMLElement}
+ */
+export function shown(value, files) {
+  if (typeof value === "string") return text(value);
+  if (value && typeof value === "object" && "artifact" in value) return files.figure(value.artifact);
+  return structured(value && typeof value === "object" && "json" in value ? value.json : value);
+}
+
+/** @param {string} content */
+function text(content) {
+  const cut = content.length > MOST_TEXT ? `${content.slice(0, MOST_TEXT)}…` : content;
+  return h("p.text", {}, cut);
+}
+
+/** @param {any} content JSON */
+function structured(content) {
+  const rows = flat(content);
+  if (rows) return table(rows);
+  const small = JSON.stringify(content);
+  if (content === null || typeof content !== "object" || small.length < 80) return h("p.text", {}, h("code", {}, small));
+  return h("details.json", {}, h("summary", {}, "JSON"), h("pre.text", { tabindex: "0" }, JSON.stringify(content, null, 2).slice(0, MOST_TEXT)));
+}
+
+/** A list of records, if that is what it is; one record counts. */
+function flat(content) {
+  const rows = Array.isArray(content) ? content : [content];
+  const record = (row) => row && typeof row === "object" && !Array.isArray(row);
+  if (!rows.length || !rows.every(record)) return null;
+  const simple = (cell) => cell === null || typeof cell !== "object" || JSON.stringify(cell).length < 80;
+  return rows.every((row) => Object.keys(row).length < 10 && Object.values(row).every(simple)) ? rows : null;
+}
+
+function table(rows) {
+  const columns = [...new Set(rows.flatMap(Object.keys))].sort((one, other) => rank(one) - rank(other));
+  const body = rows.slice(0, MOST_ROWS).map((row) => h("tr", {}, columns.map((column) => cell(row[column]))));
+  const caption = rows.length > MOST_ROWS ? h("caption", {}, `The first ${MOST_ROWS} of ${rows.length}.`) : null;
+  const head = h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column))));
+  return h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Table" }, h("table", {}, caption, head, h("tbody", {}, body)));
+}
+
+/** What it is stands before how sure that is. */
+function rank(column) {
+  const at = ["label", "entity", "text", "answer", "token", "score"].indexOf(column);
+  return at < 0 ? 10 : at;
+}
+
+function cell(value) {
+  if (typeof value === "number" && value >= 0 && value <= 1 && !Number.isInteger(value)) {
+    return h("td.number", {}, h("meter", { min: 0, max: 1, value, "aria-hidden": "true" }), ` ${value.toFixed(3)}`);
+  }
+  if (value && typeof value === "object") return h("td", {}, Object.entries(value).map(([key, part]) => `${key} ${typeof part === "object" ? JSON.stringify(part) : part}`).join(", "));
+  return h(typeof value === "number" ? "td.number" : "td", {}, value === null || value === undefined ? "" : String(value));
+}

@@ -1,0 +1,180 @@
+/** One run, as it happens or as it was. */
+
+import { Details } from "./details.js";
+import { h } from "./element.js";
+import { Graph } from "./graph.js";
+import { notice } from "./notice.js";
+import { Prose } from "./prose.js";
+import { GOOD, RunRecord } from "./record.js";
+import { badge } from "./state.js";
+import { EventStream } from "./stream.js";
+import { Timeline } from "./timeline.js";
+import { counted, duration } from "./words.js";
+
+/** Modes without an answer in words. */
+const SILENT = new Set(["plan", "results"]);
+
+export class RunView {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {import("./files.js").Files} files
+   * @param {string} id
+   * @param {{say: (words: string) => void, ended: () => void, again: (run: RunRecord, follow: boolean) => void}} listener
+   */
+  constructor(api, files, id, listener) {
+    this._api = api;
+    this._files = files;
+    this._listener = listener;
+    this.run = new RunRecord(id);
+    this._gallery = "";
+    this._frame = 0;
+    this._build();
+    this._stream = new EventStream(api, id, {
+      event: (event) => this._heard(event),
+      connection: (there) => (this._lost.hidden = there),
+      problem: (problem) => this._wrong(problem),
+    });
+    this._stream.read();
+  }
+
+  close() {
+    this._stream.stop();
+    cancelAnimationFrame(this._frame);
+    clearTimeout(this._later);
+  }
+
+  _build() {
+    const choose = (task) => this._details.open(task);
+    this._graph = new Graph(choose);
+    this._timeline = new Timeline(choose);
+    this._details = new Details(this._files, this._api);
+    this._prose = new Prose(this._files);
+    this._state = h("span.state");
+    this._title = h("h1", { tabindex: "-1" }, "…");
+    this._inputs = h("ul.chips", { "aria-label": "Files of the request" });
+    this._actions = h("div.actions");
+    this._problems = h("div");
+    this._lost = h("p.lost", { role: "status", hidden: true }, "The connection was lost. It goes on where it stopped as soon as it is back.");
+    this._plan = h("p.quiet");
+    this._notes = h("ul.notes");
+    this._made = h("div.gallery");
+    this._by = h("p.quiet");
+    this.element = h(
+      "article.run",
+      { "aria-label": "Run" },
+      h("header.asked", {}, h("div.line", {}, this._state, this._actions), this._title, this._inputs),
+      this._problems,
+      this._lost,
+      (this._planCard = card("plan", "Plan", this._plan, this._graph.element, this._notes)),
+      (this._answerCard = card("answer", "Answer", this._prose.element, this._by)),
+      h("div.side", {}, (this._madeCard = card("made", "Files made", this._made)), (this._timeCard = card("time", "Timeline", this._timeline.element))),
+      (this._taskCard = card("tasks", "Tasks", this._details.element)),
+    );
+  }
+
+  _heard(event) {
+    this.run.apply(event);
+    this._tell(event);
+    if (!this._frame) this._frame = requestAnimationFrame(() => this._show());
+  }
+
+  _show() {
+    this._frame = 0;
+    clearTimeout(this._later);
+    const { run } = this;
+    this._head(run);
+    this._planCard.hidden = !run.tasks.size && !run.notes.length;
+    this._timeCard.hidden = this._taskCard.hidden = !run.tasks.size;
+    this._graph.show(run);
+    this._timeline.show(run);
+    this._details.show(run);
+    this._answer(run);
+    if (!run.over) this._later = setTimeout(() => this._show(), run.state === "awaiting_approval" ? 1000 : 100);
+  }
+
+  _head(run) {
+    const state = JSON.stringify([run.state, run.failure]);
+    if (state !== this._shownState) {
+      this._shownState = state;
+      this._title.textContent = run.spec.request || "A plan of its own";
+      document.title = `${run.spec.request || "Run"} · HuggingGPT`;
+      this._inputs.replaceChildren(...(run.spec.inputs || []).map((input) => h("li", {}, input.artifact ? this._files.chip(input.artifact) : h("span.chip", {}, input.name))));
+      this._acts(run);
+      this._problems.replaceChildren(...(run.failure ? [notice({ ...run.failure, code: run.failure.reason })] : []));
+    }
+    const took = run.began ? duration((run.now - run.began) / 1000) : "";
+    this._state.replaceChildren(badge(run.state), h("span.quiet", {}, run.state === "awaiting_approval" ? "" : took));
+    this._plan.textContent = planWords(run);
+    this._notes.replaceChildren(...run.notes.map((note) => h("li", {}, note.text)));
+  }
+
+  _acts(run) {
+    const act = (words, kind, does) => h(`button.${kind}`, { type: "button", click: does }, words);
+    const again = (follow) => () => this._listener.again(run, follow);
+    const waits = run.state === "awaiting_approval";
+    const going = [waits && act("Run this plan", "primary", () => this._send("approve")), act("Cancel", "quiet", () => this._send("cancel"))];
+    this._actions.replaceChildren(...(run.over ? [act("Ask a follow-up", "quiet", again(true)), act("Ask again", "quiet", again(false))] : going).filter(Boolean));
+  }
+
+  async _send(verb) {
+    const options = verb === "approve" ? { method: "POST", body: "{}", headers: { "content-type": "application/json" } } : { method: "POST" };
+    try {
+      await this._api.fetch(`/v1/runs/${encodeURIComponent(this.run.id)}/${verb}`, options);
+    } catch (problem) {
+      this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
+    }
+  }
+
+  _answer(run) {
+    this._answerCard.hidden = !run.answer && (run.over || !run.tasks.size || SILENT.has(run.spec.mode));
+    this._answerCard.setAttribute("aria-busy", String(!run.over));
+    const artifacts = run.artifacts;
+    const said = `${run.answer.length} ${artifacts.size} ${run.decision !== null}`;
+    if (said === this._said) return;
+    this._said = said;
+    this._prose.show(run.answer, artifacts);
+    this._by.textContent = run.answer ? run.decision?.reason || "" : "It is written once the tasks are done.";
+    const gallery = made(run);
+    this._madeCard.hidden = !gallery.length;
+    const key = gallery.map(({ sha256 }) => sha256).join();
+    if (key !== this._gallery) this._made.replaceChildren(...gallery.map((artifact) => this._files.figure(artifact)));
+    this._gallery = key;
+  }
+
+  _wrong(problem) {
+    this._title.textContent = problem.status === 404 ? "There is no such run" : "It cannot be shown";
+    [this._planCard, this._answerCard, this._madeCard, this._timeCard, this._taskCard].forEach((each) => (each.hidden = !this.run.tasks.size));
+    this._problems.replaceChildren(notice(problem));
+  }
+
+  /** For those who listen. */
+  _tell(event) {
+    const task = this.run.tasks.get(event.task_id)?.task.task;
+    if (event.plan_completed) this._listener.say(`The plan has ${counted(this.run.tasks.size, "task")}.`);
+    if (event.task_ended) this._listener.say(`${task}: ${event.task_ended.state}.`);
+    if (event.approval_requested) this._listener.say("The plan waits for your approval.");
+    if (event.run_ended) {
+      this._listener.say(`The run is over: ${event.run_ended.state}.`);
+      this._listener.ended();
+    }
+  }
+}
+
+function card(kind, title, ...content) {
+  return h(`section.card.${kind}`, { "aria-labelledby": `title-${kind}`, hidden: true }, h("h2", { id: `title-${kind}` }, title), content);
+}
+
+function planWords(run) {
+  const tasks = [...run.tasks.values()];
+  if (!run.planDecision) return tasks.length ? `${counted(tasks.length, "task")} so far …` : "";
+  const { controller, llm_model: llm, fell_back_because: fell } = run.planDecision;
+  const by = { llm: `by ${llm || "an LLM"}`, embedded: "without an LLM", supplied: "by you" }[controller] || `by ${controller}`;
+  const done = tasks.filter(({ state }) => GOOD.has(state)).length;
+  return [`${counted(tasks.length, "task")}, planned ${by}`, `${done} done`, fell].filter(Boolean).join("; ");
+}
+
+/** Files that tasks have made, each once, in the order of the tasks. */
+function made(run) {
+  const values = [...run.tasks.values()].flatMap(({ result }) => Object.values(result?.outputs || {}));
+  return [...new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact])).values()];
+}

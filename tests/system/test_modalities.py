@@ -1,0 +1,118 @@
+"""The house with an expert for each modality: real processes, tiny weights under the names on their cards."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experts.host.handler import Media
+from tests.system.conftest import House, standing
+from tests.tiny.listened import spoken
+from tests.tiny.pictures import plain
+from tests.tiny.sounds import read
+from tests.tiny.speakers import speaker
+from tests.tiny.tellers import captioner
+from tests.tiny.translators import many_translator
+
+EXPERTS = ("lite", "text", "vision", "audio", "video", "diffusion")
+NOBODY = "http://127.0.0.1:9"
+"""Where no hub is."""
+CAPTIONS = {"blue": "good morning .", "red": "thank you ."}
+CAPTIONER, TRANSLATOR, SPEAKER = "Salesforce/blip-image-captioning-base", "facebook/m2m100_418M", "facebook/mms-tts-deu"
+ZERO_SHOT = "MoritzLaurer/deberta-v3-base-zeroshot-v2.0-c"
+"""Is not built."""
+BUILT: dict[str, Callable[[Path], None]] = {
+    CAPTIONER: partial(captioner, captions=CAPTIONS),
+    TRANSLATOR: many_translator,
+    SPEAKER: partial(speaker, language="deu"),
+}
+MAPS = ("canny", "depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")
+TASKS = {
+    "text": """text-classification zero-shot-classification token-classification question-answering
+        table-question-answering summarization translation text2text-generation text-generation conversational
+        fill-mask feature-extraction sentence-similarity""",
+    "vision": """image-classification zero-shot-image-classification object-detection zero-shot-object-detection
+        image-segmentation mask-generation depth-estimation image-to-text visual-question-answering
+        document-question-answering image-feature-extraction keypoint-detection""",
+    "audio": """automatic-speech-recognition audio-classification zero-shot-audio-classification text-to-speech
+        text-to-audio audio-to-audio voice-activity-detection""",
+    "video": "video-classification text-to-video image-to-video video-to-text",
+    "diffusion": "text-to-image image-to-image inpainting image-super-resolution "
+    + " ".join(f"{name}-control {name}-text-to-image" for name in MAPS),
+}
+"""By the expert that has them, all that the house set out to offer."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    torch.set_num_threads(1)  # more cost more than they bring on models so small
+    for name, build in BUILT.items():
+        (folder / name).mkdir(parents=True)
+        build(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[House]:
+    home = tmp_path_factory.mktemp("whole")
+    told = {"HF_ENDPOINT": NOBODY, "HF_HOME": str(home / "hub"), "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1"}
+    with standing(home, "--experts", ",".join(EXPERTS), EXPERT_MODELS_URL=str(models), **told) as house:
+        yield house
+
+
+@pytest.fixture
+def blue(tmp_path: Path) -> Path:
+    path = tmp_path / "blue.png"
+    plain("blue").save(path)
+    return path
+
+
+def test_every_task_is_listed_with_the_expert_that_has_it(whole: House) -> None:
+    lines = [line.split() for line in whole.cli("tasks").out.splitlines() if not line.startswith(" ")]
+    listed = {line[0]: {word.strip(",") for word in line[line.index("→") :]} for line in lines}
+    assert set(listed) == {task for names in TASKS.values() for task in names.split()}
+    assert [task for expert, names in TASKS.items() for task in names.split() if expert not in listed[task]] == []
+    assert "lite" in listed["image-to-text"]
+
+
+def test_a_request_goes_through_three_modalities(whole: House, models: Path, blue: Path) -> None:
+    request = "Describe this picture, translate the description into German and read it aloud"
+    told = whole.ask(request, blue, seconds=100)  # each expert imports torch first
+    done: dict[str, Any] = {result["task"]: result for result in told["results"]}
+    assert told["status"] == "completed", told
+    assert {task["task"]: task["depends_on"] for task in told["plan"]} == {
+        "image-to-text": [],
+        "translation": [1],
+        "text-to-speech": [2],
+    }
+    assert [(done[task["task"]]["expert"], done[task["task"]]["model"]) for task in told["plan"]] == [
+        ("vision", CAPTIONER),
+        ("text", TRANSLATOR),
+        ("audio", SPEAKER),
+    ]
+    assert done["image-to-text"]["outputs"]["text"] == "good morning."
+    assert done["translation"]["outputs"]["text"] == "guten morgen ."
+    (speech,) = [Path(made["path"]) for made in told["artifacts"] if made["media_type"] == "audio/wav"]
+    samples, rate = read(Media(speech.read_bytes(), "audio/wav", speech.name))
+    assert rate == 16_000
+    assert samples == pytest.approx(spoken(models / SPEAKER, "guten morgen ."), abs=1e-4)
+
+
+def test_where_no_hub_is_a_model_that_is_not_here_is_named_with_what_would_help(whole: House) -> None:
+    told = whole.ask('Is "the match ended two to one" about sports or politics?')
+    (result,) = told["results"]
+    assert (told["status"], result["task"], result["error"]["reason"]) == (
+        "failed",
+        "zero-shot-classification",
+        "LOAD_FAILED",
+    )
+    assert f"{ZERO_SHOT} is not on this machine, and {NOBODY} cannot be reached" in result["error"]["message"]
+    assert f"hf download {ZERO_SHOT}" in result["error"]["remedy"]
+    assert result["error"]["message"] in told["answer"]
+    asked = [json.loads(line) for line in whole.log.read_text().splitlines() if '"asking for the model"' in line]
+    assert (ZERO_SHOT, NOBODY) in [(entry["model"], entry["at"]) for entry in asked]
