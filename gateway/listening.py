@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from gateway.wire import Wire
 from services.runtime.errors import InvalidRequest, Unavailable
 from services.runtime.identity import Certificate
 
@@ -92,7 +93,7 @@ async def serving_http(
         app,
         ssl_context_factory=(lambda *_: tls) if tls else None,
         interface="asgi3",
-        http="httptools",
+        http=Wire,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,0 +1,71 @@
+"""What comes in before it is a request: heads that cannot be read, are too long or never end."""
+
+import asyncio
+
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.door import problem_response
+from services.runtime.errors import InvalidRequest
+
+HEAD_BYTES = 64 * 1024
+"""Longest head; a long cookie is 4 KiB."""
+
+HEAD_SECONDS = 20.0
+"""How long a head may take to come in, from the connection's beginning or the first byte."""
+
+_MALFORMED = InvalidRequest("this is not HTTP", remedy="speak HTTP/1.1 here; gRPC has a port of its own")
+_TOO_LONG = InvalidRequest(
+    f"the request's head is longer than {HEAD_BYTES // 1024} KiB",
+    reason="HEAD_TOO_LARGE",
+    remedy="send fewer or shorter headers, and long values in the body",
+)
+
+
+class Wire(HttpToolsProtocol):
+    """One connection; what it refuses is told as every other error is."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
+                self._refuse(_TOO_LONG)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._late.cancel()
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._late.cancel()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # as uvicorn calls it
+        """Tells a client that what it sent cannot be read."""
+        self._refuse(_MALFORMED)
+
+    def _await_head(self) -> None:
+        self._in_head, self._head_bytes = True, 0
+        self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        self.transport.abort()
+
+    def _refuse(self, error: InvalidRequest) -> None:
+        self.transport.write(_written(problem_response(error, "")))
+        self.transport.close()
+
+
+def _written(response: Response) -> bytes:
+    names = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
+    return b"HTTP/1.1 %d \r\n%sconnection: close\r\n\r\n%s" % (response.status_code, names, bytes(response.body))

@@ -1,0 +1,96 @@
+"""Bytes that are no requests, on the gateway's HTTP port."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors import Doors, opened_doors
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def connected(doors: Doors) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", doors.http_port)
+    try:
+        async with asyncio.timeout(10):
+            yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+def problem(answer: bytes) -> tuple[int, dict[str, Any]]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(60),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost localhost\r\n\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 7\r\n\r\n12345",
+        b"POST /v1/runs HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ],
+    ids=["words", "TLS", "HTTP/2", "no colon", "two lengths", "a negative length", "HTTP/9.9"],
+)
+async def test_what_is_not_http_is_told_so_as_a_problem(doors: Doors, sent: bytes) -> None:
+    async with connected(doors) as (reader, writer):
+        writer.write(sent)
+        status, told = problem(await reader.read())
+    assert (status, told["code"]) == (400, "INVALID")
+    assert told["remedy"]
+    assert (await doors.http.get("/healthz")).status_code == 200
+
+
+async def test_a_head_without_end_is_refused_before_it_fills_the_memory(doors: Doors) -> None:
+    async with connected(doors) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\n")
+        answering = asyncio.create_task(reader.read())
+        while not answering.done():
+            writer.write(b"x-long: " + b"a" * 8192 + b"\r\n")
+            await asyncio.wait((answering,), timeout=0.001)
+        status, told = problem(answering.result())
+    assert (status, told["code"]) == (431, "HEAD_TOO_LARGE")
+
+
+async def test_a_head_that_does_not_come_is_not_waited_for_for_ever(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.wire.HEAD_SECONDS", 0.05)
+    for sent in (b"", b"GET / HT"):
+        async with connected(doors) as (reader, writer):
+            writer.write(sent)
+            with pytest.raises(ConnectionResetError):
+                assert await reader.read() == b""
+                raise ConnectionResetError
+
+
+async def test_a_long_body_in_one_piece_is_not_taken_for_a_head(doors: Doors) -> None:
+    body = json.dumps({"request": "x" * 300_000}).encode()
+    response = await doors.http.post("/v1/runs", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 202
+
+
+async def test_requests_on_one_connection_each_have_their_time(doors: Doors) -> None:
+    own = f"host: localhost:{doors.http_port}".encode()
+    async with connected(doors) as (reader, writer):
+        for _ in range(3):
+            writer.write(b"GET /healthz HTTP/1.1\r\n%s\r\n\r\n" % own)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            length = int(head.lower().partition(b"content-length:")[2].split()[0])
+            await reader.readexactly(length)
