@@ -61,15 +61,17 @@ def fetched(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
 
 
 def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
-    """The commit to take; where something has to be fetched, the Hub has answered."""
+    """The commit to take. Where something has to be fetched, the Hub has answered."""
     from huggingface_hub.constants import is_offline_mode
 
+    silent = False
     if not is_offline_mode() and (not pinned or _tree(model_id, pinned) is None):
         loading.current().progress(0.0, f"asking {_endpoint()} for the model")
         log.info("asking for the model", model=model_id, at=_endpoint())
-        if pinned:
-            _reach(api, model_id, pinned)
-    return pinned or str(api.resolve_revision(model_id).resolved)
+        silent = not _answers(api, model_id)
+    if silent and pinned:
+        raise _unreachable(model_id)
+    return pinned or str(api.resolve_revision(model_id, local_files_only=silent).resolved)
 
 
 def _converted(api: "HfApi", model_id: str) -> str:
@@ -137,15 +139,29 @@ def _is_unanswered(error: BaseException) -> bool:
     return isinstance(error, httpx2.TransportError)
 
 
+def _answers(api: "HfApi", model_id: str) -> bool:
+    """Whether the Hub answers at all, whatever it says; its client would ask on and on, or wait for ever."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        _ask(api, model_id)
+    except HfHubHTTPError:
+        return True
+    except Exception as error:
+        if not _is_unanswered(error):
+            raise
+        return False
+    return True
+
+
 @retry(
     retry=retry_if_exception(_is_unanswered),
     stop=stop_after_attempt(ATTEMPTS) | stop_after_delay(ANSWER_SECONDS),
     wait=wait_fixed(PAUSE_SECONDS),
     reraise=True,
 )
-def _reach(api: "HfApi", model_id: str, commit: str) -> None:
-    """Whether the Hub answers at all, before its client asks with a patience of its own."""
-    api.model_info(model_id, revision=commit, timeout=ANSWER_SECONDS)
+def _ask(api: "HfApi", model_id: str) -> None:
+    api.model_info(model_id, timeout=ANSWER_SECONDS)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from gateway.door import problem_response
 from services.runtime.caller import acting_for, current
 from services.runtime.errors import ServiceError
 
-PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|docs(/.*)?|web/.*)")
+PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|(docs|web)(/.*)?)")
 """Paths that say nothing of anybody: they need no key."""
 
 

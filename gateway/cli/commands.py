@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 experts = typer.Typer(invoke_without_command=True)
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
-app.add_typer(keys, name="keys", help="Make, list, change and end the keys of a gateway that asks for them.")
+app.add_typer(keys, name="keys")
 
 Url = Annotated[
     str | None,

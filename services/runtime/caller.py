@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import structlog
 from google.protobuf.message import DecodeError
 
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
@@ -33,10 +32,8 @@ def may_leave_the_house() -> bool:
 def acting_for(caller: Caller) -> Iterator[None]:
     """Serves the caller within the block; its ids stand in every log line."""
     token = _current.set(caller)
-    ids = {"request_id": caller.request_id, "run_id": caller.run_id}
     try:
-        with structlog.contextvars.bound_contextvars(**{key: value for key, value in ids.items() if value}):
-            yield
+        yield
     finally:
         _current.reset(token)
 

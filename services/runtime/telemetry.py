@@ -6,6 +6,16 @@ import sys
 import structlog
 from opentelemetry import trace
 
+from services.runtime import caller
+
+
+def _for_the_caller(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    acting_for = caller.current()
+    for name in ("request_id", "run_id"):
+        if value := getattr(acting_for, name):
+            line.setdefault(name, value)
+    return line
+
 
 def _within_trace(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
     span = trace.get_current_span().get_span_context()
@@ -17,6 +27,7 @@ def _within_trace(_: object, __: str, line: structlog.typing.EventDict) -> struc
 
 _SHARED: tuple[structlog.typing.Processor, ...] = (
     structlog.contextvars.merge_contextvars,
+    _for_the_caller,
     _within_trace,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,

@@ -176,7 +176,9 @@ class ScriptedRun:
 
     def as_it_ended(self) -> orchestrating.EndedRun:
         end = self.events[-1].run_ended
-        return orchestrating.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
+        told = orchestrating.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
+        told.ended.GetCurrentTime()
+        return told
 
 
 class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):

@@ -1,6 +1,6 @@
 """Where models come from, and what is said when they do not."""
 
-import time
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -8,11 +8,11 @@ import pytest
 from obstore.exceptions import UnknownConfigurationKeyError
 from obstore.store import MemoryStore
 from structlog.testing import capture_logs
+from tenacity import wait_none
 
 from experts.host import loading
 from experts.torch_host.choosing import METADATA, chosen
 from experts.torch_host.devices import TorchDevices
-from experts.torch_host.hub import ANSWER_SECONDS
 from experts.torch_host.sources import snapshot
 from services.runtime.errors import FailedPrecondition
 from tests.fakes.hub import Hub, Repository, running_hub
@@ -33,6 +33,7 @@ MODEL = "org/name"
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with running_hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        monkeypatch.setattr("experts.torch_host.hub._ask.retry.wait", wait_none())
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
@@ -113,18 +114,32 @@ def test_a_hub_that_is_not_there_is_named(hub: Hub, monkeypatch: pytest.MonkeyPa
     assert "http://127.0.0.1:9 cannot be reached" in error.message
 
 
-def test_one_who_asks_for_a_commit_does_not_wait_for_a_hub_that_is_not_there(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("revision", ["", "1" * 40])
+def test_a_hub_that_takes_connections_and_says_nothing_is_not_waited_for(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("experts.torch_host.hub.ANSWER_SECONDS", 0.2)
     steps: list[str] = []
-    began = time.monotonic()
-    with loading.told(loading.Loading(progress=lambda _, message: steps.append(message))), capture_logs() as logs:
-        error = refusal(revision="1" * 40)
-    assert "http://127.0.0.1:9 cannot be reached" in error.message
-    assert steps == ["asking http://127.0.0.1:9 for the model"]
-    assert {(entry["event"], entry["model"]) for entry in logs} == {("asking for the model", MODEL)}
-    assert time.monotonic() - began < ANSWER_SECONDS
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        loading.told(loading.Loading(progress=lambda _, message: steps.append(message))),
+        capture_logs() as logs,
+    ):
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+        error = refusal(revision=revision)
+    assert f"{endpoint} cannot be reached" in error.message
+    assert steps == [f"asking {endpoint} for the model"]
+    assert [(entry["event"], entry["model"], entry["at"]) for entry in logs] == [
+        ("asking for the model", MODEL, endpoint)
+    ]
+
+
+def test_without_an_answer_what_was_last_seen_is_taken(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.repositories[MODEL] = Repository(FILES)
+    snapshot(MODEL)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert snapshot(MODEL).commit == "1" * 40
 
 
 @pytest.mark.parametrize(

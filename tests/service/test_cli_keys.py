@@ -1,0 +1,99 @@
+"""hugginggpt keys, as the operator runs it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.access.keys import parts
+from gateway.cli import app
+from tests.doors import opened_doors
+from tests.keyholders import bearer
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = str(tmp_path / "gateway.sqlite")
+    monkeypatch.setenv("GATEWAY_DATABASE", path)
+    return path
+
+
+def keys(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["keys", *arguments])
+
+
+def told(*arguments: str) -> Any:
+    result = keys(*arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_key_is_printed_alone_so_that_a_shell_can_take_it(place: str) -> None:
+    result = keys("create", "--tenant", "shop", "--name", "bot")
+    assert result.exit_code == 0
+    assert parts(result.stdout.strip())
+    assert "shown only now" in result.stderr
+
+
+def test_keys_are_listed_changed_and_revoked(place: str) -> None:
+    made = told("create", "--tenant", "shop", "--policy", "local", "--expires", "30d", "--json")
+    assert made["key"].startswith(f"hgpt_{made['id']}_")
+    assert (made["policy"], made["state"]) == ("local", "active")
+    changed = told("change", made["id"], "--concurrent-runs", "2", "--expires", "never", "--json")
+    assert changed["limits"] == {"concurrent_runs": 2}
+    assert (changed["expires"], changed["policy"]) == (None, "local")
+    assert keys("revoke", made["id"]).exit_code == 0
+    (listed,) = told("list", "--json")["keys"]
+    assert listed["state"] == "revoked"
+    assert "key" not in listed
+    assert told("list", "--tenant", "other", "--json") == {"keys": []}
+    for word in (made["id"], "revoked", "shop"):
+        assert word in keys("list").stdout
+
+
+def test_what_was_done_is_exported(place: str) -> None:
+    made = told("create", "--json")
+    keys("revoke", made["id"])
+    entries = [json.loads(line) for line in keys("audit", "--export").stdout.splitlines()]
+    assert [(entry["action"], entry["subject"]) for entry in entries] == [
+        ("key.create", made["id"]),
+        ("key.revoke", made["id"]),
+    ]
+    assert entries[0]["actor"].startswith("operator:")
+    assert made["key"] not in str(entries)
+    assert len(keys("audit").stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("create", "--tenant", "A B"), 2, "small letters"),
+        (("create", "--expires", "soon"), 2, "30d"),
+        (("change", "0123456789ab"), 2, "--help"),
+        (("change", "0123456789ab", "--name", "x"), 1, "keys list"),
+        (("revoke", "nobody"), 1, "keys list"),
+        (("list", "--database", "mysql://x/y"), 2, "postgresql"),
+        (("list", "--database", "/proc/none/x.sqlite"), 1, "written"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said_with_a_remedy(place: str, arguments: tuple[str, ...], status: int, said: str) -> None:
+    result = keys(*arguments)
+    assert result.exit_code == status
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_help_teaches(place: str) -> None:
+    assert "kubectl exec" in keys("--help").stdout
+    for command in ("create", "list", "change", "revoke", "audit"):
+        assert keys(command, "--help").exit_code == 0
+
+
+async def test_a_key_made_while_the_gateway_runs_is_taken(tmp_path: Path, place: str) -> None:
+    async with opened_doors(tmp_path, settings={"authentication": "keys", "database": place}) as doors:
+        made = await asyncio.to_thread(told, "create", "--json")
+        assert (await doors.http.get("/v1/tasks", headers=bearer(made["key"]))).status_code == 200

@@ -1,0 +1,93 @@
+"""Tokens of an issuer beside keys, and pages elsewhere that may ask."""
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
+from tests.doors import opened_doors
+from tests.fakes.web import Web
+from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
+
+PAGE = "https://app.example"
+SECRET = Ed25519PrivateKey.generate()
+
+
+def token(**claims: Any) -> str:
+    given = {"iss": "https://issuer", "aud": "us", "sub": "anna", "exp": time.time() + 60, "team": "shop", **claims}
+    return jwt.encode(given, SECRET, "EdDSA", headers={"kid": "k"})
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Web]:
+    async with Web.serving() as web:
+        public = jwt.algorithms.OKPAlgorithm.to_jwk(SECRET.public_key(), as_dict=True)
+        web.says("/jwks", {"keys": [{**public, "kid": "k", "alg": "EdDSA"}]})
+        yield web
+
+
+@pytest.fixture
+async def house(tmp_path: Path, issuer: Web) -> AsyncIterator[Keyholders]:
+    settings = {
+        "jwt_issuer": "https://issuer",
+        "jwt_audience": "us",
+        "jwt_jwks": f"{issuer.url}/jwks",
+        "jwt_tenant_claim": "team",
+        "requests_per_minute": 1000,
+        "cors_origins": PAGE,
+    }
+    async with opened_keyholders(tmp_path, settings) as opened:
+        yield opened
+
+
+async def test_tokens_are_taken_beside_keys(house: Keyholders, issuer: Web) -> None:
+    response = await house.doors.ask(headers=bearer(token()))
+    assert response.status_code == 202
+    assert response.headers["x-ratelimit-limit-requests"] == "1000"
+    (told,) = house.doors.orchestrator.callers
+    assert (told.tenant, told.key_id) == ("shop", "jwt:anna")
+    await house.doors.grpc.ListTasks(ListTasksRequest(), metadata=metadata(token()), timeout=10)
+    assert (await house.doors.http.get("/v1/tasks", headers=bearer(await house.token()))).status_code == 200
+    assert len(issuer.requests) == 1
+
+
+async def test_a_token_that_is_no_good_is_refused(house: Keyholders) -> None:
+    for sent in (token(aud="others"), token(exp=1), token()[:-2], "a.b.c"):
+        response = await house.doors.http.get("/v1/tasks", headers=bearer(sent))
+        assert (response.status_code, response.json()["code"]) == (401, "UNAUTHENTICATED")
+    assert (await house.doors.http.get("/v1/tasks", headers=bearer(token(team="../x")))).status_code == 403
+
+
+async def test_pages_that_are_named_may_ask_and_read_what_is_wrong(house: Keyholders) -> None:
+    asking = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    before = await house.doors.http.options("/v1/runs", headers={"origin": PAGE, **asking})
+    assert before.status_code == 200
+    assert before.headers["access-control-allow-origin"] == PAGE
+    assert "authorization" in before.headers["access-control-allow-headers"]
+    for sent, status in ((bearer(token()), 200), ({}, 401), (bearer("nonsense"), 401)):
+        response = await house.doors.http.get("/v1/tasks", headers={"origin": PAGE, **sent})
+        assert response.status_code == status
+        assert response.headers["access-control-allow-origin"] == PAGE
+        assert "x-request-id" in response.headers["access-control-expose-headers"]
+
+
+async def test_other_pages_may_not(house: Keyholders) -> None:
+    for origin in ("https://evil.example", "null", f"{PAGE}.evil.example"):
+        asking = {"origin": origin, "access-control-request-method": "POST"}
+        assert (await house.doors.http.options("/v1/runs", headers=asking)).status_code == 400
+        response = await house.doors.http.get("/v1/tasks", headers={"origin": origin, **bearer(token())})
+        assert "access-control-allow-origin" not in response.headers
+
+
+async def test_without_authentication_named_pages_may_ask_and_others_reach_nothing(tmp_path: Path) -> None:
+    async with opened_doors(tmp_path, settings={"cors_origins": PAGE}) as doors:
+        allowed = await doors.http.get("/v1/tasks", headers={"origin": PAGE})
+        assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, PAGE)
+        assert (await doors.http.get("/v1/tasks", headers={"origin": "https://evil.example"})).status_code == 403
+        elsewhere = {"origin": PAGE, "host": "evil.example"}
+        assert (await doors.http.get("/v1/tasks", headers=elsewhere)).status_code == 421

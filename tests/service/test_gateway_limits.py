@@ -1,0 +1,138 @@
+"""Keys are held to their limits, over HTTP and gRPC, and learn where they stand."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc import StatusCode
+
+from gateway.access.windows import DAY, MINUTE
+from protos.hugginggpt.v1.gateway_pb2 import AskRequest, UploadRequest
+from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, RunSpec, Usage
+from services.runtime.errors import from_rpc
+from tests.doors import refusal
+from tests.fakes import ScriptedOrchestrator
+from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
+from tests.postgres import emptied
+
+ENDED = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED, usage=Usage(input_tokens=70, output_tokens=30)))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def house(tmp_path: Path, address: str) -> AsyncIterator[Keyholders]:
+    """Runs start, and end when the test says so."""
+    orchestrator = ScriptedOrchestrator(script=())
+    async with opened_keyholders(tmp_path, {"database": address}, orchestrator=orchestrator) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.node.callspec.params["house"] == "sqlite":
+        return str(tmp_path / "gateway.sqlite")
+    return await emptied(request.getfixturevalue("postgres"))
+
+
+async def until_asked(house: Keyholders, token: str, status: int, **fields: Any) -> Any:
+    """Asks until it is answered so: a run's end is known a moment later."""
+    async with asyncio.timeout(10):
+        while (response := await house.doors.ask(headers=bearer(token), **fields)).status_code != status:
+            pass
+    return response
+
+
+async def within_a_minute(house: Keyholders, limit: int, times: int) -> list[httpx.Response]:
+    """Asks so many times with a new key, again with another one if a minute ended meanwhile."""
+    while True:
+        token, minute = await house.token(limits={"requests_per_minute": limit}), time.time() // MINUTE
+        answers = [await house.doors.http.get("/v1/tasks", headers=bearer(token)) for _ in range(times)]
+        if time.time() // MINUTE == minute:
+            return answers
+
+
+async def test_requests_in_a_minute(house: Keyholders) -> None:
+    answers = await within_a_minute(house, 3, 4)
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert [answer.headers["x-ratelimit-remaining-requests"] for answer in answers] == ["2", "1", "0", "0"]
+    refused = answers[-1]
+    assert refused.headers["x-ratelimit-limit-requests"] == "3"
+    assert refused.headers["x-ratelimit-reset-requests"].endswith("s")
+    assert 0 < int(refused.headers["retry-after"]) <= MINUTE
+    assert (refused.json()["code"], refused.json()["error"]["type"]) == ("RATE_LIMIT", "rate_limit_error")
+    assert (await house.doors.http.get("/v1/tasks", headers=bearer(await house.token()))).status_code == 200
+
+
+async def test_calls_in_a_minute(house: Keyholders) -> None:
+    token = await house.token(limits={"requests_per_minute": 1})
+    errors = []
+    for _ in range(3):
+        try:
+            await house.doors.grpc.ListTasks(ListTasksRequest(), metadata=metadata(token), timeout=10)
+        except grpc.aio.AioRpcError as error:
+            errors.append(from_rpc(error))
+    assert {(error.code, error.reason) for error in errors} == {(StatusCode.RESOURCE_EXHAUSTED, "RATE_LIMIT")}
+    assert errors[0].retry_after
+
+
+async def test_runs_at_a_time(house: Keyholders) -> None:
+    token = await house.token(limits={"concurrent_runs": 2})
+    for number in range(2):
+        assert (await house.doors.ask(f"{number}", headers=bearer(token))).status_code == 202
+    refused = await house.doors.ask(headers=bearer(token))
+    assert (refused.status_code, refused.json()["code"]) == (429, "RUNS_LIMIT")
+    assert int(refused.headers["retry-after"]) > 0
+    call = house.doors.grpc.Ask(AskRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10)
+    assert from_rpc(await refusal(call)).reason == "RUNS_LIMIT"
+    assert (await house.doors.http.get("/v1/runs", headers=bearer(token))).status_code == 200
+    assert len(house.doors.orchestrator.runs) == 2
+    (await house.doors.orchestrator.arrivals.get()).tell(ENDED)
+    await until_asked(house, token, 202)
+    assert (await house.doors.ask(headers=bearer(token))).status_code == 429
+
+
+async def test_many_at_once_get_no_more(house: Keyholders) -> None:
+    token = await house.token(limits={"concurrent_runs": 3})
+    answers = await asyncio.gather(*(house.doors.ask(f"{number}", headers=bearer(token)) for number in range(12)))
+    assert sorted(answer.status_code for answer in answers) == [202] * 3 + [429] * 9
+    assert len(house.doors.orchestrator.runs) == 3
+
+
+async def test_the_same_run_asked_for_again_takes_no_other_place(house: Keyholders) -> None:
+    token = await house.token(limits={"concurrent_runs": 2})
+    same = {**bearer(token), "idempotency-key": "one"}
+    for _ in range(4):
+        assert (await house.doors.ask(headers=same)).status_code == 202
+    assert (await house.doors.ask(headers=bearer(token))).status_code == 202
+
+
+async def test_tokens_in_a_day(house: Keyholders) -> None:
+    token = await house.token(limits={"tokens_per_day": 100})
+    first = await house.doors.ask(headers=bearer(token))
+    assert first.status_code == 202
+    assert first.headers["x-ratelimit-remaining-tokens"] == "100"
+    (await house.doors.orchestrator.arrivals.get()).tell(ENDED)
+    refused = await until_asked(house, token, 429)
+    assert refused.json()["code"] == "TOKENS_QUOTA"
+    assert refused.headers["x-ratelimit-remaining-tokens"] == "0"
+    assert 0 < int(refused.headers["retry-after"]) <= DAY
+    listed = await house.doors.http.get("/v1/runs", headers=bearer(token))
+    assert listed.status_code == 200
+
+
+async def test_bytes_in_a_day(house: Keyholders) -> None:
+    token = await house.token(limits={"bytes_per_day": 100_000})
+    small, large = "x" * 20_000, "x" * 90_000
+    assert (await house.doors.ask(small, headers=bearer(token))).status_code == 202
+    refused = await house.doors.ask(large, headers=bearer(token))
+    assert (refused.status_code, refused.json()["code"]) == (429, "BYTES_QUOTA")
+    parts = iter([UploadRequest(name="a.txt"), UploadRequest(chunk=b"x" * 90_000)])
+    error = await refusal(house.doors.grpc.Upload(parts, metadata=metadata(token), timeout=10))
+    assert from_rpc(error).reason == "BYTES_QUOTA"
+    assert len(house.doors.orchestrator.runs) == 1
+    assert (await house.doors.http.get("/v1/runs", headers=bearer(token))).status_code == 200

@@ -1,0 +1,221 @@
+"""Tokens of an issuer elsewhere, and its keys when they change or cannot be fetched."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from pydantic import ValidationError
+
+from gateway.access.jwks import AGAIN_SECONDS, OLD_SECONDS, Jwks
+from gateway.access.limits import Limits
+from gateway.access.settings import AccessSettings
+from gateway.access.tokens import LEEWAY_SECONDS, JwtTokens
+from services.runtime.errors import InvalidRequest, PermissionDenied, Unauthenticated
+from tests.clock import Clock
+
+ISSUER, AUDIENCE = "https://issuer.example", "hugginggpt"
+LIMITS = Limits(requests_per_minute=7)
+
+
+class Issuer:
+    """Signs tokens, and publishes its keys in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.keys: dict[str, Any] = {"k1": rsa.generate_private_key(65537, 2048)}
+        self.publish()
+
+    def publish(self, *more: dict[str, Any]) -> None:
+        named = [{**_jwk(key), "kid": kid, "use": "sig"} for kid, key in self.keys.items()]
+        self.file.write_text(json.dumps({"keys": [*named, *more]}))
+
+    def token(self, kid: str = "k1", headers: dict[str, Any] | None = None, **claims: Any) -> str:
+        given = {"iss": ISSUER, "aud": AUDIENCE, "sub": "anna", "exp": time.time() + 60, "tenant": "shop", **claims}
+        kept = {name: value for name, value in given.items() if value is not None}
+        key = self.keys[kid]
+        algorithm = "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256"
+        return jwt.encode(kept, key, algorithm, headers={"kid": kid, **(headers or {})})
+
+
+def _jwk(key: Any) -> dict[str, Any]:
+    kind = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+    return kind.to_jwk(key.public_key(), as_dict=True)
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Issuer:
+    return Issuer(tmp_path / "jwks.json")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(1000)
+
+
+@pytest.fixture
+def tokens(issuer: Issuer, clock: Clock) -> JwtTokens:
+    return of(issuer, clock)
+
+
+def of(issuer: Issuer, clock: Clock, claim: str = "tenant") -> JwtTokens:
+    return JwtTokens(
+        Jwks(str(issuer.file), clock),
+        issuer=ISSUER,
+        audience=AUDIENCE,
+        algorithms=AccessSettings().jwt_algorithms,
+        tenant_claim=claim,
+        limits=LIMITS,
+    )
+
+
+async def test_a_token_names_a_tenant_and_a_subject(tokens: JwtTokens, issuer: Issuer) -> None:
+    who = await tokens.identity(issuer.token())
+    assert (who.tenant, who.key_id, who.admin, who.limits) == ("shop", "jwt:anna", False, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iss": "https://other.example"},
+        {"iss": None},
+        {"aud": "another"},
+        {"aud": None},
+        {"exp": time.time() - 2 * LEEWAY_SECONDS},
+        {"exp": None},
+        {"nbf": time.time() + 600},
+        {"sub": None},
+    ],
+    ids=str,
+)
+async def test_a_token_for_others_or_another_time_is_refused(
+    tokens: JwtTokens, issuer: Issuer, claims: dict[str, Any]
+) -> None:
+    with pytest.raises(Unauthenticated):
+        await tokens.identity(issuer.token(**claims))
+
+
+def unsigned(issuer: Issuer) -> str:
+    return jwt.encode({"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "tenant": "shop", "exp": 2e10}, None, "none")
+
+
+def signed_with_the_public_key(issuer: Issuer) -> str:
+    """As if the public key were a shared secret."""
+    public = issuer.keys["k1"].public_key()
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    secret = public.public_bytes(serialization.Encoding.PEM, form)
+    head, body = (
+        jwt.utils.base64url_encode(json.dumps(part).encode())
+        for part in (
+            {"alg": "HS256", "kid": "k1"},
+            {"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "tenant": "a", "exp": 2e10},
+        )
+    )
+    key = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
+    signature = jwt.utils.base64url_encode(key.sign(head + b"." + body, secret))
+    return b".".join((head, body, signature)).decode()
+
+
+def signed_by_another(issuer: Issuer) -> str:
+    other = Issuer(issuer.file.with_name("other.json"))
+    return other.token()
+
+
+def said_to_be_another_algorithm(issuer: Issuer) -> str:
+    return issuer.token(headers={"alg": "PS256"})
+
+
+def cut(issuer: Issuer) -> str:
+    return issuer.token()[:-3]
+
+
+@pytest.mark.parametrize(
+    "forged", [unsigned, signed_with_the_public_key, signed_by_another, said_to_be_another_algorithm, cut]
+)
+async def test_a_forged_token_is_refused(tokens: JwtTokens, issuer: Issuer, forged: Callable[[Issuer], str]) -> None:
+    with pytest.raises(Unauthenticated):
+        await tokens.identity(forged(issuer))
+
+
+@pytest.mark.parametrize("text", ["", "a", "a.b.c", "....", "e30.e30.e30", "\x00"])
+async def test_what_is_no_token_is_refused(tokens: JwtTokens, text: str) -> None:
+    with pytest.raises(Unauthenticated):
+        await tokens.identity(text)
+
+
+@pytest.mark.parametrize("tenant", [None, "", "../other", "A B", 7, ["shop"]])
+async def test_a_token_has_to_name_a_tenant(tokens: JwtTokens, issuer: Issuer, tenant: Any) -> None:
+    with pytest.raises(PermissionDenied):
+        await tokens.identity(issuer.token(tenant=tenant))
+
+
+async def test_the_claim_that_names_it_may_lie_within_another(issuer: Issuer, clock: Clock) -> None:
+    tokens = of(issuer, clock, "org.team")
+    assert (await tokens.identity(issuer.token(org={"team": "deep"}))).tenant == "deep"
+    with pytest.raises(PermissionDenied):
+        await tokens.identity(issuer.token(org="deep"))
+
+
+async def test_a_new_key_is_fetched_when_a_token_names_it_once_a_minute_at_most(
+    tokens: JwtTokens, issuer: Issuer, clock: Clock
+) -> None:
+    await tokens.identity(issuer.token())
+    issuer.keys["k2"] = ec.generate_private_key(ec.SECP256R1())
+    issuer.publish()
+    with pytest.raises(Unauthenticated):
+        await tokens.identity(issuer.token("k2"))
+    clock.now += AGAIN_SECONDS
+    assert (await tokens.identity(issuer.token("k2"))).tenant == "shop"
+
+
+async def test_known_keys_go_on_while_the_issuer_is_away_and_withdrawn_ones_do_not(
+    tokens: JwtTokens, issuer: Issuer, clock: Clock
+) -> None:
+    old = issuer.token()
+    await tokens.identity(old)
+    issuer.file.unlink()
+    clock.now += 2 * OLD_SECONDS
+    await tokens.identity(old)
+    issuer.keys = {"k2": ec.generate_private_key(ec.SECP256R1())}
+    issuer.publish()
+    clock.now += OLD_SECONDS
+    with pytest.raises(Unauthenticated):
+        await tokens.identity(old)
+
+
+async def test_keys_of_other_kinds_are_left_out(tokens: JwtTokens, issuer: Issuer) -> None:
+    secret = {"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTEyMzQ1Ng", "kid": "s", "alg": "HS256"}
+    issuer.publish(secret, {"kty": "odd", "kid": "o"}, {"kty": "RSA", "use": "enc", "kid": "e"})
+    assert (await tokens.identity(issuer.token())).tenant == "shop"
+    forged = jwt.encode({"iss": ISSUER}, "secret-secret-secret-secret-123456", "HS256", headers={"kid": "s"})
+    with pytest.raises(Unauthenticated):
+        await tokens.identity(forged)
+
+
+def test_keys_are_not_fetched_where_others_could_change_them() -> None:
+    for place in ("http://issuer.example/jwks", "ftp://issuer.example/jwks", "file:///etc/jwks"):
+        with pytest.raises(InvalidRequest):
+            Jwks(place)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"authentication": "keys", "jwt_issuer": ISSUER},
+        {"jwt_issuer": ISSUER, "jwt_audience": "a", "jwt_jwks": "f"},
+        {"jwt_algorithms": "RS256,HS256"},
+        {"jwt_algorithms": "none"},
+        {"cors_origins": "*"},
+        {"cors_origins": "https://app.example/"},
+        {"cors_origins": "app.example"},
+    ],
+    ids=str,
+)
+def test_settings_that_would_let_others_in_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        AccessSettings.model_validate(given)
