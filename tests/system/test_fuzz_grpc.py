@@ -1,0 +1,74 @@
+"""Whatever is sent to a method of the gateway, it says what is wrong, and answers the next caller."""
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from grpc import StatusCode
+
+from protos.hugginggpt.v1 import gateway_pb2, selector_pb2
+from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
+from tests.fuzzing import message, mutated
+from tests.system.conftest import House
+
+SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
+CALLS = 60
+SECONDS = 20.0
+
+EXPECTED = frozenset(
+    {
+        *(StatusCode.OK, StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION),
+        *(StatusCode.ALREADY_EXISTS, StatusCode.RESOURCE_EXHAUSTED, StatusCode.OUT_OF_RANGE),
+        *(StatusCode.PERMISSION_DENIED, StatusCode.CANCELLED),
+    }
+)
+"""What a caller can do something about; CANCELLED is the test's own leaving."""
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["valid", "mutated"])
+@pytest.mark.parametrize("method", tuple(SERVICE.methods), ids=lambda method: method.name)
+async def test_no_message_breaks_a_method(house: House, method: MethodDescriptor, broken: bool) -> None:
+    random = Random(f"{method.name} {broken}")  # the same every time
+    seen = Counter[StatusCode]()
+    async with grpc.aio.insecure_channel(house.grpc) as channel:
+        for number in range(CALLS):
+            sent = [_sent(method, random, broken=broken) for _ in range(random.randint(1, 3))]
+            code, details = await _code(channel, method, sent)
+            assert code in EXPECTED, (number, code, details, sent)
+            seen[code] += 1
+        await GatewayServiceStub(channel).ListTasks(selector_pb2.ListTasksRequest(), timeout=SECONDS)
+    assert seen.total() == CALLS
+
+
+def _sent(method: MethodDescriptor, random: Random, *, broken: bool) -> bytes:
+    kind: type[Message] = GetMessageClass(method.input_type)
+    content = message(kind, random).SerializeToString()
+    return mutated(content, random) if broken else content
+
+
+async def _code(channel: grpc.aio.Channel, method: MethodDescriptor, sent: list[bytes]) -> tuple[StatusCode, str]:
+    """What a call ends with; a stream is left after a few messages."""
+    shape = f"{'stream' if method.client_streaming else 'unary'}_{'stream' if method.server_streaming else 'unary'}"
+    path = f"/{SERVICE.full_name}/{method.name}"
+    call: Any = getattr(channel, shape)(path, bytes, bytes)(
+        iter(sent) if method.client_streaming else sent[0], timeout=SECONDS
+    )
+    try:
+        if not method.server_streaming:
+            await call
+            return StatusCode.OK, ""
+        for _ in range(3):
+            if await call.read() == grpc.aio.EOF:
+                return await call.code(), await call.details()
+        call.cancel()
+    except grpc.aio.AioRpcError as error:
+        return error.code(), error.details() or ""
+    except asyncio.CancelledError:
+        return StatusCode.CANCELLED, ""
+    return StatusCode.CANCELLED, ""
