@@ -5,11 +5,11 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gateway.files import clean_name
 from gateway.json_text import canonical, loads
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
+from services.runtime.artifacts.giving import clean_name
 from services.runtime.errors import InvalidRequest
 
 REQUEST_BYTES = 1_000_000

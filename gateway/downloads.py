@@ -3,24 +3,17 @@
 import asyncio
 import re
 from typing import Annotated
-from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway import reference
-from gateway.files import clean_name
 from gateway.status import OutOfRange
-from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime import caller
 from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts.giving import describing
 from services.runtime.errors import NotFound
-
-_SHOWN = re.compile(
-    r"image/(png|jpeg|gif|webp|bmp|tiff|heic|avif)|(audio|video)/[a-z0-9.+-]+|application/(pdf|json)|text/(plain|csv|markdown)"
-)
-"""What a browser may show in place; anything else, and all that can carry a script, is only saved."""
 
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
@@ -63,21 +56,6 @@ class Downloads:
             message = f"there is no artifact {sha256}"
             raise NotFound(message, reason="ARTIFACT", remedy="send the file again") from error
         return _LocalFile(path, headers=headers, media_type=headers["content-type"], stat_result=found)
-
-
-def describing(artifact: Artifact) -> dict[str, str]:
-    """Type and name as they are safe to send."""
-    shown = _SHOWN.fullmatch(artifact.media_type) is not None
-    kind = artifact.media_type if shown else "application/octet-stream"
-    name = clean_name(artifact.name)
-    plain = re.sub(r'[^\x20-\x7e]|["\\%]', "_", name)
-    disposition = f'{"inline" if shown else "attachment"}; filename="{plain}"'
-    if plain != name:
-        disposition += f"; filename*=UTF-8''{quote(name, safe='')}"
-    return {
-        "content-type": f"{kind}; charset=utf-8" if kind.startswith("text/") else kind,
-        "content-disposition": disposition,
-    }
 
 
 def _matches(sent: str, sha256: str) -> bool:

@@ -13,7 +13,13 @@ RUN_ID = "run_19a2b3c4d5e6f708192a3b4"
 RUN = {
     "run_id": RUN_ID,
     "state": "completed",
-    "spec": {"request": "Read the text in this image aloud", "inputs": [], "bypass_memo": False, "history": []},
+    "spec": {
+        "request": "Read the text in this image aloud",
+        "inputs": [],
+        "bypass_memo": False,
+        "history": [],
+        "metadata": {},
+    },
     "tasks": [
         {
             "task": SPEAK,

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.claims import agree, usual
-from gateway.files import Allowance, clean_name, keep
+from gateway.files import Allowance, keep
 from gateway.json_text import checked_text, refuse
 from gateway.media_types import by_name, suffix
 from protos.hugginggpt.v1.types_pb2 import Artifact, RunSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts.giving import clean_name
 from services.runtime.errors import InvalidRequest, PermissionDenied, ServiceError
 from services.runtime.outbound.guard import Guard
 from services.runtime.outbound.reading import Limits, answer

@@ -1,7 +1,6 @@
 """Files from outside: looked at while they come in, kept in the store in constant memory."""
 
 import codecs
-import unicodedata
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 
 from gateway.claims import check_claim
@@ -9,13 +8,8 @@ from gateway.media_types import is_text, media_type
 from gateway.sniffing import HEAD_BYTES
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts.giving import clean_name
 from services.runtime.errors import InvalidRequest
-
-NAME_CHARACTERS = 150
-"""Longest name kept."""
-
-_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Unicode categories that have no place in a name: control, direction, halves, line ends."""
 
 
 def files_too_large(limit: int) -> InvalidRequest:
@@ -72,16 +66,6 @@ async def keep(
         check(b"", True)
 
     return await store.put_stream(tenant, content(), media_type=kind, name=name, limit=allowance.limit)
-
-
-def clean_name(name: str) -> str:
-    """A name as it may be shown: without folders, without invisible characters, not too long."""
-    last = name.replace("\\", "/").rpartition("/")[2]
-    seen = "".join(letter for letter in last if unicodedata.category(letter) not in _INVISIBLE).strip(" .")
-    stem, dot, suffix = seen.rpartition(".")
-    if len(seen) > NAME_CHARACTERS and dot and len(suffix) < NAME_CHARACTERS // 2:
-        return stem[: NAME_CHARACTERS - len(suffix) - 1] + dot + suffix
-    return seen[:NAME_CHARACTERS] or "file"
 
 
 async def _paid(chunks: AsyncIterable[bytes], allowance: Allowance) -> AsyncIterator[bytes]:

@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.access.audit import Actor
+from gateway.access.audit import Actor, Audit
 from gateway.access.keys import Key, Keys, Terms
 from gateway.store import gateway_store
+from services.runtime.database import Database
 from tests.doors import Doors, opened_doors
 
 OPERATOR = Actor("default", "operator:test")
@@ -28,12 +29,13 @@ class Keyholders:
 
     Args:
         doors: to the gateway.
-        keys: in the gateway's database, over a connection of the test's own.
+        database: the gateway's, over a connection of the test's own.
     """
 
-    def __init__(self, doors: Doors, keys: Keys) -> None:
+    def __init__(self, doors: Doors, database: Database) -> None:
         self.doors = doors
-        self.keys = keys
+        self.keys = Keys(database)
+        self.audit = Audit(database)
 
     async def key(self, tenant: str = "a", **terms: Any) -> tuple[Key, str]:
         """A new key, and what is sent to prove it."""
@@ -56,4 +58,4 @@ async def opened_keyholders(
         opened_doors(folder, settings=own, **given) as doors,
         gateway_store(own.get("database", str(folder / "gateway.sqlite"))) as database,
     ):
-        yield Keyholders(doors, Keys(database))
+        yield Keyholders(doors, database)

@@ -12,6 +12,7 @@ import structlog
 from experts.remote import library
 from experts.remote.facts import Fact, cached, keep, shipped
 from experts.remote.settings import RemoteSettings
+from services.runtime.errors import CorruptData
 
 if TYPE_CHECKING:
     from httpx2 import Client
@@ -57,6 +58,7 @@ SOURCES: Mapping[str, Sequence[tuple[str, str]]] = {
 """By task: the Hub's tag of its models, and what a provider must run them as."""
 
 _AT_A_TIME = 6
+_LIST_BYTES = 8 * 1024 * 1024
 _MORE = 8
 """So many times the models wanted are listed: not every one has a provider that will do."""
 _EXPANDED = ("downloads", "likes", "tags", "inferenceProviderMapping")
@@ -79,14 +81,8 @@ def facts(settings: RemoteSettings) -> list[Fact]:
 
 
 def _listed(settings: RemoteSettings) -> list[Fact]:
-    from httpx2 import Client
-
     tags = {tag for sources in SOURCES.values() for tag, _ in sources}
-    headers = {"authorization": f"Bearer {settings.token.get_secret_value()}"}
-    with (
-        Client(base_url=settings.hub.rstrip("/"), headers=headers, timeout=settings.listing_seconds) as client,
-        ThreadPoolExecutor(_AT_A_TIME) as pool,
-    ):
+    with hub(settings) as client, ThreadPoolExecutor(_AT_A_TIME) as pool:
         asked = partial(_models, client, settings, Event())
         by_tag = dict(zip(tags, pool.map(asked, tags), strict=True))
     return [fact for task in SOURCES for fact in _best(task, by_tag, settings)]
@@ -105,7 +101,7 @@ def _models(client: "Client", settings: RemoteSettings, away: Event, tag: str) -
         reply = client.get("/api/models", params={**params, "limit": settings.per_task * _MORE})
         reply.raise_for_status()
         models: list[dict[str, Any]] = reply.json()
-    except (HTTPError, InvalidURL, *_NONSENSE) as error:
+    except (HTTPError, InvalidURL, CorruptData, *_NONSENSE) as error:
         if isinstance(error, TransportError):
             away.set()
         log.warning("a list of models is missing", tag=tag, error=type(error).__name__)
@@ -143,6 +139,22 @@ def _fact(model: Mapping[str, Any], task: str, via: str, settings: RemoteSetting
         likes=int(model.get("likes") or 0),
         license=next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), ""),
         languages=tuple(_languages(tags)),
+    )
+
+
+def hub(settings: RemoteSettings) -> "Client":
+    """To the Hub, or its mirror; it follows no redirect."""
+    from httpx2 import Client
+
+    from experts.endpoints import web
+
+    token, habits = settings.token.get_secret_value(), web.habits()
+    return Client(
+        base_url=settings.hub.rstrip("/"),
+        timeout=settings.listing_seconds,
+        event_hooks={"response": [partial(web.limit, reply_bytes=_LIST_BYTES)]},
+        cookies=habits["cookies"],
+        headers={**habits["headers"], **({"authorization": f"Bearer {token}"} if token else {})},
     )
 
 

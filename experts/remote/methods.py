@@ -8,6 +8,7 @@ from experts.endpoints import results
 from experts.endpoints.media import film, recording
 from experts.endpoints.prompts import candidates
 from experts.host.handler import Inputs, Outputs, Parameters
+from experts.host.parameters import port_of
 from experts.remote import answers, calls
 from experts.remote.answers import Made
 from services.runtime.errors import InvalidRequest
@@ -35,13 +36,16 @@ class Method:
 
 def _several_labels(parameters: Parameters) -> None:
     if len(candidates(parameters)) < _FEWEST_LABELS:
-        raise InvalidRequest("there is one label only", remedy="give two or more in candidate_labels")
+        raise InvalidRequest(
+            "there is one label only", port=port_of("candidate_labels"), remedy="give two or more in candidate_labels"
+        )
 
 
 def _both_languages(parameters: Parameters) -> None:
     if ("source_language" in parameters) != ("target_language" in parameters):
         raise InvalidRequest(
             "one language is missing",
+            port=port_of("target_language" if "source_language" in parameters else "source_language"),
             remedy="give both source_language and target_language, or leave both to the model",
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from experts.remote import library
 from experts.remote.facts import Fact
-from experts.remote.listing import CHAT, mappings, preferred
+from experts.remote.listing import CHAT, hub, mappings, preferred
 from experts.remote.settings import Endpoint, RemoteSettings
 from services.runtime.errors import NotFound
 
@@ -64,16 +64,9 @@ class Route:
 
     def _found(self) -> tuple[str, str]:
         """Asks the Hub who runs it, and under which name."""
-        from httpx2 import get
-
-        token = self._settings.token.get_secret_value()
-        reply = get(
-            f"{self._settings.hub.rstrip('/')}/api/models/{self.model_id}",
-            params={"expand": "inferenceProviderMapping"},
-            headers={"authorization": f"Bearer {token}"} if token else {},
-            timeout=self._settings.listing_seconds,
-        )
-        reply.raise_for_status()
+        with hub(self._settings) as client:
+            reply = client.get(f"/api/models/{self.model_id}", params={"expand": "inferenceProviderMapping"})
+            reply.raise_for_status()
         live = [one for one in mappings(reply.json()) if one["status"] == "live" and one["task"] == self.via]
         wanted = (self._fact.provider,) if self._fact.provider else self._settings.preferred
         chosen = preferred(live, self.via, wanted)

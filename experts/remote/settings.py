@@ -40,7 +40,7 @@ class RemoteSettings(BaseSettings):
     per_task: int = Field(3, ge=1, le=20)
     """Most cards of a task."""
     timeout_seconds: float = Field(120.0, gt=0)
-    """One request, from its first byte to the last of its answer."""
+    """One request with its answer; where a provider takes a job that is asked for again and again, each question."""
     reply_bytes: int = Field(64 * 1024 * 1024, ge=1024)
     """Most bytes of one answer."""
     listing_seconds: float = Field(10.0, gt=0)

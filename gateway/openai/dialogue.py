@@ -26,19 +26,24 @@ _SILENT = frozenset({"reasoning", "function_call", "function_call_output", "item
 """Items of a response that are no messages."""
 
 
-async def of_messages(messages: "Sequence[Fields]", parts: Parts) -> RunSpec:
+async def of_messages(messages: "Sequence[Fields]", parts: Parts, where: str = "messages") -> RunSpec:
     """A run for chat messages.
+
+    Args:
+        messages: the oldest first.
+        parts: reads what they are made of.
+        where: they stand in the request.
 
     Raises:
         InvalidRequest: naming the message and what is wrong with it.
     """
     if not messages:
-        refuse("messages", "is empty", remedy="send at least one message of the user's")
+        refuse(where, "is empty", remedy="send at least one message of the user's")
     if len(messages) > MOST_MESSAGES:
-        refuse("messages", f"has more than {MOST_MESSAGES} messages", reason="TOO_LARGE", remedy="send the last ones")
+        refuse(where, f"has more than {MOST_MESSAGES} messages", reason="TOO_LARGE", remedy="send the last ones")
     last = max((at for at, each in enumerate(messages) if each.text("role") == "user"), default=None)
     if last is None or any(each.text("role") == "assistant" for each in messages[last:]):
-        refuse("messages", "does not end with a message of the user's", remedy="send the user's request last")
+        refuse(where, "does not end with a message of the user's", remedy="send the user's request last")
     allowance, spec = parts.allowance(), RunSpec()
     for at, message in enumerate(messages):
         said = await parts.said(message.get("content"), message.place("content"), allowance)
@@ -65,7 +70,7 @@ async def of_input(sent: Fields, parts: Parts) -> RunSpec:
     for item in items:
         if item.text("type", "message") != "message":
             refuse(item.place("type"), "is not an item taken here", remedy="send messages")
-    return await of_messages(items, parts)
+    return await of_messages(items, parts, "input")
 
 
 def instruct(spec: RunSpec, instructions: str) -> None:

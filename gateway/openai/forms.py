@@ -41,5 +41,5 @@ def _form(wanted: Fields, described: Fields) -> Mapping[str, Any]:
     schema.check(asked, described.place("schema"))
     form = {"type": kind, "name": described.text("name", "answer"), "schema": asked, "strict": described.flag("strict")}
     if len(dumps(form)) > schema.MOST_BYTES:
-        refuse(described.place("schema"), "is too long", reason="TOO_LARGE", remedy="ask for less at once")
+        refuse(described.place("schema"), "is too long", reason="SCHEMA", remedy="ask for less at once")
     return form

@@ -143,7 +143,7 @@ def _metadata(sent: Fields) -> dict[str, str]:
         remedy = (
             f"send up to {METADATA_ENTRIES} entries, names of {METADATA_KEY} and texts of {METADATA_VALUE} characters"
         )
-        refuse("metadata", "is too large", reason="TOO_LARGE", remedy=remedy)
+        refuse("metadata", "is too large", remedy=remedy)
     return found
 
 

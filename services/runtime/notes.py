@@ -23,7 +23,7 @@ class Notes:
         """Keeps a note in place of what had that name."""
         try:
             await obstore.put_async(self._store, self._key(name), content)
-        except BaseError as error:
+        except (BaseError, OSError) as error:
             raise _unavailable(error) from error
 
     async def all(self) -> dict[str, bytes]:
@@ -32,7 +32,7 @@ class Notes:
             listed = await obstore.list(self._store, prefix=self._prefix).collect_async()
             keys = [entry["path"] for entry in listed]
             return {unquote(key.removeprefix(self._prefix)): await self._read(key) for key in keys}
-        except BaseError as error:
+        except (BaseError, OSError) as error:
             raise _unavailable(error) from error
 
     async def drop(self, name: str) -> None:
@@ -41,7 +41,7 @@ class Notes:
             await obstore.delete_async(self._store, self._key(name))
         except FileNotFoundError:
             return
-        except BaseError as error:
+        except (BaseError, OSError) as error:
             raise _unavailable(error) from error
 
     async def _read(self, key: str) -> bytes:
@@ -51,7 +51,7 @@ class Notes:
         return self._prefix + quote(name, safe="")
 
 
-def _unavailable(error: BaseError) -> Unavailable:
+def _unavailable(error: Exception) -> Unavailable:
     return Unavailable(
         f"the object store does not answer: {type(error).__name__}",
         remedy="check ARTIFACTS_URL, its permissions and the free space",

@@ -5,10 +5,11 @@ import pytest
 from obstore.store import MemoryStore
 from starlette.requests import Request
 
-from gateway.downloads import Downloads, describing
+from gateway.downloads import Downloads
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts.giving import describing
 from tests.doors import Doors, opened_doors
 
 CONTENT = bytes(range(256)) * 10

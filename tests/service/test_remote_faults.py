@@ -122,6 +122,17 @@ async def test_a_key_that_a_provider_repeats_is_not_repeated(
         assert "strange" not in (await room.refused("text-classification", text="x")).message
 
 
+@pytest.mark.parametrize("fault", faults.NAMES)
+async def test_whatever_the_hub_answers_there_are_cards(
+    configured: None, web: Web, elsewhere: Web, tmp_path: Path, fault: str
+) -> None:
+    web.answers["/api/models"] = lambda _: faults.answers(f"{elsewhere.url}/stolen")[fault][0]
+    async with serving("experts.remote", tmp_path) as room:
+        assert (await room.card("fill-mask")).id == "google-bert/bert-base-uncased"
+        assert (await room.refused("conversational", text="x")).remedy  # the Hub is asked who runs it
+    assert not elsewhere.connections
+
+
 async def test_offline_no_provider_is_asked_but_an_endpoint_of_ones_own_is(
     configured: None, monkeypatch: pytest.MonkeyPatch, web: Web, tmp_path: Path
 ) -> None:

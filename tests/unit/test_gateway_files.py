@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.files import NAME_CHARACTERS, Allowance, clean_name, keep
+from gateway.files import Allowance, keep
 from gateway.media_types import media_type
 from gateway.multipart import MAX_PARTS, parts
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts.giving import NAME_CHARACTERS, clean_name
 from services.runtime.errors import InvalidRequest
 
 

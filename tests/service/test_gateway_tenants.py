@@ -1,0 +1,236 @@
+"""What is one tenant's is not there for another: every route and every call is tried with the other's ids."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc import StatusCode
+
+from gateway.openai.names import RESPONSE, named
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2 as runs
+from protos.hugginggpt.v1 import selector_pb2 as models
+from protos.hugginggpt.v1.types_pb2 import Artifact, NamedValue, RunSpec, Value
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.doors import refusal
+from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
+from tests.orchestrating import END, Cast, task
+from tests.service.test_gateway_origin import flat
+
+COMMON = {
+    "GET /v1/tasks",
+    "GET /v1/models",
+    "GET /v1/models/{model}",
+    "GET /v1/experts",
+    "DELETE /v1/experts/{name}",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /openapi.json",
+    "GET /docs",
+    "GET /docs/start.js",
+    "GET /docs/swagger-ui.css",
+    "GET /docs/swagger-ui-bundle.js",
+    "GET /",
+    "HEAD /",
+    "GET /web/{version}/{name}",
+    "HEAD /web/{version}/{name}",
+}
+"""Nothing of any tenant is there."""
+
+LISTS = {"GET /v1/runs", "GET /v1/files", "GET /v1/conversations"}
+"""Show what the tenant has."""
+
+MAKE = {"POST /v1/runs", "POST /v1/files", "POST /v1/chat/completions", "POST /v1/responses"}
+"""Make something new of the tenant's; what they may name of others' stands in NAMING."""
+
+NAMING: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/runs", {"request": "x", "inputs": [{"artifact": {"sha256": "{sha256}"}}]}),
+    ("/v1/runs", {"request": "x", "history": [{"text": "x", "attachments": [{"artifact": {"sha256": "{sha256}"}}]}]}),
+    ("/v1/runs", {"request": "x", "parent_run_id": "{run_id}"}),
+    ("/v1/responses", {"model": "hugginggpt", "input": "x", "previous_response_id": "{response_id}"}),
+    (
+        "/v1/responses",
+        {
+            "model": "hugginggpt",
+            "input": [{"role": "user", "content": [{"type": "input_file", "file_id": "{file_id}"}]}],
+        },
+    ),
+    (
+        "/v1/chat/completions",
+        {
+            "model": "hugginggpt",
+            "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "{file_id}"}}]}],
+        },
+    ),
+]
+
+
+class Estate:
+    """All that tenant a has, and a gateway to reach it; b has nothing but a key."""
+
+    def __init__(self, house: Keyholders) -> None:
+        self.house = house
+        self.doors = house.doors
+        self.a = self.b = ""
+        self.ids: dict[str, str] = {}
+
+    async def furnish(self) -> None:
+        self.a, self.b = [await self.house.token(name, admin=True) for name in "ab"]
+        answer = await self.doors.ask("do it", headers={**bearer(self.a), "prefer": "wait=20"})
+        run = answer.json()
+        assert (answer.status_code, run["state"]) == (200, "completed")
+        kept = await self.doors.http.post(
+            "/v1/files", data={"purpose": "user_data"}, files={"file": ("a.txt", b"of a")}, headers=bearer(self.a)
+        )
+        file = kept.json()
+        self.ids = {
+            "run_id": run["run_id"],
+            "conversation_id": run["conversation_id"],
+            "response_id": named(RESPONSE, run["run_id"]),
+            "file_id": file["id"],
+            "sha256": file["artifact"]["sha256"],
+        }
+
+    def filled(self, template: Any) -> Any:
+        """With the ids of what is a's."""
+        match template:
+            case str():
+                return re.sub(r"\{(\w+)\}", lambda found: self.ids.get(found[1], found[0]), template)
+            case dict():
+                return {key: self.filled(value) for key, value in template.items()}
+            case list():
+                return [self.filled(value) for value in template]
+        return template
+
+    def routes(self) -> Iterator[str]:
+        for route in flat(self.doors.app.routes):
+            for method in getattr(route, "methods", None) or ("ANY",):
+                yield f"{method} {route.path}"
+
+
+@pytest.fixture
+async def estate(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Estate]:
+    cast.plan(task(1), END)
+    async with orchestrator(settings) as running:
+        kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        async with opened_keyholders(tmp_path, kept) as house:
+            estate = Estate(house)
+            await estate.furnish()
+            yield estate
+
+
+async def test_no_route_shows_or_touches_what_is_anothers(estate: Estate) -> None:
+    tried, own = 0, set()
+    for route in estate.routes():
+        method, path = route.split(" ")
+        if route in COMMON | LISTS | MAKE:
+            continue
+        there = estate.filled(path)
+        assert "{" not in there, f"{route} is new: say in this test what it has of a tenant's"
+        body = {"json": {}} if method == "POST" else {}
+        response = await estate.doors.http.request(method, there, headers=bearer(estate.b), **body)
+        assert response.status_code == 404, (route, response.text)
+        if method == "GET":
+            own.add(there)
+        tried += 1
+    assert tried >= 15
+    for path in own:
+        response = await estate.doors.http.get(path, headers=bearer(estate.a))
+        assert response.status_code == 200, (path, response.text)
+
+
+async def test_every_route_is_one_of_those_or_has_ids(estate: Estate) -> None:
+    routes = set(estate.routes())
+    assert routes >= COMMON | LISTS | MAKE
+    without_ids = {route for route in routes if "{" not in route}
+    assert without_ids <= COMMON | LISTS | MAKE
+
+
+async def test_lists_show_each_tenant_its_own(estate: Estate) -> None:
+    for route in LISTS:
+        path = route.removeprefix("GET ")
+        assert (await estate.doors.http.get(path, headers=bearer(estate.a))).json()["data"]
+        assert (await estate.doors.http.get(path, headers=bearer(estate.b))).json()["data"] == []
+    found = await estate.doors.http.get(
+        "/v1/runs", params={"conversation_id": estate.ids["conversation_id"]}, headers=bearer(estate.b)
+    )
+    assert found.json()["data"] == []
+
+
+@pytest.mark.parametrize(("path", "body"), NAMING, ids=lambda value: str(value)[:60])
+async def test_nothing_new_can_be_made_of_what_is_anothers(estate: Estate, path: str, body: dict[str, Any]) -> None:
+    response = await estate.doors.http.post(path, json=estate.filled(body), headers=bearer(estate.b))
+    assert response.status_code == 404, response.text
+    assert (await estate.doors.http.get("/v1/runs", headers=bearer(estate.b))).json()["data"] == []
+
+
+async def test_the_same_idempotency_key_is_another_ones_own(estate: Estate) -> None:
+    same = {"idempotency-key": "one"}
+    first = await estate.doors.ask("x", headers={**bearer(estate.a), **same})
+    second = await estate.doors.ask("y", headers={**bearer(estate.b), **same})
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert first.json()["run_id"] != second.json()["run_id"]
+
+
+async def test_the_same_bytes_are_kept_once_for_each(estate: Estate) -> None:
+    there = estate.filled("/v1/artifacts/{sha256}")
+    await estate.doors.http.post(
+        "/v1/files", data={"purpose": "user_data"}, files={"file": ("b.txt", b"of a")}, headers=bearer(estate.b)
+    )
+    response = await estate.doors.http.get(there, headers=bearer(estate.b))
+    assert response.status_code == 200
+    assert "b.txt" in response.headers["content-disposition"]
+
+
+async def test_no_call_shows_or_touches_what_is_anothers(estate: Estate) -> None:
+    run_id, sha256 = estate.ids["run_id"], estate.ids["sha256"]
+    of_a = NamedValue(value=Value(artifact=Artifact(sha256=sha256)))
+    absent = {
+        "Ask": pb.AskRequest(spec=RunSpec(request="x", inputs=[of_a])),
+        "Watch": runs.WatchRunRequest(run_id=run_id),
+        "Get": runs.GetRunRequest(run_id=run_id),
+        "Cancel": runs.CancelRunRequest(run_id=run_id),
+        "Approve": runs.ApproveRunRequest(run_id=run_id),
+        "Delete": runs.DeleteRunRequest(run_id=run_id),
+        "Download": pb.DownloadRequest(sha256=sha256),
+    }
+    assert {"List", "Upload", "ListTasks", "ListModels"} | set(absent) == {
+        method.name for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods
+    }
+    stub = estate.doors.grpc
+    for name, request in absent.items():
+        error = await refusal(getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10))
+        assert error.code() is StatusCode.NOT_FOUND, name
+    continued = pb.AskRequest(spec=RunSpec(request="x", parent_run_id=run_id))
+    assert (await refusal(stub.Ask(continued, metadata=metadata(estate.b), timeout=10))).code() is StatusCode.NOT_FOUND
+    assert not (await stub.List(runs.ListRunsRequest(), metadata=metadata(estate.b), timeout=10)).runs
+    assert (await stub.List(runs.ListRunsRequest(), metadata=metadata(estate.a), timeout=10)).runs
+    assert (await stub.Get(absent["Get"], metadata=metadata(estate.a), timeout=10)).run_id == run_id
+    await stub.ListTasks(models.ListTasksRequest(), metadata=metadata(estate.b), timeout=10)
+
+
+async def test_without_a_key_no_call_is_answered(estate: Estate) -> None:
+    stub = estate.doors.grpc
+    for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods:
+        request = iter([pb.UploadRequest(name="x")]) if method.client_streaming else method.input_type._concrete_class()
+        error = await refusal(getattr(stub, method.name)(request, timeout=10))
+        assert error.code() is StatusCode.UNAUTHENTICATED, method.name
+
+
+async def test_without_a_key_no_route_is_answered_but_the_public_ones(estate: Estate) -> None:
+    public = {route for route in COMMON if " /v1/" not in route}
+    for route in estate.routes():
+        method, path = route.split(" ")
+        response = await estate.doors.http.request(method, estate.filled(path))
+        assert (response.status_code == 401) is (route not in public), route
+
+
+async def test_what_is_deleted_stands_in_the_log(estate: Estate) -> None:
+    await estate.doors.http.delete(estate.filled("/v1/runs/{run_id}"), headers=bearer(estate.a))
+    await estate.doors.http.delete(estate.filled("/v1/files/{file_id}"), headers=bearer(estate.a))
+    acts = [(entry["tenant"], entry["action"], entry["subject"]) async for entry in estate.house.audit.entries()]
+    assert ("a", "run.delete", estate.ids["run_id"]) in acts
+    assert ("a", "file.delete", estate.ids["file_id"]) in acts

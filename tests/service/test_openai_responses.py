@@ -1,0 +1,258 @@
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Literal
+
+import openai
+import pytest
+from openai.types.responses import Response
+from pydantic import BaseModel
+
+from protos.hugginggpt.v1.types_pb2 import (
+    ON_DISCONNECT_CANCEL,
+    ON_DISCONNECT_UNSPECIFIED,
+    ROLE_USER,
+    RUN_STATE_CANCELLED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    Failure,
+)
+from tests.openai_clients import WORK, Opened, opened, over, said
+from tests.samples import DATA
+
+ASK: Any = {"model": "hugginggpt", "input": "Is this good news? Read it aloud."}
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Opened]:
+    async with opened(tmp_path, WORK) as house:
+        yield house
+
+
+@pytest.fixture
+async def waiting(tmp_path: Path) -> AsyncIterator[Opened]:
+    """Runs that do nothing until the test tells them to."""
+    async with opened(tmp_path, ()) as house:
+        yield house
+
+
+async def test_a_response_has_the_work_and_the_answer(house: Opened) -> None:
+    response = await house.client.responses.create(**ASK, metadata={"a": "b"}, instructions="Be brief.")
+    assert (response.id, response.status, response.model, response.background) == (
+        "resp_1",
+        "completed",
+        "hugginggpt",
+        False,
+    )
+    assert [item.type for item in response.output] == ["reasoning", "message"]
+    assert response.output_text.startswith("It is good news.\n\n[speech.wav](http://")
+    assert (response.metadata, response.instructions) == ({"a": "b"}, "Be brief.")
+    assert response.usage
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (7, 5)
+    spec = house.last().spec
+    assert (spec.on_disconnect, spec.request) == (ON_DISCONNECT_CANCEL, ASK["input"])
+    assert [(turn.role, turn.text) for turn in spec.history] == [(ROLE_USER, "Be brief.")]
+
+
+async def test_its_events_are_numbered_and_typed_and_end_with_the_same_response(house: Opened) -> None:
+    stream = await house.client.responses.create(**ASK, stream=True)
+    events = [event async for event in stream]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type for event in events]
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.reasoning_summary_part.added",
+    ]
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    last: Any = events[-1]
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == (
+        last.response.output_text
+    )
+    assert last.response == await house.client.responses.retrieve("resp_1")
+
+
+async def test_the_clients_own_reader_follows_the_stream(house: Opened) -> None:
+    async with house.client.responses.stream(**ASK) as stream:
+        async for _ in stream:
+            pass
+        final = await stream.get_final_response()
+    assert final.output_text.startswith("It is good news.")
+
+
+async def test_the_sync_client_reads_both(house: Opened) -> None:
+    def ask() -> tuple[str, list[str]]:
+        whole: Response = house.sync.responses.create(**ASK)
+        return whole.output_text, [event.type for event in house.sync.responses.create(**ASK, stream=True)]
+
+    text, kinds = await asyncio.to_thread(ask)
+    assert text.startswith("It is good news.")
+    assert kinds[-1] == "response.completed"
+
+
+async def test_messages_with_pictures_and_files_are_taken(house: Opened) -> None:
+    picture = base64.b64encode((DATA / "sign.png").read_bytes()).decode()
+    content = [
+        {"type": "input_text", "text": "What is this?"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{picture}"},
+        {"type": "input_file", "filename": "a.txt", "file_data": base64.b64encode(b"words").decode()},
+    ]
+    items: Any = [
+        {"role": "user", "content": "Hello"},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello!"}]},
+        {"role": "user", "content": content},
+    ]
+    await house.client.responses.create(model="hugginggpt", input=items)
+    spec = house.last().spec
+    assert [turn.text for turn in spec.history] == ["Hello", "Hello!"]
+    assert spec.request == "What is this?"
+    assert [each.value.artifact.media_type for each in spec.inputs] == ["image/png", "text/plain"]
+    listed = (await house.client.responses.input_items.list("resp_1")).data
+    assert [item.type for item in listed] == ["message", "message", "message"]
+
+
+class Mood(BaseModel):
+    sentiment: Literal["positive", "negative"]
+    confidence: float
+
+
+class Menu(BaseModel):
+    dishes: list[str]
+
+
+async def test_a_schema_is_filled_or_refused_and_looks_the_same_later(house: Opened) -> None:
+    parsed = await house.client.responses.parse(**ASK, text_format=Mood)
+    assert parsed.output_parsed == Mood(sentiment="positive", confidence=0.98)
+    later = await house.client.responses.retrieve(parsed.id)
+    assert (later.output_text, later.text) == (parsed.output_text, parsed.text)
+    refused = await house.client.responses.parse(**ASK, text_format=Menu)
+    content: Any = refused.output[-1]
+    assert (content.content[0].type, content.content[0].refusal) == ("refusal", "The results do not hold dishes.")
+
+
+async def test_a_response_continues_another(house: Opened) -> None:
+    first = await house.client.responses.create(**ASK)
+    second = await house.client.responses.create(**ASK, previous_response_id=first.id)
+    assert (second.previous_response_id, house.last().spec.parent_run_id) == (first.id, "run_1")
+
+
+async def test_the_background_is_queued_polled_and_completed(waiting: Opened) -> None:
+    response = await waiting.client.responses.create(**ASK, background=True)
+    assert (response.status, response.background) == ("queued", True)
+    run = await waiting.orchestrator.arrivals.get()
+    assert run.spec.on_disconnect == ON_DISCONNECT_UNSPECIFIED
+    run.tell(said("So "))
+    going = await waiting.client.responses.retrieve(response.id)
+    assert (going.status, going.output_text) == ("in_progress", "So ")
+    run.tell(said("it is."), over())
+    ended = await waiting.client.responses.retrieve(response.id)
+    assert (ended.status, ended.output_text, ended.completed_at is not None) == ("completed", "So it is.", True)
+    assert not waiting.orchestrator.cancelled
+
+
+async def test_the_background_is_cancelled_and_deleted(waiting: Opened) -> None:
+    response = await waiting.client.responses.create(**ASK, background=True)
+    assert (await waiting.client.responses.cancel(response.id)).status == "cancelled"
+    assert (await waiting.client.responses.cancel(response.id)).status == "cancelled"
+    await waiting.client.responses.delete(response.id)
+    with pytest.raises(openai.NotFoundError):
+        await waiting.client.responses.retrieve(response.id)
+
+
+async def test_who_creates_and_leaves_at_once_leaves_nothing_queued(waiting: Opened) -> None:
+    for background in (True, False):
+        stream = await waiting.client.responses.create(**ASK, stream=True, background=background)
+        await stream.close()
+        run = await waiting.orchestrator.arrivals.get()
+        async with asyncio.timeout(5):
+            await run.left.wait()
+            if not background:
+                await waiting.orchestrator.told_to_stop.wait()
+        assert (waiting.orchestrator.cancelled == []) is background
+        if background:
+            run.tell(said("Done."), over())
+        found = await waiting.client.responses.retrieve(f"resp_{run.run_id.removeprefix('run_')}")
+        assert found.status == ("completed" if background else "cancelled")
+
+
+async def test_who_returns_after_any_event_sees_every_other_once(waiting: Opened) -> None:
+    stream = await waiting.client.responses.create(**ASK, background=True, stream=True)
+    run = await waiting.orchestrator.arrivals.get()
+    for event in WORK[:-1]:
+        run.tell(event)
+    seen = []
+    async for each in stream:
+        seen.append(each)
+        if each.type == "response.output_text.delta" and each.delta == "good news.":
+            break
+    await stream.close()
+    run.tell(WORK[-1])
+    while seen[-1].type != "response.completed":
+        rest = await waiting.client.responses.retrieve("resp_1", stream=True, starting_after=seen[-1].sequence_number)
+        seen.append(await anext(rest))
+        await rest.close()
+    whole = [event async for event in await waiting.client.responses.retrieve("resp_1", stream=True)]
+    assert [each.sequence_number for each in seen] == list(range(len(whole)))
+    assert seen == whole
+    for number in range(len(whole)):
+        rest = await waiting.client.responses.retrieve("resp_1", stream=True, starting_after=number)
+        assert [event async for event in rest] == whole[number + 1 :]
+
+
+async def test_events_are_the_same_where_the_orchestrator_was_lost(tmp_path: Path) -> None:
+    async with opened(tmp_path, WORK, breaks=(2, 5, 8)) as house:
+        broken = [event async for event in await house.client.responses.create(**ASK, stream=True)]
+        again = [event async for event in await house.client.responses.retrieve("resp_1", stream=True)]
+        assert broken == again
+
+
+async def test_browsers_resume_by_last_event_id(house: Opened) -> None:
+    await house.client.responses.create(**ASK)
+    path = "/v1/responses/resp_1?stream=true"
+    whole = (await house.doors.http.get(path)).text
+    rest = (await house.doors.http.get(path, headers={"last-event-id": "3"})).text
+    assert whole.endswith(rest.removeprefix(": accepted\n"))
+    assert rest.startswith(": accepted\nid: 4\n")
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "detail"),
+    [
+        (over(state=RUN_STATE_INCOMPLETE, failure=Failure(reason="DEADLINE")), "incomplete", "deadline"),
+        (over(state=RUN_STATE_FAILED, failure=Failure(message="no way")), "failed", "no way"),
+        (over(state=RUN_STATE_CANCELLED, failure=Failure(reason="CANCELLED")), "cancelled", None),
+    ],
+)
+async def test_every_end_has_its_status(tmp_path: Path, end: Any, status: str, detail: str | None) -> None:
+    async with opened(tmp_path, (said("Half."), end)) as house:
+        events: Any = [event async for event in await house.client.responses.create(**ASK, stream=True)]
+        last = events[-1]
+        assert last.type == ("response.failed" if status == "failed" else "response.incomplete")
+        assert last.response.status == status
+        why = last.response.incomplete_details and last.response.incomplete_details.reason
+        assert (why or (last.response.error and last.response.error.message)) == detail
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"input": []}, "input"),
+        ({"input": [{"type": "computer_call"}]}, "input[0].type"),
+        ({"background": True, "store": False}, "store"),
+        ({"metadata": {"a": "b" * 513}}, "metadata"),
+        ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {"oneOf": []}}}}, "text.format.schema"),
+        ({"previous_response_id": "chatcmpl-1"}, None),
+    ],
+)
+async def test_what_cannot_be_done_is_said(house: Opened, change: dict[str, Any], param: str | None) -> None:
+    with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as raised:
+        await house.client.responses.create(**ASK | change)
+    assert raised.value.param == param
