@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experts.audio.sound import heard, windows
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.parameters import port_of
 from experts.torch_host.batches import in_passes
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, is_several, labels_of, probabilities
@@ -108,6 +109,7 @@ class ZeroShot(Resident):
         if not all(labels) or not labels:
             raise InvalidRequest(
                 "zero-shot-audio-classification needs the parameter candidate_labels: the labels to choose from",
+                port=port_of("candidate_labels"),
                 remedy='give it, such as ["dog barking", "car horn"]',
             )
         samples = heard(inputs["audio"], self._rate, longest=MAX_SECONDS)

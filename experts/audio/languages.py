@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from experts.host.parameters import port_of
 from services.runtime.errors import InvalidRequest
 
 _TAGS = {"mandarin": "zh", "castilian": "es", "hebrew": "he", "filipino": "tl", "norwegian": "no"}
@@ -34,6 +35,7 @@ def spoken_language(said: str, known: Sequence[str], model_id: str) -> str:
     shown = [*(LANGUAGES.get(one, one).title() for one in known[:_SHOWN]), *(["…"] if known[_SHOWN:] else [])]
     raise InvalidRequest(
         f"{model_id} does not know the language {said[:40]!r}",
+        port=port_of("language"),
         remedy=f"leave it out, or choose among those it knows: {', '.join(shown or ['English'])}",
     )
 

@@ -10,6 +10,7 @@ from experts.audio.languages import three_letters
 from experts.audio.sound import recording
 from experts.audio.voices import Voices, vocoder
 from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.resident import Resident
@@ -155,6 +156,7 @@ class Vits(Speaker):
         if asked and known and asked != known:
             raise InvalidRequest(
                 f"{self.model_id} does not speak {said[:40]!r}, only {known}",
+                port=port_of("language"),
                 remedy="leave the language out, or choose a model that speaks it",
             )
 

@@ -11,6 +11,7 @@ from experts.diffusion.painting import Order, Painter
 from experts.diffusion.sizes import MOST_PIXELS
 from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import open_image, png, renamed
+from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.resident import Resident
@@ -158,6 +159,7 @@ def _scale(parameters: Parameters, factor: int, model_id: str) -> float:
     if scale > factor:
         raise InvalidRequest(
             f"parameter scale: {model_id} enlarges {factor} times at most, not {scale:g}",
+            port=port_of("scale"),
             remedy="ask for less, or enlarge the result once more",
         )
     return scale

@@ -11,6 +11,7 @@ from typing import Any
 from experts.endpoints import results
 from experts.endpoints.media import data_url, sendable
 from experts.host.handler import Inputs, Media, Outputs, Parameters
+from experts.host.parameters import port_of
 from services.runtime.errors import CorruptData, InvalidRequest
 
 NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}
@@ -152,6 +153,7 @@ def candidates(parameters: Parameters) -> list[str]:
     if not named or not all(named):
         raise InvalidRequest(
             "the parameter candidate_labels is missing: the labels to choose from",
+            port=port_of("candidate_labels"),
             remedy='give it, such as ["sports", "politics"]',
         )
     return named

@@ -6,6 +6,7 @@ from typing import Any
 
 from experts.host.audio import read_audio
 from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.parameters import port_of
 from services.runtime.errors import InvalidRequest
 
 NO_SPEECH = "No speech found."
@@ -47,6 +48,7 @@ class Transcription:
         if not language.startswith("en"):
             raise InvalidRequest(
                 f"This model only knows English, not “{language}”.",
+                port=port_of("language"),
                 remedy="Leave the language out, or choose a model that knows it.",
             )
         samples, _ = read_audio(inputs["audio"], rate=_RATE, longest=LONGEST_SECONDS)

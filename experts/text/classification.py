@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.parameters import port_of
 from experts.text.reading import Reader, Window, mean, too_long
 from experts.torch_host.batches import in_passes, padded
 from experts.torch_host.checkpoint import Checkpoint
@@ -95,6 +96,7 @@ class ZeroShot(Resident):
         if not all(labels) or not labels:
             raise InvalidRequest(
                 "zero-shot-classification needs the parameter candidate_labels: the labels to choose from",
+                port=port_of("candidate_labels"),
                 remedy='give it, such as ["sports", "politics"]',
             )
         pairs = [self._pair(inputs["text"], label) for label in labels]

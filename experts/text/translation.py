@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.parameters import port_of
 from experts.text.languages import Language, languages, named, recognised
 from experts.text.pieces import fitted, sentences
 from experts.text.reading import MOST_WINDOWS, too_long
@@ -142,7 +143,8 @@ class Translator(Resident):
             shown = ", ".join(sorted(languages()[tag].name for tag in known)[:_SHOWN])
             rest = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
             remedy = f"it knows {shown}{rest}" if known else "give its English name or BCP 47 tag"
-            raise InvalidRequest(f"parameter {parameter}: {said[:40]!r}: {what}", remedy=remedy)
+            complaint = f"parameter {parameter}: {said[:40]!r}: {what}"
+            raise InvalidRequest(complaint, port=port_of(parameter), remedy=remedy)
         return tag
 
     def _cannot(self, source: str | None, target: str) -> InvalidRequest:
@@ -151,6 +153,7 @@ class Translator(Resident):
         ]
         return InvalidRequest(
             f"{self.model_id} does not translate from {names[0]} into {names[1]}",
+            port=port_of("target_language"),
             remedy="give source_language and target_language, or take another model",
         )
 

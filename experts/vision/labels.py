@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Parameters
+from experts.host.parameters import port_of
 from experts.torch_host.batches import padded
 from experts.torch_host.lengths import longest
 from services.runtime.errors import InvalidRequest
@@ -22,6 +23,7 @@ def candidates(parameters: Parameters, task: str) -> list[str]:
     if not labels or not all(labels):
         raise InvalidRequest(
             f"{task} needs the parameter candidate_labels: the labels to choose from",
+            port=port_of("candidate_labels"),
             remedy='give it, such as ["cat", "dog"]',
         )
     return labels

@@ -85,8 +85,9 @@ LANGUAGES = {"source_language": "English", "target_language": "German"}
 
 
 def test_labels_and_readable_tables_are_asked_for() -> None:
-    with pytest.raises(InvalidRequest, match="candidate_labels"):
+    with pytest.raises(InvalidRequest, match="candidate_labels") as caught:
         asked("zero-shot-classification", INPUTS, {})
+    assert caught.value.port == "parameters.candidate_labels"
     with pytest.raises(InvalidRequest) as caught:
         asked("table-question-answering", {**INPUTS, "table": Media(b"\xff\xfe\x00", "text/csv", "t.csv")}, {})
     assert caught.value.port == "table"
