@@ -25,7 +25,7 @@ from gateway.listening import bound, refuse_strangers, serving_http
 from gateway.openai.chat import ChatRoutes
 from gateway.openai.house import House
 from gateway.openai.models import ModelRoutes
-from gateway.openai.parts import NoFiles, Parts
+from gateway.openai.parts import Parts
 from gateway.openai.responses import ResponseRoutes
 from gateway.rest import RunRoutes
 from gateway.runs import Runs
@@ -79,9 +79,9 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalogue = Catalogue(SelectorServiceStub(selector))
             admission = Admission(store)
-            house = House(runs, admission, Parts(store, NoFiles(), fetching, settings.files_bytes))
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files, downloads = Files(database, runs, access.audit), Downloads(store)
+            house = House(runs, admission, Parts(store, files, fetching, settings.files_bytes))
             routes = (
                 RunRoutes(runs, Intake(store, fetching, settings.files_bytes), admission, callers),
                 downloads,

@@ -235,6 +235,7 @@ ARTIFACT: dict[str, Any] = {
         200: {"description": "All of it.", "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}},
         206: {"description": "The part asked for."},
         304: {"description": "It is what the client has."},
+        307: {"description": "The object store has it, at `Location`."},
     }
 }
 

@@ -37,6 +37,8 @@ class Settings(ServiceSettings, StoreSettings, AccessSettings):
     """Most bytes of files sent with one request."""
     upload_bytes: int = Field(2_000_000_000, gt=0)
     """Most bytes of a file sent on its own."""
+    presign: bool = True
+    """Whether clients can reach the object store, if there is one, and are sent there for the bytes of artifacts."""
     fetch_urls: bool = True
     """Whether files may be given as URLs, which this server then asks for."""
     fetch_allow: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()

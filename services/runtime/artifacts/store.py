@@ -8,7 +8,7 @@ type and a disposition that are safe to give to a browser.
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -81,7 +81,7 @@ class ArtifactStore:
         """
         check_tenant(tenant)
         rest = batches(counted(chunks, limit, name))
-        first = await anext(rest, [])
+        first: Sequence[bytes] = await anext(rest, [])
         if sum(map(len, first)) < BATCH_BYTES:
             return await self.put(tenant, b"".join(first), media_type=media_type, name=name)
         artifact = Artifact(media_type=media_type, name=name)
