@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request
@@ -45,7 +46,8 @@ class ChatRoutes:
         sent = await body(request)
         model = controllers.checked(sent.text("model"))
         parameters.check(sent)
-        terms = Terms(model=model, form=forms.of_chat(sent), store=sent.flag("store") is not False)
+        form = await asyncio.to_thread(forms.of_chat, sent)
+        terms = Terms(model=model, form=form, store=sent.flag("store") is not False)
         streams, usage = sent.flag("stream"), sent.map("stream_options").flag("include_usage")
         with acting_for(controllers.on_behalf_of(current(), model)):
             spec = await dialogue.of_messages([*sent.maps("messages")], self._house.parts)

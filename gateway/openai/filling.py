@@ -7,7 +7,7 @@ from typing import Any
 from gateway.openai import schema as schemas
 from gateway.openai.facts import Fact, alike, plain
 
-MOST_STEPS = 20_000
+MOST_STEPS = 8_000
 """What may be tried before a schema counts as too intricate."""
 
 DEEPEST = 24
@@ -126,7 +126,8 @@ class _Filling:
         meant = self._meant(schema, depth)
         if meant.get("type") == "array":
             return self._tells(meant.get("items", {}), depth + 1)
-        return "enum" in meant or (_is_object(meant) and len(meant.get("required", ())) > 1)
+        words = "enum" in meant and all(isinstance(each, str) for each in meant["enum"])
+        return words or (_is_object(meant) and len(meant.get("required", ())) > 1)
 
     def _as(self, schema: Mapping[str, Any], content: Any, depth: int) -> Any:
         if "enum" in schema or "const" in schema:
@@ -140,10 +141,8 @@ class _Filling:
 
     def _meant(self, schema: Any, depth: int) -> Mapping[str, Any]:
         self._count(1, depth)
-        for _ in range(DEEPEST):
-            if not isinstance(schema, dict) or "$ref" not in schema:
-                break
-            schema = schemas.resolved(self._root, schema["$ref"])
+        if isinstance(schema, dict) and "$ref" in schema:
+            return self._meant(schemas.resolved(self._root, schema["$ref"]), depth + 1)
         return schema if isinstance(schema, dict) else {}
 
     def _choices(self, schema: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:

@@ -7,7 +7,9 @@ from gateway.openai.parts import Parts
 from gateway.openai.projection import Projection, projection
 from gateway.openai.terms import Terms
 from gateway.runs import Runs
+from protos.hugginggpt.v1.orchestrator_pb2 import ListRunsRequest
 from protos.hugginggpt.v1.types_pb2 import RunSpec
+from services.runtime.errors import NotFound
 
 
 class House:
@@ -46,6 +48,19 @@ class House:
         terms.note(spec)
         await self._admission.admit(spec, key=key)
         return Watched(await self.runs.start(spec))
+
+    async def last_of(self, conversation_id: str) -> str:
+        """The last run of a conversation.
+
+        Raises:
+            NotFound: CONVERSATION, the caller has none of that id.
+        """
+        wanted = ListRunsRequest(conversation_id=conversation_id, page_size=1)
+        found = (await self.runs.list(wanted)).runs if conversation_id else ()
+        if not found:
+            remedy = "check the id; GET /v1/conversations lists them"
+            raise NotFound(f"there is no conversation {conversation_id[:100]}", reason="CONVERSATION", remedy=remedy)
+        return found[0].run_id
 
     async def told(self, run_id: str, site: str) -> Projection:
         """A run's response as it stands.

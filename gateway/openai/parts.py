@@ -6,12 +6,13 @@ import binascii
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from gateway.claims import usual
 from gateway.fetching import Fetching
 from gateway.files import Allowance, keep
+from gateway.filing.files import Files
 from gateway.json_text import checked_text, refuse
 from gateway.media_types import suffix
 from gateway.openai.fields import Fields
@@ -27,27 +28,6 @@ MOST_MENTIONED = 32
 _QUICK_BYTES = 1_000_000
 _MENTIONED = re.compile(r"/v1/artifacts/([0-9a-f]{64})\b")
 _DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),", re.ASCII)
-
-
-class KeptFile(Protocol):
-    """A file sent before."""
-
-    @property
-    def artifact(self) -> Artifact: ...
-
-
-class Files(Protocol):
-    """Files sent before, by their ids."""
-
-    async def get(self, file_id: str) -> KeptFile: ...
-
-
-class NoFiles:
-    """Where none are kept."""
-
-    async def get(self, file_id: str) -> KeptFile:
-        """Raises NotFound: FILE."""
-        raise NotFound(f"there is no file {file_id[:100]}", reason="FILE", remedy="send the file itself")
 
 
 @dataclass(frozen=True, slots=True)

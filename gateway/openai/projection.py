@@ -73,6 +73,7 @@ class Projection:
             "id": named(RESPONSE, run.run_id),
             "object": "response",
             "created_at": run.created.seconds,
+            "conversation": {"id": run.conversation_id} if run.conversation_id else None,
             "completed_at": run.ended.seconds if run.HasField("ended") else None,
             "status": self._status,
             "background": terms.background,

@@ -1,5 +1,6 @@
 """/v1/responses."""
 
+import asyncio
 import re
 from typing import Annotated
 
@@ -57,7 +58,7 @@ class ResponseRoutes:
         client leaves. How the work goes is told as a reasoning item.
         """
         sent = await body(request)
-        terms = _terms(sent)
+        terms = await asyncio.to_thread(_terms, sent)
         with acting_for(controllers.on_behalf_of(current(), terms.model)):
             spec = await self._spec(sent, terms)
             start = self._house.background if terms.background else self._house.attended
@@ -112,11 +113,19 @@ class ResponseRoutes:
     async def _spec(self, sent: Fields, terms: Terms) -> RunSpec:
         spec = await dialogue.of_input(sent, self._house.parts)
         dialogue.instruct(spec, terms.instructions)
-        if "previous_response_id" in sent:
-            spec.parent_run_id = _run_of(sent.text("previous_response_id"))
+        spec.parent_run_id = await self._parent(sent)
         if not terms.background:
             spec.on_disconnect = ON_DISCONNECT_CANCEL
         return spec
+
+    async def _parent(self, sent: Fields) -> str:
+        """The run that is continued; empty if none is."""
+        if "conversation" not in sent:
+            return _run_of(sent.text("previous_response_id")) if "previous_response_id" in sent else ""
+        if "previous_response_id" in sent:
+            refuse("conversation", "stands beside previous_response_id", remedy="send one of them")
+        given = sent.get("conversation")
+        return await self._house.last_of(given if isinstance(given, str) else sent.map("conversation").text("id"))
 
 
 def _terms(sent: Fields) -> Terms:

@@ -85,13 +85,14 @@ def holds(schema: Mapping[str, Any], root: Mapping[str, Any], content: Any) -> b
 
 
 def _keywords(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Every keyword in a schema with its value; names of properties are none."""
+    """Every part of a schema, without a name, and every keyword in it; names of properties are none."""
     waiting = [schema]
     while waiting:
         part = waiting.pop()
         if isinstance(part, list):
             waiting += part
         elif isinstance(part, dict):
+            yield "", part
             for keyword, value in part.items():
                 yield keyword, value
                 if keyword in _WITH_NAMES and isinstance(value, dict):

@@ -1,0 +1,187 @@
+"""OpenAI's routes among tenants, limits, files, replicas and proxies."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from gateway.openai.attendance import Recited, Source
+from gateway.openai.completion import Completion
+from gateway.openai.streams import CompletionStream
+from protos.hugginggpt.v1.types_pb2 import RunEvent
+from services.runtime.errors import ModelFailed, Overloaded
+from tests.doors import Doors, opened_doors
+from tests.fakes import ScriptedOrchestrator
+from tests.keyholders import Keyholders, opened_keyholders
+from tests.openai_clients import WORK, Opened, opened
+
+RESPOND: Any = {"model": "hugginggpt", "input": "Is this good news?"}
+CHAT: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Is this good news?"}]}
+TITLE = """### Task:
+Generate a concise, 3-5 word title summarizing the chat history.
+### Output:
+JSON format: { "title": "your concise title here" }
+### Chat History:
+<chat_history>
+USER: Read this aloud
+ASSISTANT: Done.
+</chat_history>"""
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Opened]:
+    async with opened(tmp_path, WORK) as house:
+        yield house
+
+
+@pytest.fixture
+async def holders(tmp_path: Path) -> AsyncIterator[Keyholders]:
+    async with opened_keyholders(tmp_path) as holders:
+        yield holders
+
+
+def client(doors: Doors, token: str) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=f"http://127.0.0.1:{doors.http_port}/v1", api_key=token, max_retries=0, timeout=15)
+
+
+async def test_tenants_cannot_reach_each_others_files_and_pictures(holders: Keyholders) -> None:
+    async with (
+        client(holders.doors, await holders.token("a")) as one,
+        client(holders.doors, await holders.token("b")) as other,
+    ):
+        file = await one.files.create(file=("a.txt", b"secret"), purpose="user_data")
+        made = await holders.doors.store.put("a", b"secret", media_type="text/plain", name="a.txt")
+        part = {"type": "file", "file": {"file_id": file.id}}
+        messages: Any = [{"role": "user", "content": [{"type": "text", "text": "Read it"}, part]}]
+        await one.chat.completions.create(model="hugginggpt", messages=messages)
+        with pytest.raises(openai.NotFoundError):
+            await other.chat.completions.create(model="hugginggpt", messages=messages)
+        link: Any = [{"role": "user", "content": f"Read /v1/artifacts/{made.sha256}"}]
+        for each in (one, other):
+            await each.chat.completions.create(model="hugginggpt", messages=link)
+    runs = list(holders.doors.orchestrator.runs.values())
+    assert [(run.caller.tenant, len(run.spec.inputs)) for run in runs] == [("a", 1), ("a", 1), ("b", 0)]
+
+
+async def test_who_asks_for_a_response_asks_as_their_tenant(holders: Keyholders) -> None:
+    async with client(holders.doors, await holders.token("a")) as one:
+        await one.responses.create(**RESPOND)
+    assert [each.tenant for each in holders.doors.orchestrator.callers] == ["a"]
+
+
+async def test_without_a_key_or_beyond_a_limit_clients_raise_their_own_errors(holders: Keyholders) -> None:
+    async with client(holders.doors, "wrong") as stranger:
+        with pytest.raises(openai.AuthenticationError) as unknown:
+            await stranger.chat.completions.create(**CHAT)
+        assert unknown.value.body
+    token = await holders.token("a", limits={"requests_per_minute": 1})
+    async with client(holders.doors, token) as keen:
+        await keen.models.list()
+        with pytest.raises(openai.RateLimitError) as raised:
+            await keen.responses.create(**RESPOND)
+    assert int(raised.value.response.headers["retry-after"]) > 0
+    assert "x-ratelimit-remaining-requests" in raised.value.response.headers
+
+
+async def test_a_house_that_is_full_says_so(tmp_path: Path) -> None:
+    orchestrator = ScriptedOrchestrator(refusal=Overloaded("too many runs", remedy="come back"))
+    async with opened_doors(tmp_path, orchestrator) as doors, client(doors, "none") as asking:
+        with pytest.raises(openai.RateLimitError, match="too many runs"):
+            await asking.chat.completions.create(**CHAT, stream=True)
+
+
+async def test_titles_are_answered_without_a_run(house: Opened) -> None:
+    messages: Any = [{"role": "user", "content": TITLE}]
+    whole = await house.client.chat.completions.create(model="hugginggpt", messages=messages)
+    assert json.loads(whole.choices[0].message.content or "") == {"title": "Read this aloud"}
+    chunks = await house.client.chat.completions.create(model="hugginggpt", messages=messages, stream=True)
+    text = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
+    assert json.loads(text) == {"title": "Read this aloud"}
+    assert json.loads((await house.client.responses.create(model="hugginggpt", input=TITLE)).output_text)
+    assert not house.orchestrator.runs
+
+
+async def test_a_conversation_goes_on(house: Opened) -> None:
+    first = await house.client.responses.create(**RESPOND)
+    assert first.conversation
+    await house.client.responses.create(**RESPOND, conversation=first.conversation.id)
+    assert house.last().spec.parent_run_id == "run_1"
+    with pytest.raises(openai.BadRequestError):
+        await house.client.responses.create(**RESPOND, conversation="run_1", previous_response_id="resp_1")
+
+
+async def test_the_same_key_is_the_same_run(house: Opened) -> None:
+    for _ in range(2):
+        await house.client.responses.create(**RESPOND, extra_headers={"Idempotency-Key": "k"})
+    assert len(house.orchestrator.runs) == 1
+
+
+async def test_any_gateway_tells_of_any_response(tmp_path: Path) -> None:
+    """Two gateways over one orchestrator: what one began the other goes on with."""
+    (tmp_path / "other").mkdir()
+    async with opened(tmp_path, WORK) as first, opened_doors(tmp_path / "other", first.orchestrator) as second:
+        stream = await first.client.responses.create(**RESPOND, background=True, stream=True)
+        begun = [await anext(stream) for _ in range(4)]
+        await stream.close()
+        async with client(second, "none") as elsewhere:
+            rest: Any = await elsewhere.responses.retrieve("resp_1", stream=True, starting_after=3)
+            numbers = [each.sequence_number for each in begun] + [each.sequence_number async for each in rest]
+            assert numbers == list(range(len(numbers)))
+            assert (await elsewhere.responses.retrieve("resp_1")).status == "completed"
+
+
+class Silent:
+    """A run of which nothing is heard until it breaks."""
+
+    run_id = "run_1"
+    ended = False
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def read(self) -> RunEvent | None:
+        await self.go.wait()
+        raise ModelFailed("it broke")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def sent(source: Source, beats: int = 0) -> bytes:
+    """What a stream sends; a silent one may go on after so many comments."""
+    content, comments = b"", 0
+    stream = CompletionStream(source, Completion(""), {}, heartbeat_seconds=0.01)
+
+    async def send(message: Any) -> None:
+        nonlocal content, comments
+        content += message.get("body", b"")
+        comments += message.get("body", b"").startswith(b": still")
+        if comments == beats and isinstance(source, Silent):
+            source.go.set()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(5):
+        await stream({"type": "http"}, receive, send)
+    return content
+
+
+async def test_comments_keep_a_silent_stream_alive_and_end_no_event() -> None:
+    content = await sent(Silent(), beats=3)
+    assert content.startswith(b": accepted\n" + b": still at it\n" * 3)
+    assert b"\n\n" not in content.partition(b"data: ")[0]
+    assert json.loads(content.partition(b"data: ")[2])["error"]["message"] == "it broke"
+
+
+async def test_chunks_end_with_done() -> None:
+    events = [RunEvent(run_id="run_1", sequence=number) for number in range(1, len(WORK) + 1)]
+    for event, told in zip(events, WORK, strict=True):
+        event.MergeFrom(told)
+    content = await sent(Recited(events))
+    assert content.endswith(b"\n\ndata: [DONE]\n\n")

@@ -1,0 +1,154 @@
+import json
+from typing import Any
+
+import pytest
+
+from gateway.openai import schema
+from gateway.openai.facts import known
+from gateway.openai.fields import Fields
+from gateway.openai.filling import Unfillable, filled
+from gateway.openai.forms import of_chat
+from protos.hugginggpt.v1.types_pb2 import Artifact, Task, TaskResult, TaskStatus, Value
+from services.runtime.errors import InvalidRequest
+
+SITE = "http://h"
+OBJECTS = [
+    {"label": "cat", "score": 0.9, "box": {"xmin": 1.0, "ymin": 2.0, "xmax": 3.0, "ymax": 4.0}},
+    {"label": "dog", "score": 0.8, "box": {"xmin": 5.0, "ymin": 6.0, "xmax": 7.0, "ymax": 8.0}},
+]
+
+
+def gave(number: int, kind: str, **outputs: Any) -> TaskStatus:
+    values = {
+        port: Value(artifact=given)
+        if isinstance(given, Artifact)
+        else Value(text=given)
+        if isinstance(given, str)
+        else Value(json=json.dumps(given))
+        for port, given in outputs.items()
+    }
+    return TaskStatus(task=Task(id=number, task=kind), result=TaskResult(task_id=number, outputs=values))
+
+
+TASKS = (
+    gave(1, "object-detection", objects=OBJECTS, text="a cat and a dog", image=Artifact(sha256="a" * 64, name="b.png")),
+    gave(2, "text-classification", labels=[{"label": "NEGATIVE", "score": 0.7}], text="NEGATIVE (70 %)"),
+    gave(3, "summarization", text="It is short."),
+    gave(4, "document-question-answering", text="42", details={"score": 0.5}),
+)
+
+
+def thing(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+BOX = thing(xmin=NUMBER, ymin=NUMBER, xmax=NUMBER, ymax=NUMBER)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (thing(objects={"type": "array", "items": thing(label=TEXT, score=NUMBER, box=BOX)}), {"objects": OBJECTS}),
+        (thing(objects={"type": "array", "items": TEXT}), {"objects": ["cat", "dog"]}),
+        (
+            thing(found={"type": "array", "items": thing(label=TEXT, bounding_box=BOX)}),
+            {"found": [{"label": each["label"], "bounding_box": each["box"]} for each in OBJECTS]},
+        ),
+        (
+            thing(sentiment={"enum": ["negative", "positive"]}, confidence=NUMBER),
+            {"sentiment": "negative", "confidence": 0.7},
+        ),
+        (thing(mood={"type": "string", "enum": ["Negative", "Positive"]}), {"mood": "Negative"}),
+        (thing(summary=TEXT), {"summary": "It is short."}),
+        (thing(answer={"type": "integer"}), {"answer": 42}),
+        (thing(message=TEXT), {"message": "In words."}),
+        (thing(image_url=TEXT), {"image_url": f"{SITE}/v1/artifacts/{'a' * 64}"}),
+        (thing(summary=TEXT, price={"anyOf": [NUMBER, {"type": "null"}]}), {"summary": "It is short.", "price": None}),
+        (thing(summary=TEXT, price={"type": ["number", "null"]}), {"summary": "It is short.", "price": None}),
+        ({"$defs": {"S": thing(summary=TEXT)}, "$ref": "#/$defs/S"}, {"summary": "It is short."}),
+        (
+            thing(inner=thing(summary=TEXT, message=TEXT)),
+            {"inner": {"summary": "It is short.", "message": "In words."}},
+        ),
+        (
+            {"type": "array", "items": thing(label=TEXT, box=BOX)},
+            [{"label": o["label"], "box": o["box"]} for o in OBJECTS],
+        ),
+    ],
+    ids=lambda side: json.dumps(side)[:50],
+)
+def test_a_schema_is_filled_from_what_the_tasks_gave(wanted: dict[str, Any], expected: Any) -> None:
+    schema.check(wanted, "schema")
+    assert filled(wanted, known(TASKS, "In words.", SITE)) == expected
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        thing(price=NUMBER),
+        thing(dishes={"type": "array", "items": TEXT}),
+        thing(summary={"type": "string", "minLength": 100}),
+        thing(mood={"enum": ["bored"]}),
+        thing(sentiment=TEXT, age={"type": "integer"}),
+        thing(person=thing(surname=TEXT)),
+        {"type": "object", "properties": {}, "additionalProperties": False},
+    ],
+    ids=lambda wanted: json.dumps(wanted)[:50],
+)
+def test_what_is_not_there_is_never_made_up(wanted: dict[str, Any]) -> None:
+    schema.check(wanted, "schema")
+    with pytest.raises(Unfillable):
+        filled(wanted, known(TASKS, "In words.", SITE))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, TEXT]}}, "$ref": "#/$defs/a"},
+        {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {
+            "$defs": {str(n): thing(**{f"p{m}": {"$ref": f"#/$defs/{n + 1}"} for m in range(9)}) for n in range(9)}
+            | {"9": thing(x=NUMBER)},
+            "$ref": "#/$defs/0",
+        },
+        {
+            "$defs": {str(n): {"anyOf": [{"$ref": f"#/$defs/{n + 1}"}] * 3} for n in range(20)}
+            | {"20": {"enum": ["bored"]}},
+            "$ref": "#/$defs/0",
+        },
+    ],
+    ids=["itself", "round", "broad", "choices"],
+)
+@pytest.mark.timeout(20)
+def test_no_schema_costs_without_end(wanted: dict[str, Any]) -> None:
+    schema.check(wanted, "schema")
+    with pytest.raises(Unfillable):
+        filled(wanted, known(TASKS, "In words.", SITE))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        [],
+        {"type": "nonsense"},
+        {"properties": {"a": {"pattern": "(a+)+$"}}},
+        {"allOf": [{"type": "string"}]},
+        {"$ref": "http://127.0.0.1/schema.json"},
+        {"$ref": "#/$defs/missing"},
+        {"$id": "http://x/", "type": "string"},
+        {"type": "object", "properties": {f"p{n}": {} for n in range(2000)}},
+    ],
+    ids=lambda wanted: json.dumps(wanted)[:50],
+)
+def test_schemas_that_cannot_be_used_are_refused(wanted: Any) -> None:
+    sent = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": wanted}}}
+    with pytest.raises(InvalidRequest) as raised:
+        of_chat(Fields(sent))
+    assert raised.value.reason == "SCHEMA"
+    assert raised.value.remedy
+
+
+def test_names_of_properties_are_not_keywords() -> None:
+    schema.check(thing(pattern=TEXT, allOf=TEXT, enum={"enum": [{"pattern": "x"}]}), "schema")
