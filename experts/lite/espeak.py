@@ -97,11 +97,13 @@ def voice(wanted: list[str], named: str, known: dict[str, str], data: Path) -> t
         return speaks(asked, known) or refuse(
             f"There is no voice “{named}”.",
             f"Ask for female, male, a language such as en-gb, or one of: {', '.join(sorted(variants))}.",
+            "parameters.voice",
         ), ""
     for language in wanted:
         if base := speaks(language, known):
             return base, variant
-    return refuse(f"There is no voice for the language “{wanted[0]}”.", "Ask for one of: " + listed(known) + ".")
+    message, remedy = f"There is no voice for the language “{wanted[0]}”.", "Ask for one of: " + listed(known) + "."
+    return refuse(message, remedy, "parameters.language")
 
 
 def speaks(language: str, known: dict[str, str]) -> str:
@@ -144,7 +146,7 @@ def wav(samples: bytes, rate: int) -> bytes:
     return buffer.getvalue()
 
 
-def refuse(message: str, remedy: str, port: str = "") -> NoReturn:
+def refuse(message: str, remedy: str, port: str) -> NoReturn:
     """Tells why the order cannot be followed, for the caller."""
     sys.stderr.write(json.dumps({"message": message, "remedy": remedy, "port": port}) + "\n")
     sys.exit(REFUSED)

@@ -79,8 +79,8 @@ def test_a_text_in_another_language_is_spoken_in_it_without_being_asked() -> Non
         ("   ", "", "The text is empty", "text"),
         ("...", "", "nothing in the text that can be spoken", "text"),
         ("x" * (MAX_CHARACTERS + 1), "", "at most 20,000 are spoken", "text"),
-        (TEXT, '{"language":"xx"}', "no voice for the language “xx”", ""),
-        (TEXT, '{"voice":"nobody"}', "no voice “nobody”", ""),
+        (TEXT, '{"language":"xx"}', "no voice for the language “xx”", "parameters.language"),
+        (TEXT, '{"voice":"nobody"}', "no voice “nobody”", "parameters.voice"),
     ],
 )
 def test_what_cannot_be_spoken_is_refused_with_a_remedy(text: str, parameters: str, message: str, port: str) -> None:
