@@ -10,7 +10,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from services.runtime.channel import connect
 from services.runtime.server import Register, serving
 
-pytest_plugins = ["tests.postgres", "tests.programs", "tests.tiny"]
+pytest_plugins = ["tests.browsing", "tests.postgres", "tests.programs", "tests.s3", "tests.tiny"]
 
 Serve = Callable[[Register, ServiceDescriptor], Awaitable[grpc.aio.Channel]]
 

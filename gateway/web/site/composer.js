@@ -3,7 +3,7 @@
 import { glyph, h } from "./element.js";
 import { cut, size } from "./words.js";
 
-const CLIP = "M14.5 9l-5 5a3.2 3.2 0 0 1-4.5-4.5l6-6a2.1 2.1 0 0 1 3 3l-6 6a1 1 0 0 1-1.5-1.5l5-5";
+const CLIP = "M16 9.2l-6 6a3.6 3.6 0 0 1-5.1-5.1l6.6-6.6a2.4 2.4 0 0 1 3.4 3.4l-6.6 6.6a1.2 1.2 0 0 1-1.7-1.7l5.6-5.6";
 const ARROW = "M10 16V4.5M5 9l5-5 5 5";
 const PAPER = "M5 2.5h6.5L15.5 6.5v11H5zM11 2.5V7h4.5";
 

@@ -111,7 +111,7 @@ function candidates(task) {
   if (task.candidates.length < 2) return null;
   const row = (candidate) =>
     h("tr", {}, h("td", {}, candidate.model_id), h("td", {}, candidate.expert), h("td", {}, candidate.role || ""), h("td.number", {}, candidate.score), h("td", {}, candidate.reason || ""));
-  return part("Models in reserve", grid(["model", "expert", "role", "score", "why"], task.candidates.map(row)));
+  return part("Models considered", grid(["model", "expert", "role", "score", "why"], task.candidates.map(row)));
 }
 
 function attempts(task, now) {
@@ -135,11 +135,11 @@ function grid(columns, rows) {
 }
 
 function part(title, content) {
-  return h("section.part", {}, h("h4", {}, title), content);
+  return h("section.part", {}, h("h3", {}, title), content);
 }
 
 function port(name, content) {
-  return h("div.port", {}, h("h5", {}, name), content);
+  return h("div.port", {}, h("h4", {}, name), content);
 }
 
 function origin(run, argument) {

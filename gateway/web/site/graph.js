@@ -107,6 +107,7 @@ class TaskNode {
     const left = x - size.wide / 2;
     const top = y - size.high / 2;
     this._wide = size.wide;
+    this._slim = size.wide < SLIM.wide;
     this._name = svg("text.name", { x: left + 36, y: top + 25 }, task.task.task);
     this._by = svg("text.by", { x: left + 36, y: top + 43 });
     this._glyph = svg("path");
@@ -134,7 +135,7 @@ class TaskNode {
   light(run, id) {
     const task = run.tasks.get(id);
     const took = seconds(task, run.now);
-    const by = [model(task).split("/").at(-1), took === undefined ? "" : duration(took)].filter(Boolean).join(" · ") || said(task.state);
+    const by = [model(task).split("/").at(-1), took === undefined || this._slim ? "" : duration(took)].filter(Boolean).join(" · ") || said(task.state);
     this.element.setAttribute("class", `task is-${look(task.state)}`);
     this._glyph.setAttribute("d", shape(task.state));
     if (this._by.textContent !== by) {

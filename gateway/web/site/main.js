@@ -10,6 +10,7 @@ import { notice } from "./notice.js";
 import { SAMPLES, address, files as sampleFiles } from "./samples.js";
 import { themed } from "./theme.js";
 import { RunView } from "./view.js";
+import { Voice } from "./voice.js";
 
 const part = (id) => document.getElementById(id);
 
@@ -19,6 +20,7 @@ class Page {
     this._files = new Files(this._api);
     this._history = new History(this._api, part("runs"));
     this._problems = h("div");
+    this._voice = new Voice(part("live"));
     this._view = null;
     this._composer = new Composer(this._api, {
       started: (run) => this._go(`/?run=${encodeURIComponent(run)}`),
@@ -58,7 +60,7 @@ class Page {
 
   _run(id) {
     this._view = new RunView(this._api, this._files, id, {
-      say: (words) => (part("live").textContent = words),
+      say: (words) => this._voice.say(words),
       ended: () => this._history.refresh(),
       again: (run, follow) => (follow ? this._follow(run) : this._again(run)),
     });

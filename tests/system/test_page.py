@@ -1,0 +1,225 @@
+"""The page at /, in a real Chromium on a real house: asked, watched, reopened, stopped."""
+
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, Route, expect
+
+from tests.browsing import CHROMIUM, Tab, watched
+from tests.system.conftest import ROOT, House
+
+pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+
+SIGN = ROOT / "tests" / "data" / "sign.png"
+LENGTH = """async player => {
+    await new Promise(done => { player.onloadedmetadata = done; player.load() });
+    return player.duration;
+}"""
+"""Of a recording, once the browser has read it."""
+DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    tab = await watched(context, house.url)
+    yield tab
+    await context.close()
+    tab.check()
+
+
+async def asked(page: Page, request: str, *, fresh: bool = True) -> None:
+    if fresh:
+        await page.get_by_text("Options").click()
+        await page.get_by_label("Run everything anew").check()
+    await page.get_by_label("Your request").fill(request)
+    await page.get_by_role("button", name="Ask", exact=True).click()
+
+
+async def ended(page: Page, state: str = "completed") -> None:
+    await expect(page.locator(".state .badge")).to_have_text(state, timeout=60_000)
+
+
+@contextmanager
+def held(house: House) -> Iterator[None]:
+    """The expert stands still, so that whatever it is asked stays running."""
+    expert = house.children["lite"]
+    os.kill(expert, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(expert, signal.SIGCONT)
+
+
+async def test_a_request_with_a_file_becomes_a_plan_an_answer_and_a_recording(tab: Tab) -> None:
+    page = await tab.open()
+    await page.set_input_files("#pick-files", SIGN)
+    await expect(page.get_by_label("Files to send")).to_contain_text("sign.png")
+    await asked(page, DEMO)
+    await expect(page.locator(".graph .task")).to_have_count(3)
+    await ended(page)
+    await expect(page.locator(".graph .task.is-succeeded")).to_have_count(3)
+    await expect(page.locator(".graph .end")).to_have_text([re.compile("sign.png"), re.compile("answer")])
+    await expect(page.locator(".prose blockquote")).to_contain_text("We are so happy")
+    await expect(page.locator(".prose strong").first).to_have_text("positive")
+    assert await page.locator(".made audio").evaluate(LENGTH) > 1
+    rows = page.locator(".timeline li")
+    await expect(rows).to_have_count(5)
+    assert await rows.locator(".span").count() == 5
+    await tab.picture("light", full_page=True)
+
+
+async def test_a_task_tells_its_model_why_it_was_chosen_and_what_went_in_and_out(tab: Tab) -> None:
+    page = await tab.open()
+    await page.get_by_role("button", name="Read the text in this image").click()
+    await ended(page)
+    await page.get_by_role("button", name="Task 3, text-classification").click()
+    told = page.locator("#task-3")
+    await expect(told).to_have_attribute("open", "")
+    await expect(told).to_contain_text("vaderSentiment, first of 2")
+    await expect(told.locator("section", has_text="Attempts").locator("tbody tr")).to_have_count(1)
+    await expect(told).to_contain_text("text of task 1, image-to-text")
+    await expect(told.locator("section").last.locator("tbody tr")).to_have_count(3)
+    await page.locator("#task-1 summary").first.click()
+    await expect(page.locator("#task-1 .stage rect.frame")).to_have_count(3)
+
+
+async def test_files_are_dropped_and_pasted(tab: Tab) -> None:
+    page = await tab.open()
+    for kind, name in (("drop", "dropped.txt"), ("paste", "pasted.txt")):
+        await page.evaluate(
+            """([kind, name]) => {
+                const data = new DataTransfer();
+                data.items.add(new File(["some words"], name, {type: "text/plain"}));
+                const how = {bubbles: true, cancelable: true};
+                const event = kind === "drop" ? new DragEvent("drop", {...how, dataTransfer: data})
+                    : new ClipboardEvent("paste", {...how, clipboardData: data});
+                document.body.dispatchEvent(event);
+            }""",
+            [kind, name],
+        )
+        await expect(page.get_by_label("Files to send")).to_contain_text(name)
+    await page.get_by_role("button", name="Remove dropped.txt").click()
+    await expect(page.get_by_label("Files to send").locator("li")).to_have_count(1)
+
+
+async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, house: House) -> None:
+    page = await tab.open()
+    await page.get_by_role("button", name="Does this sound happy?").click()
+    await ended(page)
+    address = page.url
+    assert "?run=run_" in address
+    await page.reload()
+    await ended(page)
+    await expect(page.locator(".prose")).to_contain_text("positive")
+    await page.get_by_role("link", name="New request").click()
+    await expect(page.get_by_role("heading", name="What shall be done?")).to_be_visible()
+    await page.get_by_label("Earlier runs", exact=True).get_by_role("link", name="Does this sound happy?").first.click()
+    await ended(page)
+    assert page.url == address
+    await page.go_back()
+    await expect(page.get_by_label("Your request")).to_be_visible()
+
+
+async def test_a_running_task_is_seen_and_stopped(tab: Tab, house: House) -> None:
+    page = await tab.open()
+    with held(house):
+        await page.set_input_files("#pick-files", SIGN)
+        await asked(page, "Read the text in this image")
+        await expect(page.locator(".graph .task.is-running")).to_have_count(1)
+        await expect(page.locator(".timeline .span.is-running").last).to_be_visible()
+        await page.get_by_role("button", name="Cancel").click()
+        await ended(page, "cancelled")
+    await expect(page.get_by_role("button", name="Ask again")).to_be_visible()
+
+
+async def test_a_plan_waits_until_it_is_approved(tab: Tab) -> None:
+    page = await tab.open()
+    await page.get_by_text("Options").click()
+    await page.get_by_label("Show me the plan first").check()
+    await asked(page, "Does this sound happy? “We won.”", fresh=False)
+    await ended(page, "waits for you")
+    await expect(page.locator(".graph .task.is-planned")).to_have_count(1)
+    await page.get_by_role("button", name="Run this plan").click()
+    await ended(page)
+
+
+async def test_a_follow_up_and_the_same_request_again(tab: Tab) -> None:
+    page = await tab.open()
+    await page.get_by_role("button", name="Does this sound happy?").click()
+    await ended(page)
+    first = page.url
+    await page.get_by_role("button", name="Ask a follow-up").click()
+    await asked(page, "Find the dates in: “On 3 June 1843 it rained.”", fresh=False)
+    await expect(page).not_to_have_url(first)
+    await ended(page)
+    second = page.url
+    await page.get_by_role("button", name="Ask again").click()
+    await expect(page).not_to_have_url(second)
+    await ended(page)
+    await expect(page.locator(".prose")).to_contain_text("3 June 1843")
+
+
+async def test_a_stream_that_breaks_goes_on_after_the_last_event_seen(tab: Tab, house: House) -> None:
+    tab.expected = ("ERR_",)
+    asked_for: list[str | None] = []
+
+    async def broken(route: Route) -> None:
+        asked_for.append(route.request.headers.get("last-event-id"))
+        if len(asked_for) == 2:
+            await route.abort()
+            return
+        reply = await route.fetch()
+        body = await reply.text()
+        cut = body[: body.index("\n\nid: 5") + 2] + "id: 5\nevent: half" if len(asked_for) == 1 else body
+        await route.fulfill(response=reply, body=cut)
+
+    told = house.ask("Does this sound happy? “We won, and it was late.”")
+    await tab.page.route("**/events", broken)
+    page = await tab.open(f"/?run={told['run_id']}")
+    await ended(page)
+    await expect(page.locator(".prose p").first).to_contain_text("positive")
+    assert asked_for == [None, "4", "4"]
+    await expect(page.locator(".lost")).to_be_hidden()
+
+
+async def test_what_is_refused_is_told_with_what_helps(tab: Tab, house: House) -> None:
+    tab.expected = ("Failed to load resource",)
+    page = await tab.open()
+    await page.set_input_files(
+        "#pick-files", {"name": "photo.png", "mimeType": "image/png", "buffer": b"%PDF-1.4\n%%EOF"}
+    )
+    await asked(page, "What is this?", fresh=False)
+    form = [("spec", (None, b'{"request": "x"}')), ("file", ("photo.png", b"%PDF-1.4\n%%EOF"))]
+    async with httpx.AsyncClient() as http:
+        refused = (await http.post(f"{house.url}/v1/runs", files=form)).json()
+    alert = page.get_by_role("alert")
+    await expect(alert).to_contain_text(refused["detail"])
+    await expect(alert).to_contain_text(refused["remedy"][1:])
+    await expect(page.get_by_label("Your request")).to_have_value("What is this?")
+    await tab.open("/?run=run_nowhere")
+    await expect(page.get_by_role("heading", name="There is no such run")).to_be_visible()
+
+
+async def test_the_page_is_fetched_once_and_never_kept_too_long(house: House) -> None:
+    async with httpx.AsyncClient(base_url=house.url) as http:
+        page = await http.get("/")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        known = await http.get("/", headers={"if-none-match": page.headers["etag"]})
+        assert (known.status_code, known.content) == (304, b"")
+        parts = re.findall(r'"(/web/[^"]+)"', page.text)
+        assert len(parts) > 20
+        for part in parts:
+            reply = await http.get(part)
+            assert (reply.status_code, "immutable" in reply.headers["cache-control"]) == (200, True), part
+        assert (await http.head("/")).headers["content-length"] == str(len(page.content))
+        assert (await http.get("/web/another/main.js")).status_code == 404
+        assert (await http.post("/")).status_code == 405
