@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from services.runtime import telemetry
-from tests.bench import gpu, growth, host, journal, makespan, replicas, runs, takeover, throughput, torch_models
+from tests.bench import doors, gpu, growth, host, journal, makespan, replicas, runs, takeover, throughput, torch_models
 from tests.bench.house import standing
 from tests.bench.processes import service
 from tests.bench.rivals import measuring as rivals
@@ -56,6 +56,7 @@ async def memory() -> list[Row]:
 SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "cluster": cluster,
     "runs": whole,
+    "gateway": doors.rows,
     "makespan": makespan.rows,
     "throughput": throughput.rows,
     "growth": growth.rows,
