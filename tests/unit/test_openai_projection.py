@@ -89,7 +89,7 @@ RUNS = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
 def test_events_and_response_are_what_openais_types_say(events: list[RunEvent]) -> None:
     reader: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -102,7 +102,7 @@ def test_events_and_response_are_what_openais_types_say(events: list[RunEvent]) 
     assert [each["sequence_number"] for each in told] == list(range(len(told)))
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True, database=None)
 @given(RUNS, st.data())
 def test_what_is_numbered_keeps_its_number_however_far_one_has_read(
     events: list[RunEvent], data: st.DataObject
@@ -113,7 +113,7 @@ def test_what_is_numbered_keeps_its_number_however_far_one_has_read(
     assert whole[: len(begun)] == begun
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
 def test_deltas_make_up_what_the_items_hold(events: list[RunEvent]) -> None:
     told, made = projected(events)
@@ -127,7 +127,7 @@ def test_deltas_make_up_what_the_items_hold(events: list[RunEvent]) -> None:
         assert (kinds[0], kinds[-1]) == ("response.output_item.added", "response.output_item.done")
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True, database=None)
 @given(RUNS)
 def test_completions_are_what_openais_types_say_and_chunks_make_them_up(events: list[RunEvent]) -> None:
     completion = Completion("http://h", usage=True)
