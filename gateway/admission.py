@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gateway.json_text import canonical, loads
+from gateway.openai.terms import NOTE
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
@@ -116,6 +117,9 @@ def _check_choices(spec: RunSpec) -> None:
 
 def _check_metadata(spec: RunSpec) -> None:
     size = sum(len(key.encode()) + len(text.encode()) for key, text in spec.metadata.items())
+    if NOTE in spec.metadata:
+        remedy = "use another name: this one is for what OpenAI's clients ask"
+        raise InvalidRequest(f"metadata cannot have the name {NOTE}", remedy=remedy, port="metadata")
     if len(spec.metadata) > METADATA_ENTRIES or size > METADATA_BYTES:
         raise InvalidRequest(
             f"the metadata has more than {METADATA_ENTRIES} entries or {METADATA_BYTES // 1024} KiB",

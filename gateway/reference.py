@@ -240,6 +240,13 @@ ARTIFACT: dict[str, Any] = {
 }
 
 
+_KEY = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key, or a token of the issuer that the gateway trusts; where it asks for neither, nothing.",
+}
+
+
 def document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document: the routes' signatures, with schemas from the protos and problems everywhere."""
     described = get_openapi(
@@ -251,7 +258,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         **taken["RunSpec" + TAKEN],
         "properties": {**taken["RunSpec" + TAKEN]["properties"], "policy": _POLICY},
     }
+    described["security"] = [{"key": []}, {}]
     described["components"] = {
+        "securitySchemes": {"key": _KEY},
         "schemas": {**schemas(sent, taken=False), **taken, **_OWN},
         "responses": {
             "Problem": {

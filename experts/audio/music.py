@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from experts.audio.chance import seeded
 from experts.audio.sound import recording
 from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.finite import watching
@@ -20,6 +21,8 @@ LONGEST = 30.0
 
 _USUAL = 8.0
 _LONGEST_TEXT = 512
+"""Tokens that are read."""
+_MOST_CHARACTERS = 5_000
 _TELL = 25
 _LARGEST_SEED = 2**53
 
@@ -52,11 +55,19 @@ class Composer(Resident):
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Wish:
         if not inputs["text"].strip():
             raise InvalidRequest("the text is empty", port="text", remedy="say what it should sound like")
+        if (length := len(inputs["text"])) > _MOST_CHARACTERS:
+            raise InvalidRequest(
+                f"the text has {length} characters, the limit is {_MOST_CHARACTERS}",
+                port="text",
+                reason="TOO_LARGE",
+                remedy="describe it in a few sentences",
+            )
         seconds = float(parameters.get("duration", _USUAL))
         if seconds > LONGEST:
             raise InvalidRequest(
                 f"{self.model_id} makes at most {LONGEST:g} s at once, not the duration of {seconds:g} s",
                 remedy="ask for a shorter duration",
+                port=port_of("duration"),
             )
         seed = parameters.get("seed")
         tokens = self._tokenizer(inputs["text"], truncation=True, max_length=_LONGEST_TEXT, return_tensors="pt")

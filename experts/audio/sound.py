@@ -3,10 +3,9 @@
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from experts.host.audio import read_audio, wav
+from experts.host.audio import read_audio, too_long, wav
 from experts.host.handler import Media
 from services.runtime.errors import InvalidRequest, ModelFailed
 
@@ -24,6 +23,8 @@ _SILENCE = 1e-4
 """-80 dB: below it lie only the rounding and dither of files."""
 _ELSEWHERE = ("audio/mp4", "audio/x-m4a", "audio/m4a", "audio/aac", "audio/webm", "audio/x-ms-wma", "audio/amr")
 """What libsndfile does not decode."""
+_TICKS = 1_000_000
+"""A second, as FFmpeg counts the length of files."""
 
 
 def heard(media: Media, rate: int, *, longest: float = HOUR) -> "Samples":
@@ -35,8 +36,9 @@ def heard(media: Media, rate: int, *, longest: float = HOUR) -> "Samples":
     import numpy as np
 
     if media.media_type.partition(";")[0] in _ELSEWHERE:
-        media = _unpacked(media, longest)
-    samples, _ = read_audio(media, rate=rate, longest=longest)
+        samples = _unpacked(media, rate, longest)
+    else:
+        samples, _ = read_audio(media, rate=rate, longest=longest)
     return np.pad(samples, (0, max(0, int(_SHORTEST * rate) - len(samples))))
 
 
@@ -80,21 +82,26 @@ def recording(samples: Any, rate: int, name: str) -> Media:
     return wav(sound / max(1.0, float(abs(sound).max())), rate, name)
 
 
-def _unpacked(media: Media, longest: float) -> Media:
-    """The sound of a file that FFmpeg knows, as WAV in one channel at its own rate."""
+def _unpacked(media: Media, rate: int, longest: float) -> "Samples":
+    """The sound of a file that FFmpeg knows, turned down as a whole if it is louder than full scale."""
     import numpy as np
 
     with _decoding(media) as container:
         if not container.streams.audio:
             raise InvalidRequest(f"{media.name} has no sound in it.", remedy="Send a recording.", port="audio")
-        blocks, total, rate = [], 0, int(container.streams.audio[0].rate)
+        if (container.duration or 0) > longest * _TICKS:
+            raise too_long(media, longest)
+        blocks, total = [], 0
         for block in _blocks(container, rate):
             blocks.append(block)
             total += len(block)
             if total > longest * rate:
-                break  # whoever reads it says so
-    samples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.float32)
-    return replace(wav(samples, rate, media.name), name=media.name)
+                raise too_long(media, longest)
+    if not total:
+        raise InvalidRequest(f"{media.name} is a recording of zero length.", remedy="Record it again.", port="audio")
+    samples = np.nan_to_num(np.concatenate(blocks), copy=False, posinf=1.0, neginf=-1.0)
+    samples /= max(1.0, float(abs(samples).max()))
+    return samples
 
 
 def _blocks(container: Any, rate: int) -> "Iterator[Samples]":

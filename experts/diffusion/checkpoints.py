@@ -38,8 +38,7 @@ def assembled(checkpoint: Checkpoint, kind: Any, **options: Any) -> Any:
     plain = any("." not in path.stem for path in checkpoint.folder.rglob("*.safetensors"))
     on_cpu = checkpoint.device.type == "cpu"
     variant = _HALF if halves and not (on_cpu and plain) else None
-    numbers = {"dtype": checkpoint.dtype, "torch_dtype": None}  # the latter is its name of old
-    made = checkpoint.pipeline(kind, variant=variant, **numbers, **options)
+    made = checkpoint.pipeline(kind, variant=variant, **options)
     if hasattr(made, "set_progress_bar_config"):
         made.set_progress_bar_config(disable=True)
     return made

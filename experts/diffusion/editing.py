@@ -7,6 +7,7 @@ from experts.diffusion.painting import Order, Painter, seed_of, words
 from experts.diffusion.sizes import Size
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import open_image, renamed
+from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from services.runtime.errors import InvalidRequest
 
@@ -38,6 +39,7 @@ class FromPicture(Painter):
             raise InvalidRequest(
                 f"with strength {strength} and {arguments['num_inference_steps']} steps there is nothing to do",
                 remedy="raise strength or num_inference_steps, so that their product is at least 1",
+                port=port_of("strength"),
             )
         return Order(arguments, seed_of(parameters), renamed(media, "repainted", "png"))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from experts.diffusion.sizes import Canvas
 from experts.host.handler import ALONE, Call, Inputs, Outputs, Parameters
 from experts.host.media import png
+from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.resident import Resident
@@ -92,7 +93,9 @@ class Painter(Resident):
         asked = {name: parameters[name] for name in _NAMES if name in parameters}
         if missing := next((name for name in asked if name not in self._takes), None):
             raise InvalidRequest(
-                f"{self.model_id} takes no {missing}", remedy=f"leave {missing} out, or choose another"
+                f"{self.model_id} takes no {missing}",
+                remedy=f"leave {missing} out, or choose another",
+                port=port_of(missing),
             )
         steps = parameters.get("num_inference_steps") or min(self.default("num_inference_steps"), MOST_STEPS_UNASKED)
         return {"prompt": prompt, "num_inference_steps": steps, **asked, **given}

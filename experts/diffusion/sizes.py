@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from experts.host.parameters import port_of
 from services.runtime.errors import InvalidRequest
 
 MOST_PIXELS = 2048 * 2048
@@ -67,5 +68,6 @@ def wanted(parameters: Mapping[str, Any], usual: Size) -> Size | None:
         raise InvalidRequest(
             f"{size.width} x {size.height} pixels are too many",
             remedy=f"ask for at most {MOST_PIXELS}, such as 2048 x 2048, and enlarge the result",
+            port=port_of("width"),
         )
     return size

@@ -20,6 +20,10 @@ _BLOCK = 1 << 18
 _RATES = (1000, 768_000)
 _ZERO_CROSSINGS = 16
 _FULL_SCALE = 32767
+_UNKNOWN = 2**62
+"""As many frames or more has a file that does not say how many."""
+_ESTIMATED = ("MP3", "MPEG")
+"""Formats whose files may say how many frames they have, but need not be right."""
 _REMEDY = "Send a WAV, FLAC, Ogg or MP3 file."
 
 
@@ -43,6 +47,15 @@ def read_audio(
         raise InvalidRequest(f"{media.name} is a recording of zero length.", remedy="Record it again.", port=port)
     samples /= max(1.0, float(abs(samples).max()))
     return (samples, own) if rate in {None, own} else (resampled(samples, own, rate or own), rate or own)
+
+
+def too_long(media: Media, longest: float, port: str = "audio") -> InvalidRequest:
+    """Complains of a recording that lasts longer than so many seconds."""
+    return InvalidRequest(
+        f"{media.name} is longer than {longest / 60:g} minutes.",
+        remedy="Cut it into parts and send them one by one.",
+        port=port,
+    )
 
 
 def wav(samples: "Samples", rate: int, name: str) -> Media:
@@ -85,14 +98,12 @@ def _mono(file: Any, media: Media, port: str, longest: float) -> "Samples":
     if not _RATES[0] <= file.samplerate <= _RATES[1]:
         raise InvalidRequest(f"{media.name} claims {file.samplerate} samples a second.", remedy=_REMEDY, port=port)
     limit = int(longest * file.samplerate)
+    if limit < file.frames < _UNKNOWN and file.format not in _ESTIMATED:
+        raise too_long(media, longest, port)
     blocks, total = [], 0
     while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
         blocks.append(np.nan_to_num(block.mean(axis=1), posinf=1.0, neginf=-1.0))
         total += len(block)
         if total > limit:
-            raise InvalidRequest(
-                f"{media.name} is longer than {longest / 60:g} minutes.",
-                remedy="Cut it into parts and send them one by one.",
-                port=port,
-            )
+            raise too_long(media, longest, port)
     return np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.float32)

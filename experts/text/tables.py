@@ -17,6 +17,7 @@ from experts.torch_host.resident import Resident
 
 NO_ANSWER = "The table does not say."
 MOST_CELLS = 10_000
+_CHARACTERS_PER_TOKEN = 24
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?|[-+]?\.\d+")
 
 
@@ -56,12 +57,15 @@ class TableReader(Resident):
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Asked:  # noqa: ARG002  # it has none
         from pandas import DataFrame
 
+        question = inputs["question"]
+        if len(question) > self._longest * _CHARACTERS_PER_TOKEN:
+            raise too_long(self.model_id, "question", f"{len(question)} characters", f"{self._longest} tokens")
         grid = read_grid(inputs["table"])
         if grid.size > MOST_CELLS:
             raise too_long(self.model_id, "table", f"{grid.size} cells", f"{MOST_CELLS}")
         frame = DataFrame(grid.rows, columns=grid.header, dtype=str)
         try:
-            encoded = self._tokenizer(table=frame, queries=inputs["question"], return_tensors="pt", truncation=False)
+            encoded = self._tokenizer(table=frame, queries=question, return_tensors="pt", truncation=False)
         except ValueError as error:  # it has words for rows and columns only up to some number
             raise too_long(self.model_id, "table", f"{len(grid.rows)} rows", "no table of that size") from error
         if (length := encoded["input_ids"].shape[1]) > self._longest:

@@ -78,7 +78,7 @@ class Checkpoint:
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: it does not fit.
         """
-        chosen = {"torch_dtype": self.dtype, "use_safetensors": True, **options}
+        chosen = {"dtype": self.dtype, "use_safetensors": True, **options}
         with self._explained():
             return kind.from_pretrained(self.folder, local_files_only=True, **chosen).to(self.device)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import open_image, renamed
+from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.resident import Resident
@@ -19,6 +20,7 @@ _USUAL_RATE = 8.0
 _RATES: Mapping[str, float] = {"Wan": 16.0, "LTX": 24.0, "Hunyuan": 24.0, "StableVideoDiffusion": 7.0, "Cog": 8.0}
 """Frames a second, by how the pipeline's name begins; most were taught with 8."""
 _LARGEST_SEED = 2**53
+_LONGEST_TEXT = 5_000
 _SHAPELESS = "StableVideoDiffusion"
 """A pipeline that squeezes a picture into whatever size it is told."""
 _GRID = 64
@@ -58,12 +60,18 @@ class Maker(Resident):
         options = {name: parameters[name] for name in _OPTIONS if parameters.get(name) is not None}
         unknown = options.keys() - self._takes.keys()
         if unknown:
-            raise InvalidRequest(f"{self.model_id} has no {min(unknown)} to set", remedy="leave it out")
+            raise InvalidRequest(
+                f"{self.model_id} has no {min(unknown)} to set", port=port_of(min(unknown)), remedy="leave it out"
+            )
         name = "video"
         if "image" in inputs:
             image = open_image(inputs["image"])
             if options.get("num_frames", 2) < 2:  # noqa: PLR2004
-                raise InvalidRequest("a video of one frame does not move", remedy="ask for a num_frames of 2 or more")
+                raise InvalidRequest(
+                    "a video of one frame does not move",
+                    port=port_of("num_frames"),
+                    remedy="ask for a num_frames of 2 or more",
+                )
             image = image.resize((max(image.width, _GRID), max(image.height, _GRID)))  # a few dots cannot be blurred
             options |= {"image": image, **self._size(image.width / image.height)}
             name = renamed(inputs["image"], "video", "mp4").removesuffix(".mp4")
@@ -107,6 +115,13 @@ class Maker(Resident):
         text = str(inputs.get("text", "")).strip()
         if not text and "image" not in inputs:
             raise InvalidRequest("the text is empty", port="text", remedy="say what the video should show")
+        if len(text) > _LONGEST_TEXT:
+            raise InvalidRequest(
+                f"the text has {len(text)} characters, the limit is {_LONGEST_TEXT}",
+                port="text",
+                reason="TOO_LARGE",
+                remedy="say it shorter: most models read the first 75 words or so",
+            )
         return text
 
     def _size(self, ratio: float) -> dict[str, int]:
@@ -166,8 +181,7 @@ def _loaded(model_id: str, device: str, wanted: str) -> tuple[Checkpoint, Any]:
     from diffusers import DiffusionPipeline
 
     checkpoint = Checkpoint.of(model_id, device)
-    numbers = {"dtype": checkpoint.dtype, "torch_dtype": None}  # the latter is its name of old
-    pipeline = checkpoint.pipeline(DiffusionPipeline, **numbers)
+    pipeline = checkpoint.pipeline(DiffusionPipeline)
     if wanted not in inspect.signature(type(pipeline).__call__).parameters:
         raise FailedPrecondition(
             f"{model_id} is a {type(pipeline).__name__}, which takes no {wanted}",

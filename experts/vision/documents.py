@@ -11,6 +11,7 @@ from experts.host.media import pages
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.resident import Resident
+from experts.vision.asking import check_count, short
 from experts.vision.writing import Written, written
 from services.runtime.errors import InvalidRequest
 
@@ -22,7 +23,7 @@ NO_ANSWER = "The document does not say."
 _PROMPT = "<s_docvqa><s_question>{}</s_question><s_answer>"
 _LONGEST_ANSWER = 128
 _LONGEST_PROMPT = 512
-_TAG = re.compile(r"<.*?>")
+_TAG = re.compile(r"<[^<>]*>")
 
 
 def document_question_answering(model_id: str, device: str) -> Handler:
@@ -64,14 +65,9 @@ class Reader(Resident):
         return Asked(seen, prompt)
 
     def _prompt(self, question: str) -> "torch.Tensor":
-        said = _PROMPT.format(_TAG.sub(" ", question).strip())
+        said = _PROMPT.format(_TAG.sub(" ", short(question, _LONGEST_PROMPT, self.model_id)).strip())
         prompt: torch.Tensor = self._tokenizer(said, add_special_tokens=False, return_tensors="pt").input_ids
-        if prompt.shape[1] > _LONGEST_PROMPT:
-            raise InvalidRequest(
-                f"the question has {prompt.shape[1]} tokens, {_LONGEST_PROMPT} are read",
-                port="question",
-                remedy="ask a shorter question",
-            )
+        check_count(prompt.shape[1], _LONGEST_PROMPT, self.model_id)
         return prompt
 
     def cost(self, item: Asked) -> float:

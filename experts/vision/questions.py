@@ -9,9 +9,9 @@ from experts.torch_host.batches import padded
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, labels_of, probabilities
 from experts.torch_host.lengths import longest
+from experts.vision.asking import check_count, short
 from experts.vision.pictures import Seen, Viewer, alike, stacked
 from experts.vision.writing import Written, text_of, written
-from services.runtime.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import torch
@@ -45,13 +45,8 @@ class Answering(Viewer):
         self.tokenizer, self._longest = tokenizer, longest(tokenizer, model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Asked:
-        question = dict(self.tokenizer(inputs["question"]))
-        if (count := len(question["input_ids"])) > self._longest:
-            raise InvalidRequest(
-                f"the question has {count} tokens, {self.model_id} takes {self._longest}",
-                port="question",
-                remedy="ask a shorter question",
-            )
+        question = dict(self.tokenizer(short(inputs["question"], self._longest, self.model_id)))
+        check_count(len(question["input_ids"]), self._longest, self.model_id)
         seen = super().prepare(inputs, parameters)
         return Asked(seen.scene, seen.tensors, parameters, question)
 

@@ -8,7 +8,7 @@ from gateway.openai.names import COMPLETION, named
 from gateway.openai.telling import Kind, Piece, Telling
 from protos.hugginggpt.v1.types_pb2 import RunEvent
 
-_CUT = frozenset({"BUDGET", "DEADLINE"})
+CUT = frozenset({"BUDGET", "DEADLINE"})
 """Reasons for which an answer ends before all is said."""
 
 _KEYS = {Kind.THOUGHT: "reasoning_content", Kind.WORDS: "content", Kind.REFUSAL: "refusal"}
@@ -81,7 +81,7 @@ class Completion:
         }
 
     def _finish(self) -> str:
-        return "length" if self._telling.run.failure.reason in _CUT else "stop"
+        return "length" if self._telling.run.failure.reason in CUT else "stop"
 
     def _used(self) -> dict[str, Any]:
         usage = self._telling.run.usage

@@ -1,8 +1,11 @@
 """Runs as OpenAI's routes start and read them."""
 
+from dataclasses import replace
+
 from gateway.admission import Admission
 from gateway.openai import errands
 from gateway.openai.attendance import Attended, Recited, Source, Watched
+from gateway.openai.forms import TEXT
 from gateway.openai.parts import Parts
 from gateway.openai.projection import Projection, projection
 from gateway.openai.terms import Terms
@@ -33,10 +36,10 @@ class House:
             ServiceError: it is not accepted.
         """
         if (words := errands.answer(spec)) is not None:
-            Terms(model=terms.model, instructions=terms.instructions, metadata=terms.metadata).note(spec)
+            replace(terms, form=TEXT).note(spec)
             return Recited(errands.events(spec, words))
-        terms.note(spec)
         await self._admission.admit(spec, key=key)
+        terms.note(spec)
         return Attended(self.runs, await self.runs.start(spec), keep=terms.store)
 
     async def background(self, spec: RunSpec, terms: Terms, key: str) -> Source:
@@ -45,8 +48,8 @@ class House:
         Raises:
             ServiceError: it is not accepted.
         """
-        terms.note(spec)
         await self._admission.admit(spec, key=key)
+        terms.note(spec)
         return Watched(await self.runs.start(spec))
 
     async def last_of(self, conversation_id: str) -> str:

@@ -7,6 +7,7 @@ events otherwise is a new version: runs keep the one they were accepted with.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gateway.openai.completion import CUT
 from gateway.openai.extras import FIELD, extras
 from gateway.openai.names import MESSAGE, REASONING, RESPONSE, named
 from gateway.openai.telling import Kind, Piece, Telling
@@ -78,8 +79,8 @@ class Projection:
             "status": self._status,
             "background": terms.background,
             "error": self._error(),
-            "incomplete_details": {"reason": run.failure.reason.lower()} if self._status == "incomplete" else None,
-            "instructions": terms.instructions or None,
+            "incomplete_details": self._incomplete(),
+            "instructions": run.spec.history[0].text if terms.instructed and run.spec.history else None,
             "max_output_tokens": None,
             "metadata": dict(list(terms.metadata.items())[:_MOST_METADATA]),
             "model": terms.model,
@@ -175,6 +176,12 @@ class Projection:
         failure = self._telling.run.failure
         told = ". ".join(part for part in (failure.message, failure.remedy) if part)
         return {"code": _ERROR_CODES.get(failure.code, "server_error"), "message": told}
+
+    def _incomplete(self) -> dict[str, str | None] | None:
+        """OpenAI knows few reasons; ours stands among the extras."""
+        if self._status != "incomplete":
+            return None
+        return {"reason": "max_output_tokens" if self._telling.run.failure.reason in CUT else None}
 
     def _usage(self) -> dict[str, Any] | None:
         run = self._telling.run

@@ -112,7 +112,7 @@ class ResponseRoutes:
 
     async def _spec(self, sent: Fields, terms: Terms) -> RunSpec:
         spec = await dialogue.of_input(sent, self._house.parts)
-        dialogue.instruct(spec, terms.instructions)
+        dialogue.instruct(spec, sent.text("instructions"))
         spec.parent_run_id = await self._parent(sent)
         if not terms.background:
             spec.on_disconnect = ON_DISCONNECT_CANCEL
@@ -139,10 +139,8 @@ def _terms(sent: Fields) -> Terms:
             port="store",
         )
     form, metadata = forms.of_response(sent), _metadata(sent.map("metadata"))
-    instructions = sent.text("instructions")
-    return Terms(
-        model=model, instructions=instructions, form=form, background=background, store=store, metadata=metadata
-    )
+    instructed = bool(sent.text("instructions"))
+    return Terms(model=model, instructed=instructed, form=form, background=background, store=store, metadata=metadata)
 
 
 def _metadata(sent: Fields) -> dict[str, str]:

@@ -19,7 +19,8 @@ class Terms:
     model: str = "hugginggpt"
     projection: int = 1
     """By which version of the projection its events are numbered."""
-    instructions: str = ""
+    instructed: bool = False
+    """The first turn of its history is the instructions."""
     form: Mapping[str, Any] = field(default_factory=lambda: {"type": "text"})
     """Of the answer, as the Responses API spells it: text, json_object or json_schema."""
     background: bool = False
@@ -27,7 +28,7 @@ class Terms:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def note(self, spec: RunSpec) -> None:
-        """Keeps them with a run that is to be."""
+        """Keeps them with a run that is to be; admission lets nobody else write there."""
         kept = {name: getattr(self, name) for name in self.__slots__}
         spec.metadata[NOTE] = dumps(kept).decode()
 
@@ -37,5 +38,5 @@ class Terms:
         try:
             kept = json.loads(spec.metadata.get(NOTE, "{}"))
             return cls(**kept) if isinstance(kept.get("form", {}), dict) else cls()
-        except (ValueError, TypeError, AttributeError):  # somebody else's note
+        except (ValueError, TypeError, AttributeError):  # of another version
             return cls()

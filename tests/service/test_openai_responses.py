@@ -226,7 +226,7 @@ async def test_browsers_resume_by_last_event_id(house: Opened) -> None:
 @pytest.mark.parametrize(
     ("end", "status", "detail"),
     [
-        (over(state=RUN_STATE_INCOMPLETE, failure=Failure(reason="DEADLINE")), "incomplete", "deadline"),
+        (over(state=RUN_STATE_INCOMPLETE, failure=Failure(reason="DEADLINE")), "incomplete", "max_output_tokens"),
         (over(state=RUN_STATE_FAILED, failure=Failure(message="no way")), "failed", "no way"),
         (over(state=RUN_STATE_CANCELLED, failure=Failure(reason="CANCELLED")), "cancelled", None),
     ],

@@ -52,6 +52,7 @@ def asked(table: Media | object) -> dict[str, Any]:
         ("table-question-answering", asked([]), "table", "INVALID"),
         ("table-question-answering", asked(csv("x", "application/vnd.ms-excel")), "table", "INVALID"),
         ("table-question-answering", asked(Media(b"\xff\xfe,\n", "text/csv", "a.csv")), "table", "INVALID"),
+        ("table-question-answering", {"question": ENDLESS, "table": csv("a,b\n1,2")}, "question", "TOO_LARGE"),
         ("summarization", {"text": LONG}, "text", "TOO_LARGE"),
         ("translation", {"text": LONG}, "text", "TOO_LARGE"),
         ("text2text-generation", {"text": LONG}, "text", "TOO_LARGE"),
@@ -65,7 +66,7 @@ def asked(table: Media | object) -> dict[str, Any]:
         ("sentence-similarity", {"text": "soup", "sentences": ["soup", " "]}, "sentences", "INVALID"),
         ("sentence-similarity", {"text": "soup", "sentences": [LONG]}, "sentences", "TOO_LARGE"),
     ],
-    ids=range(29),
+    ids=range(30),
 )
 async def test_input_that_no_model_can_take_is_refused_by_port_and_reason(
     expert: Served, task: str, inputs: Mapping[str, Any], port: str, reason: str

@@ -69,6 +69,17 @@ async def test_a_dot_is_refused_by_every_task(vision: Served, task: str) -> None
     assert error.port == "image"
 
 
+@pytest.mark.parametrize("question", ["red " * 600, "<" * 200_000], ids=["words", "signs"])
+@pytest.mark.parametrize(
+    ("task", "model"), [("visual-question-answering", "tiny/vilt"), ("document-question-answering", "tiny/donut")]
+)
+async def test_a_question_longer_than_a_model_reads_is_refused(
+    vision: Served, task: str, model: str, question: str
+) -> None:
+    error = await vision.refusal(task, {"image": sent(plain("red")), "question": question}, model)
+    assert (error.code.name, error.port, error.reason) == ("INVALID_ARGUMENT", "question", "TOO_LARGE")
+
+
 async def test_parameters_that_are_unknown_or_out_of_range_are_refused(vision: Served) -> None:
     image = {"image": sent(plain("red"))}
     assert "no parameter colour" in str(await vision.refusal("image-classification", image, "tiny/vit", colour="red"))

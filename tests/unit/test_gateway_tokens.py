@@ -101,7 +101,7 @@ async def test_a_token_for_others_or_another_time_is_refused(
 
 
 def unsigned(issuer: Issuer) -> str:
-    return jwt.encode({"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "tenant": "shop", "exp": 2e10}, None, "none")
+    return jwt.encode({"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "tenant": "shop", "exp": 2e10}, "", "none")
 
 
 def signed_with_the_public_key(issuer: Issuer) -> str:

@@ -1,0 +1,152 @@
+"""OpenAI's routes over a real orchestrator."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import Value
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.keyholders import Keyholders, opened_keyholders
+from tests.orchestrating import END, Cast, task
+
+ASK: Any = {"model": "hugginggpt", "input": "Summarise it."}
+CHAT: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Summarise it."}]}
+
+
+@pytest.fixture
+async def holders(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keyholders]:
+    cast.plan(task(1), END)
+    async with orchestrator(settings) as running:
+        own = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        async with opened_keyholders(tmp_path, own) as holders:
+            yield holders
+
+
+@pytest.fixture
+async def one(holders: Keyholders) -> AsyncIterator[AsyncOpenAI]:
+    async with await client(holders, "a") as client_:
+        yield client_
+
+
+@pytest.fixture
+async def other(holders: Keyholders) -> AsyncIterator[AsyncOpenAI]:
+    async with await client(holders, "b") as client_:
+        yield client_
+
+
+async def client(holders: Keyholders, tenant: str) -> AsyncOpenAI:
+    base = f"http://127.0.0.1:{holders.doors.http_port}/v1"
+    return AsyncOpenAI(base_url=base, api_key=await holders.token(tenant), max_retries=0, timeout=20)
+
+
+@pytest.fixture
+def endless(cast: Cast) -> asyncio.Event:
+    """The model works until it is told to stop; set once it has begun."""
+    begun = asyncio.Event()
+
+    async def forever(_: InferRequest) -> dict[str, Value]:
+        begun.set()
+        await asyncio.Event().wait()
+        return {}
+
+    cast.infer["model"] = forever
+    return begun
+
+
+async def test_no_route_tells_of_another_tenants_response(one: AsyncOpenAI, other: AsyncOpenAI) -> None:
+    response = await one.responses.create(**ASK)
+    assert (response.status, response.output_text) == ("completed", "so it is")
+    with pytest.raises(openai.NotFoundError):
+        await other.responses.retrieve(response.id)
+    with pytest.raises(openai.NotFoundError):
+        await other.responses.retrieve(response.id, stream=True)
+    with pytest.raises(openai.NotFoundError):
+        await other.responses.cancel(response.id)
+    with pytest.raises(openai.NotFoundError):
+        await other.responses.delete(response.id)
+    with pytest.raises(openai.NotFoundError):
+        await other.responses.input_items.list(response.id)
+    with pytest.raises((openai.NotFoundError, openai.BadRequestError)):
+        await other.responses.create(**ASK, previous_response_id=response.id)
+    assert response.conversation
+    with pytest.raises(openai.NotFoundError):
+        await other.responses.create(**ASK, conversation=response.conversation.id)
+    assert (await one.responses.retrieve(response.id)).output == response.output
+
+
+async def test_turns_follow_each_other(one: AsyncOpenAI, cast: Cast) -> None:
+    first = await one.responses.create(**ASK)
+    second = await one.responses.create(model="hugginggpt", input="And now in French", previous_response_id=first.id)
+    assert [turn.text for turn in cast.planned[-1].conversation] == ["Summarise it.", "so it is", "And now in French"]
+    third = await one.responses.create(**ASK, conversation=first.conversation.id if first.conversation else "")
+    assert third.previous_response_id == second.id
+
+
+async def test_chats_bring_their_history(one: AsyncOpenAI, cast: Cast) -> None:
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hello!"},
+        *CHAT["messages"],
+    ]
+    completion = await one.chat.completions.create(model="hugginggpt", messages=messages)  # type: ignore[arg-type]  # built here
+    assert completion.choices[0].message.content == "so it is"
+    assert [turn.text for turn in cast.planned[-1].conversation] == ["Be brief.", "Hello", "Hello!", "Summarise it."]
+
+
+@pytest.mark.parametrize("background", [True, False])
+async def test_a_response_is_cancelled(one: AsyncOpenAI, endless: asyncio.Event, background: bool) -> None:
+    stream = await one.responses.create(**ASK, stream=True, background=background)
+    created: Any = await anext(stream)
+    await asyncio.wait_for(endless.wait(), 10)
+    found = await one.responses.cancel(created.response.id)
+    assert found.status == "cancelled"
+    kinds = [event.type async for event in stream]
+    assert kinds[-1] == "response.incomplete"
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_foreground_run_ends_when_its_client_leaves(
+    one: AsyncOpenAI, endless: asyncio.Event, stored: bool
+) -> None:
+    stream = await one.responses.create(**ASK, stream=True, store=stored)
+    created: Any = await anext(stream)
+    await asyncio.wait_for(endless.wait(), 10)
+    await stream.close()
+    async with asyncio.timeout(10):
+        if stored:
+            rest = await one.responses.retrieve(created.response.id, stream=True)
+            events: Any = [event async for event in rest]
+            assert events[-1].response.status == "cancelled"
+        else:
+            with pytest.raises(openai.NotFoundError):
+                while True:
+                    await one.responses.retrieve(created.response.id)
+
+
+async def test_what_is_not_stored_is_gone(one: AsyncOpenAI) -> None:
+    response = await one.responses.create(**ASK, store=False)
+    assert response.output_text == "so it is"
+    with pytest.raises(openai.NotFoundError):
+        await one.responses.retrieve(response.id)
+
+
+async def test_a_client_killed_again_and_again_sees_every_event_once(one: AsyncOpenAI) -> None:
+    created = await one.responses.create(**ASK, background=True)
+    seen: list[Any] = []
+    while not seen or seen[-1].type != "response.completed":
+        last = seen[-1].sequence_number if seen else -1
+        stream = await one.responses.retrieve(created.id, stream=True, starting_after=last)
+        seen.append(await anext(stream))
+        await stream.close()
+    whole = [event async for event in await one.responses.retrieve(created.id, stream=True)]
+    assert seen == whole
+    assert [each.sequence_number for each in whole] == list(range(len(whole)))
+    assert [item.type for item in whole[-1].response.output] == ["reasoning", "message"]  # type: ignore[union-attr]  # its last

@@ -1,0 +1,123 @@
+"""Runs' ends count once, whoever sees them and however often, and those that nobody saw are caught up with."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import grpc
+import pytest
+
+from gateway.access.endings import OVERLAP_SECONDS, Endings
+from gateway.access.slots import Slots
+from gateway.access.windows import DAY, StoredCounters
+from gateway.store import gateway_store
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Caller, Usage
+from services.runtime.database import Database
+from services.runtime.errors import Overloaded, Unavailable
+from tests.clock import Clock
+from tests.conftest import Serve
+from tests.fakes import ScriptedOrchestrator
+
+NOW = 20 * 365 * DAY + 1000.0
+
+
+class Ledger(ScriptedOrchestrator):
+    """Tells of runs that have ended, a page of two at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[pb.EndedRun] = []
+        self.asked: list[pb.ListEndedRequest] = []
+        self.away = False
+        self.looked = asyncio.Event()
+
+    def end(self, run_id: str, at: float, tokens: int = 10) -> None:
+        run = pb.EndedRun(run_id=run_id, caller=Caller(tenant="a", key_id="k"), usage=Usage(input_tokens=tokens))
+        run.ended.FromMicroseconds(int(at * 1e6))
+        self.ended.append(run)
+
+    async def ListEnded(self, request: pb.ListEndedRequest, context: Any) -> pb.ListEndedResponse:
+        self.asked.append(request)
+        self.looked.set()
+        if self.away:
+            raise Unavailable("away", remedy="wait")
+        since, start = request.ended_after.ToMicroseconds() / 1e6, int(request.page_token or 0)
+        found = [run for run in self.ended if run.ended.ToMicroseconds() / 1e6 >= since]
+        more = str(start + 2) if found[start + 2 :] else ""
+        return pb.ListEndedResponse(runs=found[start : start + 2], next_page_token=more)
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[Database]:
+    async with gateway_store(address) as database:
+        yield database
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.fixture
+async def channel(serve: Serve, ledger: Ledger) -> grpc.aio.Channel:
+    register = partial(rpc.add_OrchestratorServiceServicer_to_server, ledger)
+    return await serve(register, pb.DESCRIPTOR.services_by_name["OrchestratorService"])
+
+
+def following(channel: grpc.aio.Channel, store: Database) -> Endings:
+    return Endings(rpc.OrchestratorServiceStub(channel), store, Clock(NOW))
+
+
+async def tokens(store: Database, at: float = NOW) -> int:
+    return await StoredCounters(store, Clock(at)).add("k", "tokens", DAY, 0)
+
+
+async def test_each_end_counts_once_though_two_look_and_look_again(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+) -> None:
+    for number in range(5):
+        ledger.end(f"run_{number}", NOW - number)
+    both = [following(channel, store), following(channel, store)]
+    await asyncio.gather(*(each.look() for each in both))
+    await asyncio.gather(*(each.look() for each in both))
+    assert await tokens(store) == 50
+
+
+async def test_an_end_that_is_written_late_is_not_missed(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+) -> None:
+    ledger.end("run_1", NOW)
+    await following(channel, store).look()
+    ledger.end("run_2", NOW - OVERLAP_SECONDS + 1)
+    await following(channel, store).look()
+    assert await tokens(store) == 20
+    assert ledger.asked[-1].ended_after.ToMicroseconds() / 1e6 == NOW - OVERLAP_SECONDS
+
+
+async def test_tokens_count_for_the_day_the_run_ended(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+) -> None:
+    ledger.end("run_1", NOW - 2000)
+    await following(channel, store).look()
+    assert (await tokens(store), await tokens(store, NOW - 2000)) == (0, 10)
+
+
+async def test_what_ended_while_nobody_answered_is_caught_up_with(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.access.endings.LOOK_SECONDS", 0)
+    slots = Slots(store, Clock(NOW))
+    await slots.take(await slots.reserve("k", 1), "run_1")
+    ledger.away = True
+    async with following(channel, store).followed(), asyncio.timeout(20):
+        await ledger.looked.wait()
+        with pytest.raises(Overloaded):
+            await slots.reserve("k", 1)
+        ledger.end("run_1", NOW)
+        ledger.away = False
+        while not await tokens(store):
+            pass
+    await slots.reserve("k", 1)

@@ -1,0 +1,158 @@
+"""Everything sent is what OpenAI's own types say, and what is numbered once keeps its number."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from gateway.openai.completion import Completion
+from gateway.openai.projection import Event, Projection, projection
+from gateway.openai.terms import NOTE, Terms
+from protos.hugginggpt.v1.types_pb2 import (
+    NOTE_KIND_UNMAPPED,
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    TASK_STATE_FAILED,
+    Failure,
+    Note,
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    RunSpec,
+    TaskEnded,
+    TaskProgress,
+    TaskResult,
+    TaskWaiting,
+)
+from tests.openai_clients import WORK, done, over, said, task
+
+SCHEMA = {"type": "object", "properties": {"sentiment": {"enum": ["positive"]}}, "required": ["sentiment"]}
+NEVER = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
+FORMS: Sequence[dict[str, Any]] = (
+    {"type": "text"},
+    {"type": "json_object"},
+    {"type": "json_schema", "name": "a", "schema": SCHEMA, "strict": True},
+    {"type": "json_schema", "name": "a", "schema": NEVER, "strict": None},
+)
+
+HAPPENING = st.sampled_from(
+    [
+        task(1, "image-to-text"),
+        RunEvent(task_id=1, task_waiting=TaskWaiting(expert="e", reason="it sleeps")),
+        RunEvent(task_id=1, task_progress=TaskProgress(fraction=0.5)),
+        RunEvent(plan_note=Note(kind=NOTE_KIND_UNMAPPED, text="no task for that")),
+        RunEvent(
+            task_id=1,
+            task_ended=TaskEnded(state=TASK_STATE_FAILED, result=TaskResult(failure=Failure(message="it broke"))),
+        ),
+        *WORK[:-1],
+    ]
+)
+STATES = (RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED)
+ENDS = st.builds(
+    lambda state, reason: RunEvent(run_ended=RunEnded(state=state, failure=Failure(reason=reason, message="so"))),
+    st.sampled_from(STATES),
+    st.sampled_from(["", "DEADLINE", "MODEL_FAILED"]),
+)
+
+
+def run(form: dict[str, Any], happening: Sequence[RunEvent], *, background: bool = False) -> list[RunEvent]:
+    """A run's events, numbered."""
+    spec = RunSpec(request="do it")
+    Terms(form=form, background=background).note(spec)
+    told = []
+    for number, event in enumerate([RunEvent(run_accepted=RunAccepted(spec=spec)), *happening], start=1):
+        numbered = RunEvent(run_id="run_1", sequence=number)
+        numbered.MergeFrom(event)
+        told.append(numbered)
+    return told
+
+
+def projected(events: Sequence[RunEvent]) -> tuple[list[Event], Projection]:
+    made = Projection("http://h")
+    return [each for event in events for each in made.take(event)], made
+
+
+RUNS = st.builds(
+    lambda form, happening, end, background: run(form, [*happening, end], background=background),
+    st.sampled_from(FORMS),
+    st.lists(HAPPENING, max_size=12),
+    ENDS,
+    st.booleans(),
+)
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(RUNS)
+def test_events_and_response_are_what_openais_types_say(events: list[RunEvent]) -> None:
+    reader: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    told, made = projected(events)
+    for each in told:
+        reader.validate_python(each)
+    Response.model_validate(made.response())
+    assert told[0]["type"] == "response.created"
+    assert told[-1]["response"] == made.response()
+    assert [each["sequence_number"] for each in told] == list(range(len(told)))
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(RUNS, st.data())
+def test_what_is_numbered_keeps_its_number_however_far_one_has_read(
+    events: list[RunEvent], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(1, len(events)))
+    whole, _ = projected(events)
+    begun, _ = projected(events[:cut])
+    assert whole[: len(begun)] == begun
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(RUNS)
+def test_deltas_make_up_what_the_items_hold(events: list[RunEvent]) -> None:
+    told, made = projected(events)
+    for index, item in enumerate(made.response()["output"]):
+        deltas = "".join(
+            each["delta"] for each in told if each.get("output_index") == index and each["type"].endswith(".delta")
+        )
+        (part,) = item.get("summary") or item["content"]
+        assert deltas == (part.get("text") or part.get("refusal"))
+        kinds = [each["type"] for each in told if each.get("output_index") == index]
+        assert (kinds[0], kinds[-1]) == ("response.output_item.added", "response.output_item.done")
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(RUNS)
+def test_completions_are_what_openais_types_say_and_chunks_make_them_up(events: list[RunEvent]) -> None:
+    completion = Completion("http://h", usage=True)
+    chunks = [chunk for event in events for chunk in completion.take(event)]
+    for chunk in chunks:
+        ChatCompletionChunk.model_validate(chunk)
+    message = completion.whole()["choices"][0]["message"]
+    ChatCompletion.model_validate(completion.whole())
+    for key in ("content", "refusal"):
+        told = "".join(choice["delta"].get(key) or "" for chunk in chunks for choice in chunk["choices"])
+        assert told == (message[key] or "")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_words_come_once_and_thoughts_before_them(form: dict[str, Any]) -> None:
+    late = (said("Once."), task(9, "translation"), done(9), over())
+    told, made = projected(run(form, [*WORK[:-1], *late]))
+    kinds = [each["item"]["type"] for each in told if each["type"] == "response.output_item.added"]
+    assert kinds == ["reasoning", "message"]
+    assert made.response()["text"] == {"format": form}
+
+
+@pytest.mark.parametrize("note", ["", "[]", "3", "{", '{"form":3}', '{"model":1,"new":2}', '{"projection":99}'])
+def test_a_run_of_another_door_is_told_all_the_same(note: str) -> None:
+    spec = RunSpec(request="do it", metadata={NOTE: note})
+    made = projection(spec, "")
+    made.take(RunEvent(run_id="run_1", sequence=1, run_accepted=RunAccepted(spec=spec)))
+    Response.model_validate(made.response())
