@@ -80,7 +80,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             catalogue = Catalogue(SelectorServiceStub(selector))
             admission = Admission(store)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
-            files, downloads = Files(database, runs, access.audit), Downloads(store)
+            files, downloads = Files(database, runs, access.audit), Downloads(store, presign=settings.presign)
             house = House(runs, admission, Parts(store, files, fetching, settings.files_bytes))
             routes = (
                 RunRoutes(runs, Intake(store, fetching, settings.files_bytes), admission, callers),

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -63,7 +63,7 @@ class Downloads:
         path = self._store.path(tenant, sha256)
         if path is None:
             elsewhere = await self._elsewhere(tenant, known, request)
-            return elsewhere or self._passed_on(tenant, known, request, headers)
+            return elsewhere or await self._passed_on(tenant, known, request, headers)
         try:
             found = await asyncio.to_thread(path.stat)
         except OSError as error:
@@ -79,7 +79,7 @@ class Downloads:
         url = await self._store.presigned(tenant, known.sha256, LASTING)
         return Response(status_code=307, headers={"location": url, "cache-control": "no-store"}) if url else None
 
-    def _passed_on(self, tenant: str, known: Artifact, request: Request, headers: Mapping[str, str]) -> Response:
+    async def _passed_on(self, tenant: str, known: Artifact, request: Request, headers: Mapping[str, str]) -> Response:
         size = known.size_bytes
         part = _wished(request.headers, known) if request.method == "GET" else None
         start, length = part or (0, size)
@@ -89,7 +89,14 @@ class Downloads:
         if request.method == "HEAD":
             return Response(headers=sent)
         content = self._store.stream(tenant, known.sha256, start=start, length=length)
-        return StreamingResponse(content, 206 if part else 200, sent)
+        first = await anext(content, b"")  # what fails at once is told with its own status
+        return StreamingResponse(_joined(first, content), 206 if part else 200, sent)
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
 
 
 def _matches(sent: str, sha256: str) -> bool:

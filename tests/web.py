@@ -26,7 +26,7 @@ class Web:
 
     port: int
     replies: dict[str, Reply] = field(default_factory=dict)
-    """By path."""
+    """By path; * is any other."""
     asked: list[str] = field(default_factory=list)
     """Heads of the requests, as they came."""
     names: list[str | None] = field(default_factory=list)
@@ -38,11 +38,15 @@ async def opened_web(replies: Mapping[str, Reply], tls: ssl.SSLContext | None = 
     """Serves until the block exits."""
     web = Web(0, dict(replies))
 
+    serving: set[asyncio.Task[None] | None] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.current_task())
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             web.asked.append(head)
-            answer = web.replies.get(head.split(" ")[1].partition("?")[0], reply(status="404 Not Found"))
+            other = web.replies.get("*", reply(status="404 Not Found"))
+            answer = web.replies.get(head.split(" ")[1].partition("?")[0], other)
             if isinstance(answer, bytes):
                 writer.write(answer)
                 await writer.drain()
@@ -51,6 +55,7 @@ async def opened_web(replies: Mapping[str, Reply], tls: ssl.SSLContext | None = 
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            serving.discard(asyncio.current_task())
             writer.close()
 
     if tls:
@@ -61,3 +66,5 @@ async def opened_web(replies: Mapping[str, Reply], tls: ssl.SSLContext | None = 
         yield web
     finally:
         server.close()
+        for task in filter(None, list(serving)):
+            task.cancel()

@@ -29,12 +29,12 @@ async def endless(writer: asyncio.StreamWriter) -> None:
 
 
 async def silent(writer: asyncio.StreamWriter) -> None:
-    await writer.wait_closed()
+    await asyncio.Event().wait()
 
 
 async def stalling(writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc")
-    await writer.wait_closed()
+    await asyncio.Event().wait()
 
 
 async def dripping(writer: asyncio.StreamWriter) -> None:

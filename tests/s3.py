@@ -1,0 +1,86 @@
+"""A real S3 API on loopback, with buckets that are made and looked into from outside."""
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import httpx
+import obstore
+import pytest
+from obstore.store import ObjectStore, from_url
+
+_RUNNING = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket of its own for a test; the variables by which obstore finds it are set."""
+
+    endpoint: str
+    name: str
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.name}/some/prefix"
+
+    def keys(self) -> set[str]:
+        """Every object in it, without the prefix."""
+        listed = httpx.get(f"{self.endpoint}/{self.name}?list-type=2", trust_env=False).text
+        return {key.removeprefix("some/prefix/") for key in re.findall("<Key>(.*?)</Key>", listed)}
+
+    def unfinished(self) -> list[str]:
+        """Keys of uploads whose parts are there and are no object yet."""
+        listed = httpx.get(f"{self.endpoint}/{self.name}?uploads", trust_env=False).text
+        return re.findall("<Key>(.*?)</Key>", listed)
+
+    def overwrite(self, key: str, content: bytes) -> None:
+        obstore.put(self._store(), key, content)
+
+    def remove(self, key: str) -> None:
+        obstore.delete(self._store(), key)
+
+    def _store(self) -> ObjectStore:
+        return from_url(self.url, client_options={"allow_http": True})
+
+
+@contextmanager
+def serving_s3() -> Iterator[str]:
+    """Its endpoint, in a process of its own."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr
+        try:
+            found = next(found for line in server.stderr if (found := _RUNNING.search(line)))
+            draining = threading.Thread(target=server.stderr.read)
+            draining.start()
+            yield found[0]
+        finally:
+            server.terminate()
+            draining.join()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    with serving_s3() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty bucket, to which the process has access."""
+    name = f"bucket-{uuid4().hex[:12]}"
+    httpx.put(f"{s3_endpoint}/{name}", trust_env=False).raise_for_status()
+    for variable, value in {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(variable, value)
+    return Bucket(s3_endpoint, name)

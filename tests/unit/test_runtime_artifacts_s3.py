@@ -1,0 +1,234 @@
+import asyncio
+import hashlib
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.artifacts.store import READ_BYTES
+from services.runtime.errors import CorruptData, InvalidRequest, NotFound, Unavailable
+from tests.s3 import Bucket
+from tests.web import opened_web, reply
+
+HELLO = hashlib.sha256(b"hello").hexdigest()
+LARGE = bytes(range(256)) * 4096 * 12
+"""12 MiB: three parts."""
+
+
+@pytest.fixture
+def store(bucket: Bucket) -> ArtifactStore:
+    return ArtifactStore.open(bucket.url)
+
+
+async def pieces(content: bytes, size: int = 300_000) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), size):
+        yield content[start : start + size]
+
+
+async def read(store: ArtifactStore, sha256: str, **part: int) -> bytes:
+    return b"".join([piece async for piece in store.stream("default", sha256, **part)])
+
+
+async def test_what_was_put_comes_back(store: ArtifactStore, bucket: Bucket) -> None:
+    artifact = await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
+    assert await store.get("default", HELLO) == await read(store, HELLO) == b"hello"
+    assert await store.head("default", HELLO) == artifact
+    assert await store.holds("default", HELLO)
+    assert store.path("default", HELLO) is None
+    assert bucket.keys() == {f"default/{HELLO}", f"default/{HELLO}.json"}
+
+
+async def test_a_stream_of_several_parts_is_kept_under_its_digest(store: ArtifactStore, bucket: Bucket) -> None:
+    artifact = await store.put_stream("default", pieces(LARGE), media_type="image/png", name="a.png", limit=len(LARGE))
+    assert (artifact.sha256, artifact.size_bytes) == (hashlib.sha256(LARGE).hexdigest(), len(LARGE))
+    assert await store.get("default", artifact.sha256) == await read(store, artifact.sha256) == LARGE
+    assert bucket.keys() == {f"default/{artifact.sha256}", f"default/{artifact.sha256}.json"}
+
+
+@pytest.mark.parametrize("size", [0, 1, 1024 * 1024, 1024 * 1024 + 1, READ_BYTES, READ_BYTES + 1])
+async def test_a_stream_of_any_length_is_kept(store: ArtifactStore, size: int) -> None:
+    content = LARGE[:size]
+    artifact = await store.put_stream("default", pieces(content), media_type="", name="", limit=size)
+    assert await read(store, artifact.sha256) == content
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (5, READ_BYTES), (READ_BYTES, READ_BYTES + 7), (100, 2**40)])
+async def test_a_part_is_read_alone(store: ArtifactStore, start: int, length: int) -> None:
+    artifact = await store.put("default", LARGE, media_type="image/png", name="a.png")
+    assert await read(store, artifact.sha256, start=start, length=length) == LARGE[start : start + length]
+
+
+@pytest.mark.parametrize("content", [b"hello", LARGE], ids=["small", "large"])
+async def test_a_presigned_url_gives_it_to_anybody_as_a_file_to_save(
+    store: ArtifactStore, bucket: Bucket, content: bytes
+) -> None:
+    artifact = await store.put_stream("default", pieces(content), media_type="text/html", name="ä.html", limit=10**9)
+    url = await store.presigned("default", artifact.sha256, timedelta(seconds=60))
+    assert url
+    async with httpx.AsyncClient(trust_env=False) as anybody:
+        response = await anybody.get(url)
+        part = await anybody.get(url, headers={"range": "bytes=1-3"})
+    assert (response.status_code, response.content) == (200, content)
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert response.headers["content-disposition"].startswith("attachment; filename=")
+    assert "X-Amz-Expires=60" in url
+    assert (part.status_code, part.content) == (206, content[1:4])
+
+
+async def test_another_tenant_does_not_see_it(store: ArtifactStore) -> None:
+    await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    for look in (store.get, store.head):
+        with pytest.raises(NotFound) as caught:
+            await look("other", HELLO)
+        assert caught.value.reason == "ARTIFACT"
+    with pytest.raises(NotFound):
+        await read_other(store)
+    assert not await store.holds("other", HELLO)
+
+
+async def read_other(store: ArtifactStore) -> bytes:
+    return b"".join([piece async for piece in store.stream("other", HELLO)])
+
+
+async def test_changed_bytes_are_noticed(store: ArtifactStore, bucket: Bucket) -> None:
+    await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    bucket.overwrite(f"default/{HELLO}", b"hullo")
+    for look in (store.get("default", HELLO), read(store, HELLO)):
+        with pytest.raises(CorruptData):
+            await look
+
+
+async def test_a_stream_that_breaks_or_is_too_long_leaves_nothing(store: ArtifactStore, bucket: Bucket) -> None:
+    async def breaking() -> AsyncIterator[bytes]:
+        async for piece in pieces(LARGE):
+            yield piece
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await store.put_stream("default", breaking(), media_type="", name="", limit=10**9)
+    with pytest.raises(InvalidRequest, match="larger than the limit"):
+        await store.put_stream("default", pieces(LARGE), media_type="", name="", limit=len(LARGE) - 1)
+    assert (bucket.keys(), bucket.unfinished()) == (set(), [])
+
+
+async def test_a_stream_that_is_cancelled_leaves_nothing(store: ArtifactStore, bucket: Bucket) -> None:
+    sent, never = asyncio.Event(), asyncio.Event()
+
+    async def stalling() -> AsyncIterator[bytes]:
+        async for piece in pieces(LARGE):
+            yield piece
+        sent.set()
+        await never.wait()
+
+    putting = asyncio.create_task(store.put_stream("default", stalling(), media_type="", name="", limit=10**9))
+    await sent.wait()
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert (bucket.keys(), bucket.unfinished()) == (set(), [])
+
+
+async def test_the_old_is_collected_and_the_new_is_not(store: ArtifactStore, bucket: Bucket) -> None:
+    await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    bucket.overwrite("_staging/left", b"x")
+    soon = time.time() + 5
+    assert [page async for page in store.last_written_before(soon - 3600) if page] == []
+    assert [page async for page in store.last_written_before(soon)] == [[("default", HELLO)]]
+    assert not await store.discard("default", HELLO, last_written_before=soon - 3600)
+    await store.discard_unfinished(last_written_before=soon)
+    assert await store.discard("default", HELLO, last_written_before=soon)
+    assert bucket.keys() == set()
+    await store.discard("default", HELLO, last_written_before=soon)
+
+
+async def test_notes_are_kept_beside(store: ArtifactStore) -> None:
+    notes = store.notes("cards")
+    await notes.put("a/b", b"1")
+    assert await notes.all() == {"a/b": b"1"}
+    await notes.drop("a/b")
+    await notes.drop("a/b")
+    assert await notes.all() == {}
+
+
+async def refusals(store: ArtifactStore) -> list[Unavailable]:
+    """How each thing one can want of a store fails."""
+    wanted = (
+        lambda: store.put("default", b"hello", media_type="", name=""),
+        lambda: store.put_stream("default", pieces(LARGE), media_type="", name="", limit=10**9),
+        lambda: store.head("default", HELLO),
+        lambda: store.get("default", HELLO),
+        lambda: read(store, HELLO),
+        lambda: store.discard_unfinished(last_written_before=0),
+        lambda: store.notes("cards").put("a", b""),
+    )
+    caught = []
+    for each in wanted:
+        with pytest.raises(Unavailable) as refused:
+            await each()
+        assert refused.value.remedy
+        assert "127.0.0.1" not in refused.value.message
+        caught.append(refused.value)
+    return caught
+
+
+async def test_a_bucket_that_is_not_there_is_told(bucket: Bucket) -> None:
+    told = await refusals(ArtifactStore.open(f"s3://not-{bucket.name}"))
+    assert "bucket does not exist" in told[0].message
+    assert "bucket does not exist" in told[1].message
+    assert "bucket does not exist" in told[2].message
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds become tenths."""
+    monkeypatch.setattr("services.runtime.artifacts.backends.REQUEST", timedelta(seconds=0.5))
+    monkeypatch.setattr("services.runtime.artifacts.staging.ABANDON_SECONDS", 1.0)
+    retries = {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
+    monkeypatch.setattr("services.runtime.artifacts.backends._RETRIES", retries)
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_store_that_refuses_connections_is_told(
+    bucket: Bucket, nobody: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{nobody}")
+    assert all("does not answer" in each.message for each in await refusals(ArtifactStore.open(bucket.url)))
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_store_that_is_silent_is_given_up(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with opened_web({"*": silent}) as web:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
+        told = await refusals(ArtifactStore.open(bucket.url))
+    assert all("does not answer" in each.message for each in told)
+
+
+async def test_wrong_credentials_are_told(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = b"<Error><Code>InvalidAccessKeyId</Code><Message>secret of theirs</Message></Error>"
+    async with opened_web({"*": reply(denied, status="403 Forbidden", connection="close")}) as web:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
+        told = await refusals(ArtifactStore.open(bucket.url))
+    assert {each.message for each in told[:6]} == {"the artifact store refuses this server"}
+    assert not any("secret" in each.message for each in told)
+
+
+async def test_a_store_without_tls_needs_to_be_allowed(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    with pytest.raises(Unavailable, match="does not answer"):
+        await ArtifactStore.open(bucket.url).head("default", HELLO)
