@@ -161,6 +161,8 @@ async def test_a_follow_up_and_the_same_request_again(tab: Tab) -> None:
     await ended(page)
     second = page.url
     await page.get_by_role("button", name="Ask again").click()
+    await expect(page.get_by_label("Your request")).to_have_value(re.compile("Find the dates"))
+    await page.keyboard.press("Enter")
     await expect(page).not_to_have_url(second)
     await ended(page)
     await expect(page.locator(".prose")).to_contain_text("3 June 1843")

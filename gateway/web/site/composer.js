@@ -22,6 +22,7 @@ export class Composer {
     this._api = api;
     this._listener = listener;
     this._files = [];
+    this._inputs = [];
     this._parent = null;
     this._attempt = "";
     this._build();
@@ -29,11 +30,17 @@ export class Composer {
     this._dropping();
   }
 
-  /** Empties it, or makes it continue a run. @param {{id: string, spec: {request: string}} | null} parent */
-  reset(parent = null) {
+  /**
+   * Begins anew.
+   * @param {{parent?: any, words?: string, inputs?: any[]}} [from] the run it continues; words and inputs of one to be
+   *   asked again
+   */
+  reset({ parent = null, words = "", inputs = [] } = {}) {
     this._parent = parent;
-    this._words.value = "";
+    this._words.value = words;
+    this._inputs = inputs;
     this._files = [];
+    this._choices.get("fresh").checked = Boolean(words || inputs.length);
     this._words.placeholder = parent ? "And now?" : "What would you like done? Say it, and drop the files here.";
     this._changed();
   }
@@ -46,13 +53,12 @@ export class Composer {
    * Sends a request as if somebody had written it.
    * @param {string} words
    * @param {File[]} files
-   * @param {any} more of the run's spec
    */
-  async ask(words, files, more) {
-    this._words.value = words;
+  async ask(words, files) {
+    this.reset({ words });
     this._files = files;
     this._changed();
-    await this._send(more);
+    await this._send();
   }
 
   _build() {
@@ -125,30 +131,32 @@ export class Composer {
 
   _changed() {
     this._attempt = "";
-    this._chips.replaceChildren(...this._files.map((file, at) => this._chip(file, at)));
+    const inputs = this._inputs.map(({ artifact, name }, at) => this._chip(artifact?.name || name, artifact?.size_bytes, glyph(PAPER), this._inputs, at));
+    const files = this._files.map((file, at) => this._chip(file.name, file.size, face(file), this._files, at));
+    this._chips.replaceChildren(...inputs, ...files);
     this._continues.hidden = !this._parent;
     this._continues.replaceChildren("Continues ", h("q", {}, cut(this._parent?.spec.request || "", 80)));
     this._words.style.setProperty("height", "auto");
     this._words.style.setProperty("height", `${Math.min(this._words.scrollHeight, 320)}px`);
   }
 
-  _chip(file, at) {
+  _chip(name, bytes, picture, list, at) {
     const remove = () => {
-      this._files.splice(at, 1);
+      list.splice(at, 1);
       this._changed();
       this._words.focus();
     };
-    const button = h("button.icon", { type: "button", "aria-label": `Remove ${file.name}`, click: remove }, "×");
-    return h("li.chip", {}, face(file), h("span.chip-words", {}, h("span", {}, file.name), h("small", {}, size(file.size))), button);
+    const button = h("button.icon", { type: "button", "aria-label": `Remove ${name}`, click: remove }, "×");
+    return h("li.chip", {}, picture, h("span.chip-words", {}, h("span", {}, name), bytes !== undefined && h("small", {}, size(bytes))), button);
   }
 
-  async _send(more = {}) {
-    if ((!this._words.value.trim() && !this._files.length) || this._button.disabled) return;
+  async _send() {
+    if ((!this._words.value.trim() && !this._files.length && !this._inputs.length) || this._button.disabled) return;
     this._attempt ||= unguessable();
     this._busy(true);
     try {
       const headers = { "idempotency-key": this._attempt };
-      const run = await this._api.json("/v1/runs", { method: "POST", body: this._body(more), headers });
+      const run = await this._api.json("/v1/runs", { method: "POST", body: this._body(), headers });
       this.reset();
       this._listener.started(run.run_id);
     } catch (problem) {
@@ -163,14 +171,14 @@ export class Composer {
     this.element.setAttribute("aria-busy", String(on));
   }
 
-  _body(more) {
+  _body() {
     const chosen = (name) => this._choices.get(name).checked;
     const spec = {
-      ...more,
       request: this._words.value.trim(),
       ...(chosen("approve") && { mode: "approve" }),
       ...(chosen("local") && { policy: "local" }),
       ...(chosen("fresh") && { bypass_memo: true }),
+      ...(this._inputs.length && { inputs: this._inputs.map(({ name, ...value }) => value) }),
       ...(this._parent && { parent_run_id: this._parent.id }),
     };
     const body = new FormData();

@@ -24,8 +24,9 @@ export class Details {
     for (const task of run.tasks.values()) {
       const known = this._known.get(task.id) || this._made(task);
       const state = JSON.stringify([task.state, task.candidates.length, task.attempts, task.waits.length, run.over]);
-      if (known.state !== state) Object.assign(known, { state, stale: true });
-      known.summary.replaceChildren(...headline(task, run.now));
+      if (known.state !== state) this._changed(known, state, task);
+      const by = [model(task), taken(task, run.now)].filter(Boolean).join(" · ");
+      if (known.by.textContent !== by) known.by.textContent = by;
       if (known.stale && known.element.open) this._fill(known, run, task);
       known.fill = () => known.stale && this._fill(known, run, task);
     }
@@ -41,8 +42,14 @@ export class Details {
     known.summary.focus({ preventScroll: true });
   }
 
+  _changed(known, state, task) {
+    Object.assign(known, { state, stale: true });
+    known.summary.lastChild.replaceWith(badge(task.state));
+  }
+
   _made(task) {
-    const known = { state: "", stale: true, summary: h("summary"), body: h("div.task-body"), fill: () => {} };
+    const by = h("span.task-by");
+    const known = { state: "", stale: true, by, summary: h("summary", {}, headline(task), by, h("span")), body: h("div.task-body"), fill: () => {} };
     known.element = h("details.task-details", { id: `task-${task.id}`, toggle: () => known.element.open && known.fill() }, known.summary, known.body);
     this._known.set(task.id, known);
     this.element.append(known.element);
@@ -85,14 +92,13 @@ export class Details {
   }
 }
 
-function headline(task, now) {
+function headline(task) {
+  return [h("span.task-number", {}, task.id), h("span.task-name", {}, task.task.task, task.task.source && h("q", {}, task.task.source))];
+}
+
+function taken(task, now) {
   const took = seconds(task, now);
-  return [
-    h("span.task-number", {}, task.id),
-    h("span.task-name", {}, task.task.task, task.task.source && h("q", {}, task.task.source)),
-    h("span.task-by", {}, [model(task), took === undefined ? "" : duration(took)].filter(Boolean).join(" · ")),
-    badge(task.state),
-  ];
+  return took === undefined ? "" : duration(took);
 }
 
 function trouble(task) {

@@ -10,6 +10,11 @@ const NODE = { wide: 184, high: 58 };
 const GAP = { along: 56, across: 18 };
 const NARROW = 620;
 const MARGIN = 4;
+const LONG = 13;
+
+/** What a task's mark takes beside its text, and the width of its widest usual letter: measuring is slow. */
+const TEXT = 44;
+const WIDEST = 8;
 const SLIM = { wide: 158, high: 58, least: 116 };
 const TIGHT = { along: 34, across: 14 };
 const END = { wide: 150, high: 34 };
@@ -53,6 +58,7 @@ export class Graph {
       ...this._edges.map(({ line }) => line),
       ...[...this._nodes.values()].map(({ element }) => element),
     );
+    for (const [id, node] of this._nodes) node.light(run, id);
     this.element.replaceChildren(drawing);
     for (const node of this._nodes.values()) node.fit();
     this._stops()[0]?.setAttribute("tabindex", "0");
@@ -108,8 +114,10 @@ class TaskNode {
     const top = y - size.high / 2;
     this._wide = size.wide;
     this._slim = size.wide < SLIM.wide;
-    this._name = svg("text.name", { x: left + 36, y: top + 25 }, task.task.task);
-    this._by = svg("text.by", { x: left + 36, y: top + 43 });
+    const [name, rest] = this._slim ? halves(task.task.task) : [task.task.task, ""];
+    this._name = svg("text.name", { x: left + 36, y: top + 25 }, name);
+    this._by = svg(rest ? "text.name" : "text.by", { x: left + 36, y: top + 43 }, rest);
+    this._split = Boolean(rest);
     this._glyph = svg("path");
     this._bar = svg("rect.bar", { x: left + 10, y: top + size.high - 5, height: 2.5, width: 0, rx: 1.25 });
     const act = () => choose(task.id);
@@ -128,7 +136,8 @@ class TaskNode {
   fit() {
     for (const text of [this._name, this._by]) {
       const whole = text.textContent;
-      for (let most = whole.length - 1; most > 3 && text.getComputedTextLength() > this._wide - 44; most -= 1) text.textContent = cut(whole, most);
+      if (whole.length * WIDEST < this._wide - TEXT) continue;
+      for (let most = whole.length - 1; most > 3 && text.getComputedTextLength() > this._wide - TEXT; most -= 1) text.textContent = cut(whole, most);
     }
   }
 
@@ -138,7 +147,7 @@ class TaskNode {
     const by = [model(task).split("/").at(-1), took === undefined || this._slim ? "" : duration(took)].filter(Boolean).join(" · ") || said(task.state);
     this.element.setAttribute("class", `task is-${look(task.state)}`);
     this._glyph.setAttribute("d", shape(task.state));
-    if (this._by.textContent !== by) {
+    if (!this._split && this._by.textContent !== by) {
       this._by.textContent = by;
       this.fit();
     }
@@ -164,6 +173,14 @@ function isEnd(run, id) {
   return !run.tasks.has(id);
 }
 
+/** A long name on two lines, broken at the hyphen nearest its middle. */
+function halves(name) {
+  const hyphens = [...name.matchAll(/-/g)].map(({ index }) => index + 1);
+  if (name.length < LONG || !hyphens.length) return [name, ""];
+  const nearest = hyphens.reduce((best, at) => (Math.abs(at - name.length / 2) < Math.abs(best - name.length / 2) ? at : best));
+  return [name.slice(0, nearest), name.slice(nearest)];
+}
+
 function answered(run) {
   return run.spec.mode !== "results" && run.spec.mode !== "plan";
 }
@@ -173,7 +190,7 @@ function shapeOf(run) {
   const tasks = [...run.tasks.values()];
   const pairs = tasks.flatMap((task) => Object.values(task.task.arguments || {}).flatMap(references).map(({ input, task_id }) => [input ?? task_id, task.id]));
   const known = new Set([...run.tasks.keys(), ...(run.spec.inputs || []).map(({ name }) => name)]);
-  const edges = new Map(pairs.filter(([from]) => known.has(from)).map((pair) => [pair.join(" "), pair]));
+  const edges = new Map(pairs.filter(([from, to]) => known.has(from) && (!run.tasks.has(from) || from < to)).map((pair) => [pair.join(" "), pair]));
   const used = new Set([...edges.values()].map(([from]) => from));
   const inputs = (run.spec.inputs || []).map(({ name }) => name).filter((name) => used.has(name));
   const last = answered(run) ? tasks.map(({ id }) => id).filter((id) => !used.has(id)) : [];

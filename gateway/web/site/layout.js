@@ -5,6 +5,9 @@
 
 const SWEEPS = 6;
 
+/** Places for edges to pass through beyond which further edges go straight. */
+const MOST_PASSED = 2000;
+
 /**
  * @typedef {{along: number, across: number}} Place the middle of a node: along the layers, and across them
  * @typedef {{nodeAlong: number, nodeAcross: number, gapAlong: number, gapAcross: number}} Sizes
@@ -21,7 +24,8 @@ export function layered(nodes, edges, sizes) {
   const after = neighbours(links, 0, 1);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const down = sweep % 2 === 0;
-    for (const layer of down ? layers : [...layers].reverse()) ordered(layer, down ? before : after, positions(layers));
+    const at = positions(layers);
+    for (const layer of down ? layers : [...layers].reverse()) ordered(layer, down ? before : after, at);
   }
   return placed(layers, chains, before, after, sizes);
 }
@@ -48,9 +52,11 @@ function threaded(nodes, edges, layerOf) {
   const layers = [];
   const put = (node, layer) => (layers[layer] ??= []).push(node);
   nodes.forEach((node) => put(node, layerOf.get(node)));
+  let passed = 0;
   const chains = edges.map(([from, to]) => {
     const chain = [from];
-    for (let layer = layerOf.get(from) + 1; layer < layerOf.get(to); layer += 1) {
+    for (let layer = layerOf.get(from) + 1; layer < layerOf.get(to) && passed < MOST_PASSED; layer += 1) {
+      passed += 1;
       const passing = { layer };
       put(passing, layer);
       chain.push(passing);
@@ -62,7 +68,10 @@ function threaded(nodes, edges, layerOf) {
 
 function neighbours(links, of, other) {
   const found = new Map();
-  for (const link of links) found.set(link[of], [...(found.get(link[of]) || []), link[other]]);
+  for (const link of links) {
+    if (!found.has(link[of])) found.set(link[of], []);
+    found.get(link[of]).push(link[other]);
+  }
   return found;
 }
 
@@ -75,6 +84,7 @@ function positions(layers) {
 function ordered(layer, towards, at) {
   const weight = new Map(layer.map((node) => [node, average((towards.get(node) || [node]).map((other) => at.get(other)))]));
   layer.sort((one, other) => weight.get(one) - weight.get(other));
+  layer.forEach((node, place) => at.set(node, place - (layer.length - 1) / 2));
 }
 
 function placed(layers, chains, before, after, { nodeAlong, nodeAcross, gapAlong, gapAcross }) {

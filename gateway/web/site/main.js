@@ -62,37 +62,25 @@ class Page {
     this._view = new RunView(this._api, this._files, id, {
       say: (words) => this._voice.say(words),
       ended: () => this._history.refresh(),
-      again: (run, follow) => (follow ? this._follow(run) : this._again(run)),
+      again: (run, follow) => this._more(run, follow),
     });
     this._below = h("section.below", { "aria-label": "Ask more", hidden: true });
     part("main").replaceChildren(this._view.element, this._below);
     scrollTo(0, 0);
   }
 
-  _follow(run) {
-    this._composer.reset(run);
+  /** Below the run: for what comes next, or to ask the same again with the files the house still has. */
+  _more(run, follow) {
+    this._composer.reset(follow ? { parent: run } : { words: run.spec.request, inputs: [...(run.spec.inputs || [])] });
     this._below.replaceChildren(this._composer.element, this._problems);
     this._below.hidden = false;
-    this._below.scrollIntoView({ block: "end" });
     this._composer.focus();
-  }
-
-  /** The same request with the same files, which the house still has. */
-  async _again(run) {
-    try {
-      const { request, inputs = [] } = run.spec;
-      const spec = { request, inputs, bypass_memo: true };
-      const fresh = await this._api.json("/v1/runs", { method: "POST", body: JSON.stringify(spec), headers: { "content-type": "application/json" } });
-      this._go(`/?run=${encodeURIComponent(fresh.run_id)}`);
-    } catch (problem) {
-      this._below.replaceChildren(notice(problem));
-      this._below.hidden = false;
-    }
+    this._below.scrollIntoView({ block: "center" });
   }
 
   async _try(sample) {
     this._problems.replaceChildren();
-    await this._composer.ask(sample.request, await sampleFiles(sample), { bypass_memo: true });
+    await this._composer.ask(sample.request, await sampleFiles(sample));
   }
 
   _go(address) {

@@ -4,6 +4,7 @@ import { Problem } from "./api.js";
 
 const SHORTEST_PAUSE = 500;
 const LONGEST_PAUSE = 8000;
+const LONGEST_SILENCE = 45_000;
 
 export class EventStream {
   /**
@@ -56,11 +57,22 @@ export class EventStream {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await this._soon(reader);
       if (done) return;
       const frames = (rest + value).split("\n\n");
       rest = frames.pop();
       frames.forEach((frame) => this._frame(frame));
+    }
+  }
+
+  /** The next piece; the house is never silent for long, so one that is has gone. */
+  async _soon(reader) {
+    let timer;
+    const silence = new Promise((resolve) => (timer = setTimeout(resolve, LONGEST_SILENCE, { done: true })));
+    try {
+      return await Promise.race([reader.read(), silence]);
+    } finally {
+      clearTimeout(timer);
     }
   }
 

@@ -49,7 +49,7 @@ export class Timeline {
   }
 
   _ticks(whole) {
-    const step = stepFor(whole);
+    const step = stepFor(whole, Math.max(2, Math.min(4, Math.floor(this._axis.clientWidth / 70))));
     const ticks = Math.floor(whole / step) + 1;
     while (this._axis.children.length > ticks) this._axis.lastChild.remove();
     for (let tick = 0; tick < ticks; tick += 1) {
@@ -60,9 +60,9 @@ export class Timeline {
   }
 }
 
-/** Steps of 1, 2 or 5, about four of them. */
-function stepFor(whole) {
-  const rough = whole / 4;
+/** Steps of 1, 2 or 5, at most so many of them. */
+function stepFor(whole, most) {
+  const rough = whole / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   return power * ([1, 2, 5].find((factor) => factor * power >= rough) || 10);
 }

@@ -49,7 +49,8 @@ export class RunView {
     this._timeline = new Timeline(choose);
     this._details = new Details(this._files, this._api);
     this._prose = new Prose(this._files);
-    this._state = h("span.state");
+    this._badge = h("span");
+    this._took = h("span.quiet");
     this._title = h("h1", { tabindex: "-1" }, "…");
     this._inputs = h("ul.chips", { "aria-label": "Files of the request" });
     this._actions = h("div.actions");
@@ -62,7 +63,7 @@ export class RunView {
     this.element = h(
       "article.run",
       { "aria-label": "Run" },
-      h("header.asked", {}, h("div.line", {}, this._state, this._actions), this._title, this._inputs),
+      h("header.asked", {}, h("div.line", {}, h("span.state", {}, this._badge, this._took), this._actions), this._title, this._inputs),
       this._problems,
       this._lost,
       (this._planCard = card("plan", "Plan", this._plan, this._graph.element, this._notes)),
@@ -100,12 +101,13 @@ export class RunView {
       document.title = `${run.spec.request || "Run"} · HuggingGPT`;
       this._inputs.replaceChildren(...(run.spec.inputs || []).map((input) => h("li", {}, input.artifact ? this._files.chip(input.artifact) : h("span.chip", {}, input.name))));
       this._acts(run);
+      this._badge.replaceChildren(badge(run.state));
       this._problems.replaceChildren(...(run.failure ? [notice({ ...run.failure, code: run.failure.reason })] : []));
     }
-    const took = run.began ? duration((run.now - run.began) / 1000) : "";
-    this._state.replaceChildren(badge(run.state), h("span.quiet", {}, run.state === "awaiting_approval" ? "" : took));
-    this._plan.textContent = planWords(run);
-    this._notes.replaceChildren(...run.notes.map((note) => h("li", {}, note.text)));
+    this._took.textContent = run.began && run.state !== "awaiting_approval" ? duration((run.now - run.began) / 1000) : "";
+    const words = planWords(run);
+    if (this._plan.textContent !== words) this._plan.textContent = words;
+    run.notes.slice(this._notes.children.length).forEach((note) => this._notes.append(h("li", {}, note.text)));
   }
 
   _acts(run) {

@@ -1,0 +1,183 @@
+"""The page for everybody: by keyboard alone, by screen reader, on a phone, in the dark, with a key."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.browsing import CHROMIUM, Tab, watched
+from tests.system.conftest import House, cli, standing
+
+pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+
+HAPPY = "Does this sound happy?"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    tab = await watched(context, house.url)
+    yield tab
+    await context.close()
+    tab.check()
+
+
+async def shown(page: Page) -> None:
+    """A run with a picture, done, and a task of it opened."""
+    await page.get_by_role("button", name="How many people").click()
+    await expect(page.locator(".state .badge")).to_have_text("completed", timeout=60_000)
+    await page.locator("#task-1 summary").first.click()
+    await expect(page.locator(".stage .frame")).to_have_count(1)
+
+
+UNNAMED = """() => {
+    const named = element => element.ariaLabel || element.innerText?.trim() || element.labels?.[0]?.textContent.trim()
+        || element.querySelector("img[alt]:not([alt=''])") || element.getAttribute("aria-labelledby");
+    const wanted = "a, button, input, textarea, select, summary, dialog, nav, audio, [role=button], [role=group]";
+    const seen = element => element.checkVisibility() && !element.closest("[aria-hidden=true]");
+    const silent = [...document.querySelectorAll(wanted)].filter(element => seen(element) && !named(element));
+    const blind = [...document.querySelectorAll("img:not([alt])")];
+    return [...silent, ...blind].map(element => element.outerHTML.slice(0, 200));
+}"""
+"""What a screen reader could not name."""
+
+PALE = """() => {
+    const brush = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
+        .getContext("2d", { willReadFrequently: true });
+    const layered = (...colours) => {
+        brush.clearRect(0, 0, 1, 1);
+        for (const colour of colours) { brush.fillStyle = colour; brush.fillRect(0, 0, 1, 1); }
+        return [...brush.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const light = colour => colour.map(part => part / 255)
+        .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+    const behind = element => {
+        const found = [];
+        for (let at = element; at; at = at.parentElement) found.unshift(getComputedStyle(at).backgroundColor);
+        return ["white", ...found];
+    };
+    const contrast = element => {
+        const ground = behind(element);
+        const [one, other] = [light(layered(...ground)), light(layered(...ground, getComputedStyle(element).color))];
+        return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    };
+    const speaks = element => [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+    return [...document.querySelectorAll("body *:not(svg *)")]
+        .filter(element => speaks(element) && element.checkVisibility() && contrast(element) < 4.5)
+        .map(element => `${contrast(element).toFixed(2)} ${element.outerHTML.slice(0, 120)}`);
+}"""
+"""Text that stands out from what is behind it less than 4.5 to 1 (WCAG AA)."""
+
+DOUBLED = """() => {
+    const ids = [...document.querySelectorAll("[id]")].map(({ id }) => id);
+    return ids.length - new Set(ids).size;
+}"""
+HEADINGS = """() => {
+    const found = [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter(each => each.closest("main"));
+    return found.map(each => Number(each.tagName[1]));
+}"""
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+async def test_everything_has_a_name_and_every_text_can_be_read(tab: Tab, colours: str) -> None:
+    page = await tab.open()
+    wanted = str(colours == "dark").lower()
+    if await page.get_by_label("Dark colours").get_attribute("aria-pressed") != wanted:
+        await page.get_by_label("Dark colours").click()
+    assert (await page.evaluate(UNNAMED), await page.evaluate(PALE)) == ([], [])
+    await shown(page)
+    assert (await page.evaluate(UNNAMED), await page.evaluate(PALE), await page.evaluate(DOUBLED)) == ([], [], 0)
+    levels = await page.evaluate(HEADINGS)
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in zip(levels[:1] + levels, levels, strict=False))
+    await tab.picture(colours, full_page=True)
+    await page.reload()
+    await expect(page.get_by_label("Dark colours")).to_have_attribute("aria-pressed", wanted)
+
+
+async def test_the_keyboard_is_enough(tab: Tab) -> None:
+    page = await tab.open()
+    await expect(page.get_by_label("Your request")).to_be_focused()
+    await page.keyboard.type(f"{HAPPY} “We won on 3 June.” Find the dates in it, too")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".state .badge")).to_have_text("completed", timeout=60_000)
+    tasks = page.locator(".graph .task")
+    assert await tasks.count() > 1
+    for _ in range(30):
+        await page.keyboard.press("Tab")
+        if await tasks.first.evaluate("task => task === document.activeElement"):
+            break
+    await expect(tasks.first).to_be_focused()
+    await page.keyboard.press("ArrowDown")
+    await expect(tasks.nth(1)).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#task-2")).to_have_attribute("open", "")
+    await expect(page.locator("#task-2 > summary")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#task-2")).not_to_have_attribute("open", "")
+
+
+async def test_progress_is_said_aloud(tab: Tab) -> None:
+    page = await tab.open()
+    said = page.locator("#live")
+    await page.evaluate("""() => {
+        window.said = [];
+        const live = document.getElementById("live");
+        new MutationObserver(() => window.said.push(live.textContent)).observe(live, { childList: true });
+    }""")
+    await page.get_by_role("button", name=HAPPY).click()
+    await expect(said).to_contain_text("The run is over", timeout=60_000)
+    *progress, end, _ = re.split(r"(?<=\.) ?", " ".join(await page.evaluate("window.said")))
+    assert sorted(progress) == ["The plan has 1 task.", "text-classification: succeeded."]
+    assert end == "The run is over: completed."
+
+
+async def test_nothing_moves_where_that_is_not_wanted(tab: Tab) -> None:
+    page = await tab.open()
+    await shown(page)
+    assert await page.evaluate("document.getAnimations().length") == 0
+
+
+async def test_it_fits_a_phone(browser: Browser, house: House) -> None:
+    context = await browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    tab = await watched(context, house.url)
+    page = await tab.open()
+    await shown(page)
+    assert await page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
+    await tab.picture("phone", full_page=True)
+    await expect(page.get_by_role("navigation")).to_be_hidden()
+    await page.get_by_role("button", name="Earlier runs").tap()
+    await expect(page.get_by_role("navigation")).to_be_visible()
+    await page.get_by_role("link", name="New request").tap()
+    await expect(page.get_by_label("Your request")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") == 360
+    await context.close()
+    tab.check()
+
+
+async def test_a_house_with_keys_is_seen_with_one(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("locked")
+    with standing(home, GATEWAY_AUTHENTICATION="keys") as locked:
+        made = cli(home, "keys", "create", "--name", "page", "--tenant", "acme")
+        found = re.search(r"hgpt_\w+|\S{30,}", made.out)
+        assert found, made
+        context = await browser.new_context()
+        tab = await watched(context, locked.url)
+        tab.expected = ("401",)
+        page = await tab.open()
+        await page.locator("#key-field").fill("not a key")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_contain_text("not taken")
+        await page.locator("#key-field").fill(found[0])
+        await page.keyboard.press("Enter")
+        await shown(page)
+        for picture in await page.locator(".made img").all():
+            assert (await picture.get_attribute("src") or "").startswith("blob:")
+        assert found[0] not in await page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
+        await page.get_by_role("button", name="Forget key").click()
+        await expect(page.locator("#key-field")).to_be_visible()
+        await context.close()
+        tab.check()
