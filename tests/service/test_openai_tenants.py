@@ -90,13 +90,13 @@ async def test_turns_follow_each_other(one: AsyncOpenAI, cast: Cast) -> None:
 
 
 async def test_chats_bring_their_history(one: AsyncOpenAI, cast: Cast) -> None:
-    messages = [
+    messages: Any = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": "Hello!"},
         *CHAT["messages"],
     ]
-    completion = await one.chat.completions.create(model="hugginggpt", messages=messages)  # type: ignore[arg-type]  # built here
+    completion = await one.chat.completions.create(model="hugginggpt", messages=messages)
     assert completion.choices[0].message.content == "so it is"
     assert [turn.text for turn in cast.planned[-1].conversation] == ["Be brief.", "Hello", "Hello!", "Summarise it."]
 
@@ -146,7 +146,7 @@ async def test_a_client_killed_again_and_again_sees_every_event_once(one: AsyncO
         stream = await one.responses.retrieve(created.id, stream=True, starting_after=last)
         seen.append(await anext(stream))
         await stream.close()
-    whole = [event async for event in await one.responses.retrieve(created.id, stream=True)]
+    whole: list[Any] = [event async for event in await one.responses.retrieve(created.id, stream=True)]
     assert seen == whole
     assert [each.sequence_number for each in whole] == list(range(len(whole)))
-    assert [item.type for item in whole[-1].response.output] == ["reasoning", "message"]  # type: ignore[union-attr]  # its last
+    assert [item.type for item in whole[-1].response.output] == ["reasoning", "message"]

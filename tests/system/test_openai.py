@@ -1,0 +1,85 @@
+"""OpenAI's own client before the whole house."""
+
+import base64
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import httpx
+import pytest
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+
+from tests.samples import DATA
+from tests.system.conftest import House
+
+SIGN = base64.b64encode((DATA / "sign.png").read_bytes()).decode()
+PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{SIGN}"}}
+
+
+@pytest.fixture
+async def client(house: House) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{house.url}/v1", api_key="none", max_retries=0, timeout=80) as client:
+        yield client
+
+
+async def test_a_picture_is_read_aloud_in_a_chat_and_the_chat_goes_on(
+    client: AsyncOpenAI, http: httpx.AsyncClient
+) -> None:
+    asked: Any = {"role": "user", "content": [{"type": "text", "text": "Read the text in this image aloud"}, PICTURE]}
+    stream = await client.chat.completions.create(model="hugginggpt", messages=[asked], stream=True)
+    deltas = [chunk.choices[0].delta async for chunk in stream]
+    answer = "".join(delta.content or "" for delta in deltas)
+    thoughts = "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas)
+    assert "image-to-text" in thoughts
+    assert "text-to-speech" in thoughts
+    (link,) = re.findall(r"\]\((http[^)]+/v1/artifacts/[0-9a-f]{64})\)", answer)
+    sound = await http.get(link)
+    assert (sound.status_code, sound.headers["content-type"]) == (200, "audio/wav")
+    again: Any = {"role": "user", "content": "Transcribe the recording"}
+    history: Any = [asked, {"role": "assistant", "content": answer}, again]
+    completion = await client.chat.completions.create(model="hugginggpt", messages=history)
+    extras: Any = (completion.model_extra or {})["hugginggpt"]
+    run = (await http.get(f"/v1/runs/{extras['run_id']}")).json()
+    assert [each["task"]["task"] for each in run["tasks"]] == ["automatic-speech-recognition"]
+
+
+class Mood(BaseModel):
+    sentiment: Literal["positive", "negative", "neutral"]
+    confidence: float
+
+
+async def test_a_schema_is_filled_from_what_a_model_found(client: AsyncOpenAI) -> None:
+    response = await client.responses.parse(
+        model="hugginggpt", input="What is the sentiment of “We won, and I am so happy!”?", text_format=Mood
+    )
+    assert response.output_parsed
+    assert response.output_parsed.sentiment == "positive"
+    assert 0 < response.output_parsed.confidence <= 1
+
+
+async def test_the_background_is_followed_by_whoever_comes_back(client: AsyncOpenAI) -> None:
+    content: Any = [
+        {"type": "input_text", "text": "Read the text in this image aloud"},
+        {"type": "input_image", "image_url": PICTURE["image_url"]["url"]},  # type: ignore[index]  # as above
+    ]
+    response = await client.responses.create(
+        model="hugginggpt", input=[{"role": "user", "content": content}], background=True
+    )
+    seen: list[Any] = []
+    while not seen or seen[-1].type != "response.completed":
+        last = seen[-1].sequence_number if seen else -1
+        stream = await client.responses.retrieve(response.id, stream=True, starting_after=last)
+        seen.append(await anext(stream))
+        await stream.close()
+    assert [each.sequence_number for each in seen] == list(range(len(seen)))
+    assert seen[-1].response == await client.responses.retrieve(response.id)
+    assert "speech.wav" in seen[-1].response.output_text or "/v1/artifacts/" in seen[-1].response.output_text
+
+
+async def test_what_nobody_can_do_is_said_in_words(client: AsyncOpenAI) -> None:
+    completion = await client.chat.completions.create(
+        model="hugginggpt", messages=[{"role": "user", "content": "Fold my laundry"}]
+    )
+    assert completion.choices[0].message.content
+    assert (completion.model_extra or {})["hugginggpt"]["state"] in {"failed", "completed"}
