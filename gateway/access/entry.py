@@ -15,6 +15,7 @@ from gateway.access.caller import Callers
 from gateway.access.endings import Endings
 from gateway.access.gate import Gate, KeyGate, OpenGate, Tokens
 from gateway.access.keys import Keys
+from gateway.access.links import Links, signing_secret
 from gateway.access.origin import OriginGuard
 from gateway.access.quotas import Quotas
 from gateway.access.ring import KeyRing
@@ -47,6 +48,7 @@ class Entry:
     """Who comes in, as whom, and how often."""
 
     gate: Gate
+    links: Links
     callers: Callers
     quotas: Quotas
     audit: Audit
@@ -55,7 +57,7 @@ class Entry:
 
     def http(self, app: ASGIApp, port: int) -> ASGIApp:
         """The application, behind all of it; the port is the one it is reached at."""
-        guarded: ASGIApp = http.Identified(app, self.gate, self.callers, self.quotas)
+        guarded: ASGIApp = http.Identified(app, self.gate, self.links, self.callers, self.quotas)
         if self.origins:
             methods = ("GET", "HEAD", "POST", "DELETE")
             guarded = CORSMiddleware(
@@ -81,11 +83,12 @@ async def entry(
     minutes = MemoryCounters() if database.dialect is sqlite.DIALECT else days
     quotas, audit = Quotas(minutes, days, Slots(database)), Audit(database)
     if settings.authentication == "none":
-        yield Entry(OpenGate(), callers, quotas, audit, settings.cors_origins)
+        yield Entry(OpenGate(), Links(), callers, quotas, audit, settings.cors_origins)
         return
     gate = KeyGate(KeyRing(Keys(database)), settings.limits(), _tokens(settings))
+    links = Links(await signing_secret(database), settings.link_seconds)
     async with Endings(stub, database).followed():
-        yield Entry(gate, callers, quotas, audit, settings.cors_origins)
+        yield Entry(gate, links, callers, quotas, audit, settings.cors_origins)
 
 
 def _tokens(settings: AccessSettings) -> Tokens | None:

@@ -10,6 +10,7 @@ from gateway.access.bearer import token
 from gateway.access.caller import Callers
 from gateway.access.gate import Gate
 from gateway.access.identity import Identity, identified_as
+from gateway.access.links import Links
 from gateway.access.quotas import Meter, Quotas
 from gateway.door import problem_response
 from services.runtime.caller import acting_for, current
@@ -25,9 +26,10 @@ class Identified:
     So that what it answers passes through the layers before it, as every answer does.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate, callers: Callers, quotas: Quotas) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, links: Links, callers: Callers, quotas: Quotas) -> None:
         self._app = app
         self._gate = gate
+        self._links = links
         self._callers = callers
         self._quotas = quotas
 
@@ -36,8 +38,7 @@ class Identified:
             await self._app(scope, receive, send)
             return
         try:
-            sent = token(Headers(scope=scope).get("authorization", ""))
-            who = await self._gate.identity(sent, (scope.get("client") or ("", 0))[0])
+            who = self._links.holder(scope) or await self._shown(scope)
             standing = await self._quotas.request(who)
             told = _telling(send, standing.headers())
         except ServiceError as error:
@@ -49,6 +50,10 @@ class Identified:
             await problem_response(error, scope["path"])(scope, receive, told)
             return
         await self._serve(who, scope, receive, told)
+
+    async def _shown(self, scope: Scope) -> Identity:
+        sent = token(Headers(scope=scope).get("authorization", ""))
+        return await self._gate.identity(sent, (scope.get("client") or ("", 0))[0])
 
     async def _serve(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         meter = self._quotas.meter(who)

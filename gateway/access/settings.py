@@ -28,6 +28,8 @@ class AccessSettings(BaseSettings):
     concurrent_runs: int = Field(0, ge=0)
     bytes_per_day: int = Field(0, ge=0)
     tokens_per_day: int = Field(0, ge=0)
+    link_seconds: int = Field(7 * 24 * 3600, gt=0)
+    """How long the addresses of artifacts in answers open without a key, for browsers."""
     jwt_issuer: str = ""
     """Whose tokens are taken beside keys; empty takes none."""
     jwt_audience: str = ""

@@ -1,4 +1,4 @@
-"""Tables of keys, of what was done with them, and of what they have used."""
+"""Tables of keys and secrets, of what was done with them, and of what they have used."""
 
 ACCESS = """
     CREATE TABLE api_keys (
@@ -41,6 +41,10 @@ ACCESS = """
     CREATE TABLE ended_runs (
         run_id TEXT PRIMARY KEY,
         seen REAL NOT NULL
+    );
+    CREATE TABLE secrets (
+        name TEXT PRIMARY KEY,
+        value BLOB NOT NULL
     );
     CREATE TABLE cursors (
         name TEXT PRIMARY KEY,

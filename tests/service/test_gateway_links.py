@@ -1,0 +1,95 @@
+"""Addresses that open without a key: one artifact of one tenant, until their time is over."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+
+from gateway.access.identity import Identity, identified_as
+from gateway.access.links import Links, signing_secret
+from gateway.access.windows import DAY
+from gateway.store import gateway_store
+from tests.doors import opened_doors
+from tests.keyholders import Keyholders, bearer, opened_keyholders
+
+WEEK = 7 * DAY
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
+    async with opened_keyholders(tmp_path) as opened:
+        yield opened
+
+
+async def links(folder: Path, seconds: int = WEEK) -> Links:
+    """Those of the gateway."""
+    async with gateway_store(str(folder / "gateway.sqlite")) as database:
+        return Links(await signing_secret(database), seconds)
+
+
+async def address(house: Keyholders, folder: Path, seconds: int = WEEK) -> str:
+    artifact = await house.doors.store.put("a", b"hello", media_type="text/plain", name="hello.txt")
+    with identified_as(Identity("a")):
+        return (await links(folder, seconds)).path(artifact.sha256)
+
+
+async def test_a_signed_address_opens_without_a_key(house: Keyholders, tmp_path: Path) -> None:
+    path = await address(house, tmp_path)
+    opened = await house.doors.http.get(path)
+    assert (opened.status_code, opened.text) == (200, "hello")
+    assert (await house.doors.http.head(path)).status_code == 200
+    assert (await house.doors.http.get(urlsplit(path).path)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tenant", "b"), ("expires", "99999999999"), ("expires", "²"), ("signature", "é")]
+)
+async def test_a_changed_address_opens_nothing(house: Keyholders, tmp_path: Path, name: str, value: str) -> None:
+    path = await address(house, tmp_path)
+    changed = {**dict(parse_qsl(urlsplit(path).query)), name: value}
+    refused = await house.doors.http.get(f"{urlsplit(path).path}?{urlencode(changed)}")
+    assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
+
+
+async def test_it_opens_no_other_artifact_and_nothing_else(house: Keyholders, tmp_path: Path) -> None:
+    query = urlsplit(await address(house, tmp_path)).query
+    other = await house.doors.store.put("a", b"other", media_type="text/plain", name="other.txt")
+    assert (await house.doors.http.get(f"/v1/artifacts/{other.sha256}?{query}")).status_code == 401
+    assert (await house.doors.http.get(f"/v1/runs?{query}")).status_code == 401
+    assert (await house.doors.http.post(f"/v1/artifacts/{other.sha256}?{query}")).status_code == 401
+
+
+async def test_it_is_no_longer_good_when_its_time_is_over(house: Keyholders, tmp_path: Path) -> None:
+    refused = await house.doors.http.get(await address(house, tmp_path, seconds=-WEEK))
+    assert refused.status_code == 401
+    assert "no longer" in refused.json()["detail"]
+
+
+async def test_a_key_is_not_asked_for_a_signature(house: Keyholders, tmp_path: Path) -> None:
+    path = urlsplit(await address(house, tmp_path)).path
+    assert (await house.doors.http.get(path, headers=bearer(await house.token("a")))).status_code == 200
+
+
+async def test_all_day_an_artifact_has_the_same_address_and_where_nobody_needs_a_key_a_plain_one(
+    tmp_path: Path,
+) -> None:
+    now = 10 * DAY + 1.0
+    signing = Links(b"secret", WEEK, clock=lambda: now)
+    first = signing.path("e" * 64)
+    now += DAY - 2
+    assert signing.path("e" * 64) == first
+    now += 2
+    assert signing.path("e" * 64) != first
+    assert Links().path("e" * 64) == f"/v1/artifacts/{'e' * 64}"
+
+
+async def test_all_gateways_on_one_database_sign_alike(tmp_path: Path) -> None:
+    assert (await links(tmp_path)).path("e" * 64) == (await links(tmp_path)).path("e" * 64)
+
+
+async def test_without_keys_a_signature_says_nothing(tmp_path: Path) -> None:
+    async with opened_doors(tmp_path) as doors:
+        artifact = await doors.store.put("default", b"hello", media_type="text/plain", name="hello.txt")
+        opened = await doors.http.get(f"/v1/artifacts/{artifact.sha256}?tenant=a&expires=1&signature=x")
+    assert opened.status_code == 200
