@@ -11,7 +11,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from services.runtime import telemetry
-from tests.bench import doors, gpu, growth, host, journal, makespan, replicas, runs, takeover, throughput, torch_models
+from tests.bench import (
+    doors,
+    gpu,
+    growth,
+    host,
+    journal,
+    makespan,
+    replicas,
+    runs,
+    takeover,
+    throughput,
+    torch_models,
+    transfers,
+)
 from tests.bench.house import standing
 from tests.bench.processes import service
 from tests.bench.rivals import measuring as rivals
@@ -67,6 +80,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "rivals": rivals.rows,
     "takeover": takeover.rows,
     "replicas": replicas.rows,
+    "bytes": transfers.rows,
     "memory": memory,
 }
 

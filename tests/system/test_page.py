@@ -128,12 +128,14 @@ async def test_a_reload_and_a_link_reopen_a_run(tab: Tab, house: House) -> None:
 
 
 async def test_a_running_task_is_seen_and_stopped(tab: Tab, house: House) -> None:
+    await tab.page.add_init_script("const now = Date.now; Date.now = () => now() + 3_600_000;")  # a clock that is wrong
     page = await tab.open()
     with held(house):
         await page.set_input_files("#pick-files", SIGN)
         await asked(page, "Read the text in this image")
         await expect(page.locator(".graph .task.is-running")).to_have_count(1)
         await expect(page.locator(".timeline .span.is-running").last).to_be_visible()
+        await expect(page.locator(".state")).to_have_text(re.compile(r"running\d+\.\d+ s"))
         await page.get_by_role("button", name="Cancel").click()
         await ended(page, "cancelled")
     await expect(page.get_by_role("button", name="Ask again")).to_be_visible()
@@ -148,6 +150,16 @@ async def test_a_plan_waits_until_it_is_approved(tab: Tab) -> None:
     await expect(page.locator(".graph .task.is-planned")).to_have_count(1)
     await page.get_by_role("button", name="Run this plan").click()
     await ended(page)
+
+
+async def test_what_could_not_be_done_is_told_once_with_what_helps(tab: Tab) -> None:
+    page = await tab.open()
+    await asked(page, "Draw a cat on a bicycle and tell me whether this sounds happy: “We won.”", fresh=False)
+    await ended(page, "incomplete")
+    await expect(page.get_by_role("alert")).to_contain_text("Something is missing: the answer says what.")
+    await expect(page.locator(".prose")).to_contain_text("text-to-image")
+    await expect(page.locator(".prose li code").first).to_have_text("hugginggpt experts add ADDRESS")
+    await expect(page.locator(".notes")).to_be_hidden()
 
 
 async def test_a_follow_up_and_the_same_request_again(tab: Tab) -> None:

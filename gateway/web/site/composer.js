@@ -40,6 +40,7 @@ export class Composer {
     this._words.value = words;
     this._inputs = inputs;
     this._files = [];
+    this._shut();
     this._choices.get("fresh").checked = Boolean(words || inputs.length);
     this._words.placeholder = parent ? "And now?" : "What would you like done? Say it, and drop the files here.";
     this._changed();
@@ -68,8 +69,10 @@ export class Composer {
     this._chips = h("ul.chips", { "aria-label": "Files to send" });
     this._continues = h("p.continues", { hidden: true });
     this._button = h("button.primary.send", { type: "submit", "aria-label": "Ask" }, glyph(ARROW));
+    this._hint = h("small.hint", { role: "status" });
     this._choices = new Map(CHOICES.map(([name]) => [name, h("input", { type: "checkbox" })]));
     const choices = CHOICES.map(([name, title, about]) => h("label.choice", {}, this._choices.get(name), h("span", {}, title, h("small", {}, about))));
+    this._options = h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices));
     this.element = h(
       "form.composer",
       { submit: (event) => (event.preventDefault(), this._send()) },
@@ -82,13 +85,20 @@ export class Composer {
         {},
         this._picker,
         h("label.attach", { for: pick }, glyph(CLIP), "Add files"),
-        h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices)),
+        this._options,
         h("span.grow"),
-        h("small.hint", { "aria-hidden": "true" }, "Enter sends"),
+        this._hint,
         this._button,
       ),
     );
+    this._busy(false);
     this.reset();
+    addEventListener("click", (event) => this._options.contains(event.target) || this._shut());
+    this._options.addEventListener("keydown", (event) => event.key === "Escape" && this._shut());
+  }
+
+  _shut() {
+    this._options.open = false;
   }
 
   _key(event) {
@@ -168,6 +178,7 @@ export class Composer {
 
   _busy(on) {
     this._button.disabled = on;
+    this._hint.textContent = on ? "Sending …" : "Enter sends";
     this.element.setAttribute("aria-busy", String(on));
   }
 

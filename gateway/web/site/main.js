@@ -61,7 +61,7 @@ class Page {
   _run(id) {
     this._view = new RunView(this._api, this._files, id, {
       say: (words) => this._voice.say(words),
-      ended: () => this._history.refresh(),
+      changed: () => this._history.refresh(),
       again: (run, follow) => this._more(run, follow),
     });
     this._below = h("section.below", { "aria-label": "Ask more", hidden: true });

@@ -32,6 +32,8 @@ export class RunRecord {
     this.ended = 0;
     this.latest = 0;
     this.takeovers = 0;
+    /** How far the clock here is ahead of the server's, in milliseconds. */
+    this.ahead = 0;
   }
 
   get over() {
@@ -40,7 +42,7 @@ export class RunRecord {
 
   /** When it is for the run, in milliseconds: the end, or now by the server's clock as far as it is known. */
   get now() {
-    return this.ended || Math.max(this.latest, Date.now());
+    return this.ended || Math.max(this.latest, Date.now() - this.ahead);
   }
 
   /** Files that went in, and those that came out, each once. */

@@ -5,6 +5,7 @@ import { Problem } from "./api.js";
 const SHORTEST_PAUSE = 500;
 const LONGEST_PAUSE = 8000;
 const LONGEST_SILENCE = 45_000;
+const CLOSE = 2000;
 
 export class EventStream {
   /**
@@ -18,6 +19,8 @@ export class EventStream {
     this._listener = listener;
     this._last = 0;
     this._ended = false;
+    /** How far the clock here is ahead of the server's, in milliseconds; less than two seconds is not known. */
+    this.ahead = 0;
     this._abort = new AbortController();
   }
 
@@ -50,6 +53,7 @@ export class EventStream {
     const headers = { accept: "text/event-stream", ...(this._last ? { "last-event-id": String(this._last) } : {}) };
     const response = await this._api.fetch(this._path, { headers, signal: this._abort.signal });
     this._listener.connection(true);
+    this._compare(response.headers.get("date"));
     if (response.status === 204) {
       this._ended = true;
       return;
@@ -63,6 +67,11 @@ export class EventStream {
       rest = frames.pop();
       frames.forEach((frame) => this._frame(frame));
     }
+  }
+
+  _compare(date) {
+    const ahead = date ? Date.now() - Date.parse(date) : 0;
+    this.ahead = Math.abs(ahead) < CLOSE ? 0 : ahead;
   }
 
   /** The next piece; the house is never silent for long, so one that is has gone. */

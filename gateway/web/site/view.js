@@ -3,7 +3,7 @@
 import { Details } from "./details.js";
 import { h } from "./element.js";
 import { Graph } from "./graph.js";
-import { notice } from "./notice.js";
+import { notice, spoken } from "./notice.js";
 import { Prose } from "./prose.js";
 import { GOOD, RunRecord } from "./record.js";
 import { badge } from "./state.js";
@@ -19,7 +19,7 @@ export class RunView {
    * @param {import("./api.js").Api} api
    * @param {import("./files.js").Files} files
    * @param {string} id
-   * @param {{say: (words: string) => void, ended: () => void, again: (run: RunRecord, follow: boolean) => void}} listener
+   * @param {{say: (words: string) => void, changed: () => void, again: (run: RunRecord, follow: boolean) => void}} listener
    */
   constructor(api, files, id, listener) {
     this._api = api;
@@ -83,6 +83,7 @@ export class RunView {
     this._frame = 0;
     clearTimeout(this._later);
     const { run } = this;
+    run.ahead = this._stream.ahead;
     this._head(run);
     this._planCard.hidden = !run.tasks.size && !run.notes.length;
     this._timeCard.hidden = this._taskCard.hidden = !run.tasks.size;
@@ -102,12 +103,13 @@ export class RunView {
       this._inputs.replaceChildren(...(run.spec.inputs || []).map((input) => h("li", {}, input.artifact ? this._files.chip(input.artifact) : h("span.chip", {}, input.name))));
       this._acts(run);
       this._badge.replaceChildren(badge(run.state));
-      this._problems.replaceChildren(...(run.failure ? [notice({ ...run.failure, code: run.failure.reason })] : []));
+      this._problems.replaceChildren(...(run.failure ? [notice(trouble(run))] : []));
     }
     this._took.textContent = run.began && run.state !== "awaiting_approval" ? duration((run.now - run.began) / 1000) : "";
     const words = planWords(run);
     if (this._plan.textContent !== words) this._plan.textContent = words;
-    run.notes.slice(this._notes.children.length).forEach((note) => this._notes.append(h("li", {}, note.text)));
+    run.notes.slice(this._notes.children.length).forEach((note) => this._notes.append(h("li", {}, spoken(note.text))));
+    this._notes.hidden = run.over && Boolean(run.answer);
   }
 
   _acts(run) {
@@ -154,16 +156,25 @@ export class RunView {
     const task = this.run.tasks.get(event.task_id)?.task.task;
     if (event.plan_completed) this._listener.say(`The plan has ${counted(this.run.tasks.size, "task")}.`);
     if (event.task_ended) this._listener.say(`${task}: ${event.task_ended.state}.`);
-    if (event.approval_requested) this._listener.say("The plan waits for your approval.");
+    if (event.approval_requested) {
+      this._listener.say("The plan waits for your approval.");
+      this._listener.changed();
+    }
     if (event.run_ended) {
       this._listener.say(`The run is over: ${event.run_ended.state}.`);
-      this._listener.ended();
+      this._listener.changed();
     }
   }
 }
 
 function card(kind, title, ...content) {
   return h(`section.card.${kind}`, { "aria-labelledby": `title-${kind}`, hidden: true }, h("h2", { id: `title-${kind}` }, title), content);
+}
+
+/** What is missing is told in the answer, where there is one. */
+function trouble({ answer, failure, state }) {
+  const told = { ...failure, message: failure.message || failure.reason, code: failure.reason, mild: state !== "failed" };
+  return answer && state === "incomplete" ? { ...told, message: "Something is missing: the answer says what." } : told;
 }
 
 function planWords(run) {

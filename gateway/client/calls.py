@@ -1,0 +1,257 @@
+"""What can be asked of a gateway: the request, and what the reply means. Both clients send the same."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+
+from gateway.client.attachments import Attachment, Url
+from gateway.client.connection import GREETING_SECONDS
+from gateway.client.errors import NoGateway, Unreachable, refusal
+from gateway.client.form import Form, Sent
+from gateway.client.models import Artifact, Conversation, KeptFile, Model, Page, Run, TaskKind
+from gateway.client.naming import disposed
+
+T = TypeVar("T")
+
+SERVICE = "hugginggpt"
+"""How a gateway of ours calls itself."""
+
+STREAM = "text/event-stream"
+
+HELD_SECONDS = 3600
+"""How long a file stays that was uploaded for one request, unless its run refers to it; the least a gateway takes."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request, and how its reply is read."""
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], T]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    """JSON to send."""
+    form: Form | None = None
+    repeatable: bool = True
+    """Nothing is done twice if it is sent twice."""
+
+    def request(self, http: "httpx.Client | httpx.AsyncClient") -> httpx.Request:
+        params = {key: value for key, value in self.params.items() if value not in ("", 0, None)}
+        if self.form:
+            headers = {**self.headers, **self.form.headers}
+            content = aiter(self.form) if isinstance(http, httpx.AsyncClient) else iter(self.form)
+            return http.build_request(self.method, self.path, params=params, headers=headers, content=content)
+        return http.build_request(self.method, self.path, params=params, headers=dict(self.headers), json=self.body)
+
+    def answer(self, reply: httpx.Response) -> T:
+        """What a reply means, once it is here.
+
+        Raises:
+            Refused: it says no.
+            NoGateway: no gateway would say this.
+        """
+        if not reply.is_success:
+            raise refusal(reply)
+        try:
+            return self.read(reply)
+        except (ValueError, LookupError, TypeError) as error:
+            raise stranger(str(reply.request.url)) from error
+
+
+def stranger(url: str) -> NoGateway:
+    return NoGateway(
+        f"what answers at {url} is no HuggingGPT gateway", code="NO_GATEWAY", remedy="check the gateway's URL (--url)"
+    )
+
+
+def greeted(url: str, reply: httpx.Response | None, error: httpx.TransportError | None) -> None:
+    """What a greeting came to.
+
+    Raises:
+        Unreachable: nothing listens at the address.
+        NoGateway: something else does.
+    """
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        raise Unreachable(f"no gateway answers at {url}", code="UNREACHABLE", remedy="start one: hugginggpt up")
+    try:
+        ours = reply is not None and reply.json().get("service") == SERVICE
+    except (ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise stranger(url) from error
+
+
+GREETING: Mapping[str, Any] = {"url": "/healthz", "timeout": GREETING_SECONDS}
+
+
+def _nothing(_: httpx.Response) -> None:
+    return None
+
+
+def _json(reply: httpx.Response) -> Any:
+    return reply.json()
+
+
+def _run(reply: httpx.Response) -> Run:
+    return Run.model_validate(reply.json())
+
+
+def _file(reply: httpx.Response) -> KeptFile:
+    return KeptFile.model_validate(reply.json())
+
+
+def _here(run_id: str, *more: str) -> str:
+    return "/".join(("/v1/runs", quote(run_id, safe=""), *more))
+
+
+def fetch(path: str) -> Call[Any]:
+    return Call("GET", path, _json)
+
+
+def start(
+    spec: Mapping[str, Any],
+    files: Sequence[Attachment],
+    key: str,
+    on_sent: Sent | None,
+    *,
+    streaming: bool,
+) -> Call[Run]:
+    """Starts a run; the key makes it the same one if it is sent twice."""
+    headers = {"Idempotency-Key": key or uuid4().hex, **({"Accept": STREAM} if streaming else {})}
+    if files:
+        return Call("POST", "/v1/runs", _run, headers=headers, form=Form({"spec": json.dumps(spec)}, files, on_sent))
+    return Call("POST", "/v1/runs", _run, headers=headers, body=spec)
+
+
+def events(run_id: str, after: int) -> Call[None]:
+    headers = {"Accept": STREAM, **({"Last-Event-ID": str(after)} if after else {})}
+    return Call("GET", _here(run_id, "events"), _nothing, headers=headers)
+
+
+def run(run_id: str) -> Call[Run]:
+    return Call("GET", _here(run_id), _run)
+
+
+def runs(states: Sequence[str], conversation_id: str, page_size: int, page_token: str) -> Call[Page[Run]]:
+    def read(reply: httpx.Response) -> Page[Run]:
+        content = reply.json()
+        return Page([Run.model_validate(each) for each in content["data"]], content.get("next_page_token", ""))
+
+    wanted = {"state": list(states) or None, "conversation_id": conversation_id}
+    return Call("GET", "/v1/runs", read, {**wanted, "page_size": page_size, "page_token": page_token})
+
+
+def cancel(run_id: str) -> Call[None]:
+    return Call("POST", _here(run_id, "cancel"), _nothing)
+
+
+def approve(run_id: str, plan: Run | Sequence[Mapping[str, Any]] | None) -> Call[None]:
+    tasks = plan.plan if isinstance(plan, Run) else plan
+    body = {} if tasks is None else {"plan": list(tasks)}
+    return Call("POST", _here(run_id, "approve"), _nothing, body=body, repeatable=False)
+
+
+def delete(run_id: str) -> Call[None]:
+    return Call("DELETE", _here(run_id), _nothing, repeatable=False)
+
+
+def upload(file: Attachment, purpose: str, expires_after: int | None, on_sent: Sent | None) -> Call[KeptFile]:
+    fields = {"purpose": purpose}
+    if expires_after is not None:
+        fields |= {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(expires_after)}
+    return Call("POST", "/v1/files", _file, form=Form(fields, [file], on_sent), repeatable=False)
+
+
+def file(file_id: str) -> Call[KeptFile]:
+    return Call("GET", f"/v1/files/{quote(file_id, safe='')}", _file)
+
+
+def files(after: str, limit: int) -> Call[Page[KeptFile]]:
+    def read(reply: httpx.Response) -> Page[KeptFile]:
+        content = reply.json()
+        more = content["last_id"] if content["has_more"] else ""
+        return Page([KeptFile.model_validate(each) for each in content["data"]], more)
+
+    return Call("GET", "/v1/files", read, {"after": after, "limit": limit})
+
+
+def delete_file(file_id: str) -> Call[None]:
+    return Call("DELETE", f"/v1/files/{quote(file_id, safe='')}", _nothing, repeatable=False)
+
+
+def artifact(sha256: str) -> Call[Artifact]:
+    """What is known of an artifact."""
+
+    def read(reply: httpx.Response) -> Artifact:
+        kind, named = reply.headers.get("content-type", ""), reply.headers.get("content-disposition", "")
+        size = int(reply.headers.get("content-length", 0))
+        return Artifact(sha256=sha256, media_type=kind.partition(";")[0], size_bytes=size, name=disposed(named))
+
+    return Call("HEAD", f"/v1/artifacts/{quote(sha256, safe='')}", read)
+
+
+def content(sha256: str, headers: Mapping[str, str]) -> Call[None]:
+    """The bytes of an artifact, streamed."""
+    plain = {**headers, "Accept-Encoding": "identity"}
+    return Call("GET", f"/v1/artifacts/{quote(sha256, safe='')}", _nothing, headers=plain)
+
+
+def conversations(page_size: int, page_token: str) -> Call[Page[Conversation]]:
+    def read(reply: httpx.Response) -> Page[Conversation]:
+        content = reply.json()
+        listed = [Conversation.model_validate(each) for each in content["data"]]
+        return Page(listed, content.get("next_page_token", ""))
+
+    return Call("GET", "/v1/conversations", read, {"page_size": page_size, "page_token": page_token})
+
+
+def conversation(conversation_id: str) -> Call[Conversation]:
+    path = f"/v1/conversations/{quote(conversation_id, safe='')}"
+    return Call("GET", path, lambda reply: Conversation.model_validate(reply.json()))
+
+
+def delete_conversation(conversation_id: str) -> Call[None]:
+    return Call("DELETE", f"/v1/conversations/{quote(conversation_id, safe='')}", _nothing, repeatable=False)
+
+
+def tasks() -> Call[list[TaskKind]]:
+    return Call("GET", "/v1/tasks", lambda reply: [TaskKind.model_validate(each) for each in reply.json()["data"]])
+
+
+def models(task: str) -> Call[list[Model]]:
+    def read(reply: httpx.Response) -> list[Model]:
+        return [Model.model_validate(each) for each in reply.json()["models"]]
+
+    return Call("GET", "/v1/models", read, {"task": task})
+
+
+def forget(expert: str) -> Call[None]:
+    return Call("DELETE", f"/v1/experts/{quote(expert, safe='')}", _nothing, repeatable=False)
+
+
+Known = Url | Artifact
+"""What the gateway has, or can get."""
+
+
+def artifacts(made: Run | KeptFile | Artifact) -> list[Artifact]:
+    """The files that something stands for."""
+    match made:
+        case Run():
+            return made.artifacts
+        case KeptFile():
+            return [made.artifact]
+    return [made]
+
+
+def as_input(part: Known) -> dict[str, Any]:
+    """A part as a spec names it."""
+    if isinstance(part, Url):
+        return {"url": part.url}
+    return {"artifact": part.model_dump(include={"sha256", "name"})}

@@ -1,0 +1,188 @@
+"""How quickly bytes go in and out of the gateway, and what memory that takes."""
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.bench.processes import Running, service, staged
+from tests.bench.rows import Row, median
+from tests.s3 import serving_s3
+
+LARGE = 1_000_000_000
+ON_S3 = 200_000_000
+"""Fewer, since the S3 server of the bench keeps them in memory."""
+
+REPEATS = 3
+LOOK_SECONDS = 0.05
+UPLOAD_MBPS, DOWNLOAD_MBPS, GROWTH_MB = 300, 500, 64
+BOUNDARY = b"------------------------d74496d66958873e"
+"""As curl makes them: a short one is looked for more slowly."""
+
+ACCESS = {
+    "AWS_ACCESS_KEY_ID": "bench",
+    "AWS_SECRET_ACCESS_KEY": "bench",
+    "AWS_REGION": "us-east-1",
+    "AWS_ALLOW_HTTP": "true",
+}
+
+
+@dataclass(frozen=True)
+class Door:
+    """A gateway, and where its HTTP is."""
+
+    process: Running
+    port: int
+
+
+@dataclass
+class Upload:
+    """One that has come to its end."""
+
+    seconds: float
+    cpu_seconds: float
+    """Of the gateway."""
+    growth_mb: float
+    sha256: str
+
+
+async def rows() -> list[Row]:
+    """Figures of one large file, on a local store and on S3."""
+    with TemporaryDirectory() as home:
+        async with _opened(Path(home)) as door:
+            local = [await _upload(door, LARGE) for _ in range(REPEATS)]
+            down = [await _download(door.port, f"/v1/artifacts/{local[0].sha256}", LARGE) for _ in range(REPEATS)]
+    with TemporaryDirectory() as home, serving_s3() as endpoint:
+        await _bucket(endpoint)
+        os.environ.update(ACCESS, AWS_ENDPOINT_URL=endpoint)
+        async with _opened(Path(home), "s3://bench") as door:
+            remote = await _upload(door, ON_S3)
+            redirected = await _redirected(door.port, remote.sha256)
+    growth = max(upload.growth_mb for upload in local)
+    busy = median([upload.cpu_seconds for upload in local])
+    note = f"a form with one file of {LARGE / 1e9:g} GB; {busy:g} s of processor time"
+    on_s3 = f"{ON_S3 / 1e6:g} MB, moto's server"
+    up = median([LARGE / 1e6 / upload.seconds for upload in local])
+    out = median([LARGE / 1e6 / seconds for seconds in down])
+    presigned = ON_S3 / 1e6 / redirected
+    return [
+        Row("bytes.upload_mb_per_s", up, "MB/s", UPLOAD_MBPS, note=note, at_least=True),
+        Row("bytes.upload_growth_mb", round(growth, 1), "MB", GROWTH_MB, note="resident memory at its highest"),
+        Row("bytes.download_mb_per_s", out, "MB/s", DOWNLOAD_MBPS, at_least=True),
+        Row("bytes.s3_upload_mb_per_s", median([ON_S3 / 1e6 / remote.seconds]), "MB/s", note=on_s3),
+        Row("bytes.s3_upload_growth_mb", round(remote.growth_mb, 1), "MB", GROWTH_MB, note=on_s3),
+        Row("bytes.s3_presigned_mb_per_s", median([presigned]), "MB/s", note=f"by redirect; {on_s3}"),
+    ]
+
+
+@asynccontextmanager
+async def _opened(home: Path, store: str = "") -> AsyncIterator[Door]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ["ARTIFACTS_URL"] = store or (home / "artifacts").as_uri()
+    try:
+        async with (
+            staged(home) as stage,
+            service(
+                "gateway",
+                "GATEWAY",
+                home,
+                orchestrator=stage.orchestrator.address,
+                http_listen=f"127.0.0.1:{port}",
+                upload_bytes=str(2 * LARGE),
+            ) as process,
+        ):
+            yield Door(process, port)
+    finally:
+        del os.environ["ARTIFACTS_URL"]
+
+
+async def _bucket(endpoint: str) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        (await client.put(f"{endpoint}/bench")).raise_for_status()
+
+
+async def _upload(door: Door, size: int) -> Upload:
+    before, used = await door.process.resident_mb(), door.process.cpu_seconds()
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.bench.transfers", str(door.port), str(size), stdout=PIPE
+    )
+    assert client.stdout  # asked for
+    answer = asyncio.create_task(client.stdout.read())
+    highest = before
+    while not answer.done():
+        highest = max(highest, await door.process.resident_mb())
+        await asyncio.wait((answer,), timeout=LOOK_SECONDS)
+    await client.wait()
+    told = json.loads(await answer)
+    return Upload(told["seconds"], door.process.cpu_seconds() - used, highest - before, told["sha256"])
+
+
+async def _download(port: int, path: str, size: int) -> float:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4 * 1024 * 1024)
+    began = time.perf_counter()
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    received = 0
+    while piece := await reader.read(1024 * 1024):
+        received += len(piece)
+    writer.close()
+    if received != size:
+        raise RuntimeError(f"{received} bytes came instead of {size}")
+    return time.perf_counter() - began
+
+
+async def _redirected(port: int, sha256: str) -> float:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        began = time.perf_counter()
+        redirect = await client.get(f"http://127.0.0.1:{port}/v1/artifacts/{sha256}")
+        asked = time.perf_counter() - began
+    to = urlsplit(redirect.headers["location"])
+    return asked + await _download(to.port or 80, f"{to.path}?{to.query}", ON_S3)
+
+
+def _send(port: int, size: int) -> None:
+    """The client: sends a form over a plain socket and prints what came of it, as JSON."""
+    block = os.urandom(1_000_000)
+    disposition = b"--" + BOUNDARY + b"\r\nContent-Disposition: form-data; name="
+    head = disposition + b'"purpose"\r\n\r\nuser_data\r\n' + disposition + b'"file"; filename="a.bin"\r\n\r\n'
+    tail = b"\r\n--" + BOUNDARY + b"--\r\n"
+    length = len(head) + size + len(tail)
+    lines = (
+        "POST /v1/files HTTP/1.1",
+        f"host: 127.0.0.1:{port}",
+        f"content-type: multipart/form-data; boundary={BOUNDARY.decode()}",
+        f"content-length: {length}",
+        "connection: close",
+    )
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        began = time.perf_counter()
+        connection.sendall("\r\n".join((*lines, "\r\n")).encode() + head)
+        for _ in range(size // len(block)):
+            connection.sendall(block)
+        connection.sendall(tail)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        seconds = time.perf_counter() - began
+    if b" 200 " not in answer[:20]:
+        raise SystemExit(answer.decode(errors="replace"))
+    digest = hashlib.sha256()
+    for _ in range(size // len(block)):
+        digest.update(block)
+    print(json.dumps({"seconds": seconds, "sha256": digest.hexdigest()}))
+
+
+if __name__ == "__main__":
+    _send(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,83 @@
+"""A wire between a client and a server that is cut again and again."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+_ID = re.compile(rb"\nid: \d+\n.*?\n\n", re.DOTALL)
+
+
+@dataclass
+class Wire:
+    """Where clients connect."""
+
+    url: str
+    cuts: int = 0
+    connections: int = 0
+
+
+Due = Callable[[bytes], int | None]
+"""Given what has come from the server over a connection, after how many bytes it is cut; None: not yet."""
+
+
+def after_an_event(seen: bytes) -> int | None:
+    """Cuts once an event of a stream has come whole."""
+    found = _ID.search(seen)
+    return found.end() if found else None
+
+
+def within_an_event(seen: bytes) -> int | None:
+    """Cuts in the middle of the second event of a stream."""
+    found = list(_ID.finditer(seen))
+    return found[1].end() - 10 if len(found) > 1 else None
+
+
+def after_bytes(count: int) -> Due:
+    return lambda seen: count if len(seen) > count else None
+
+
+@asynccontextmanager
+async def cutting(port: int, due: Due, *, times: int = 1_000_000) -> AsyncIterator[Wire]:
+    """Opens a wire to a port of this machine.
+
+    Args:
+        port: the server's.
+        due: when a connection is cut.
+        times: how often at most.
+    """
+    wire = Wire("")
+
+    async def up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What a client sends; the server is told its own address, by which it would refuse others."""
+        ours, theirs = wire.url.removeprefix("http://").encode(), f"127.0.0.1:{port}".encode()
+        while data := await reader.read(65536):
+            writer.write(data.replace(b"Host: " + ours, b"Host: " + theirs))
+            await writer.drain()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        wire.connections += 1
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
+        sending = asyncio.create_task(up(reader, server_writer))
+        seen, passed = b"", 0
+        try:
+            while data := await server_reader.read(65536):
+                seen += data
+                end = due(seen) if wire.cuts < times else None
+                writer.write(seen[passed:end])
+                await writer.drain()
+                passed = len(seen)
+                if end is not None:
+                    wire.cuts += 1
+                    return
+        finally:
+            sending.cancel()
+            for each in (server_writer, writer):
+                each.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        wire.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        yield wire

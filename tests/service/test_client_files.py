@@ -1,0 +1,211 @@
+"""The Python client and files: sent in every way, kept, fetched over broken wires, saved whole."""
+
+import asyncio
+import hashlib
+import resource
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.client import (
+    Artifact,
+    AsyncHuggingGPT,
+    Attachment,
+    Damaged,
+    HuggingGPT,
+    InvalidRequest,
+    NotFound,
+    Run,
+    Source,
+    Unauthenticated,
+    attachments,
+)
+from protos.hugginggpt.v1.selector_pb2 import CatalogTask
+from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from tests.cutting import after_bytes, cutting
+from tests.doors import Doors, opened_doors
+from tests.fakes import ScriptedSelector, card
+from tests.keyholders import opened_keyholders
+
+LARGE = 40_000_000
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HUGGINGGPT_URL", "HUGGINGGPT_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    selector = ScriptedSelector(
+        [CatalogTask(spec=TaskSpec(name="shouting"), experts=["a"])], [card("loud", "shouting", "Loud.")]
+    )
+    async with opened_doors(tmp_path, selector=selector, settings={"fetch_urls": False}) as opened:
+        yield opened
+
+
+def url(doors: Doors) -> str:
+    return f"http://127.0.0.1:{doors.http_port}"
+
+
+async def test_files_of_every_kind_become_inputs_in_their_order(doors: Doors, tmp_path: Path) -> None:
+    note = tmp_path / 'a "note".txt'
+    note.write_text("from a path")
+    async with AsyncHuggingGPT(url(doors)) as house:
+        kept = await house.upload(b"kept", purpose="test", expires_after=3600)
+        made = await house.upload(Attachment("made.txt", b"made"))
+        sources: list[Source] = [note, kept.id, b"bytes", made, made.artifact, str(note)]
+        run = await house.ask("look", sources)
+        plain = await house.ask("look", [note, b"bytes"])
+    inputs = doors.orchestrator.runs[run.run_id].spec.inputs
+    assert [named.name for named in inputs] == [f"file{number}" for number in range(1, 7)]
+    names = [named.value.artifact.name for named in inputs]
+    assert names == ['a "note".txt', "file1", "file3", "made.txt", "made.txt", 'a "note".txt']
+    assert [named.value.artifact.name for named in doors.orchestrator.runs[plain.run_id].spec.inputs] == [
+        'a "note".txt',
+        "file2",
+    ]
+
+
+async def test_kept_files_are_listed_shown_and_deleted(doors: Doors) -> None:
+    async with AsyncHuggingGPT(url(doors)) as house:
+        ids = [(await house.upload(bytes([65 + number]) * 9)).id for number in range(3)]
+        page = await house.files(limit=2)
+        rest = await house.files(after=page.next)
+        assert [file.id for file in (*page, *rest)] == ids[::-1]
+        assert (await house.file(ids[0])).artifact.size_bytes == 9
+        await house.delete_file(ids[0])
+        with pytest.raises(NotFound):
+            await house.file(ids[0])
+
+
+async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    async with AsyncHuggingGPT("http://127.0.0.1:9") as house:
+        for source, said in (
+            (tmp_path / "missing.png", "No such file"),
+            (tmp_path, "is a folder"),
+            (tmp_path / "empty.txt", "is empty"),
+            (b"", "is empty"),
+        ):
+            with pytest.raises(InvalidRequest, match=said):
+                await house.ask("look", [source])
+        with pytest.raises(InvalidRequest, match="no file here"):
+            await house.upload("https://example.org/a.png")
+
+
+@pytest.mark.parametrize("waiting", [True, False], ids=["waiting", "asyncio"])
+async def test_a_large_file_goes_and_comes_in_little_memory(doors: Doors, tmp_path: Path, waiting: bool) -> None:
+    file, told = tmp_path / "large.bin", list[tuple[int, int]]()
+    with file.open("wb") as large:
+        large.write(b"\0begin")
+        large.truncate(LARGE)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def send_and_save(folder: Path) -> list[Path]:
+        with HuggingGPT(url(doors), on_sent=lambda *sent: told.append(sent)) as house:
+            house.start("look", [file])
+            return house.save(house.upload(file), folder)
+
+    if waiting:
+        (saved,) = await asyncio.to_thread(send_and_save, tmp_path / "out")
+    else:
+        async with AsyncHuggingGPT(url(doors), on_sent=lambda *sent: told.append(sent)) as house:
+            await house.start("look", [file])
+            (saved,) = await house.save(await house.upload(file), tmp_path / "out")
+    assert _digest(saved) == _digest(file)
+    assert told[-1][0] == told[-1][1] > LARGE
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown < LARGE, "of gateway and client together"
+    assert LARGE > attachments.FORM_BYTES
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+async def test_what_is_saved_goes_on_where_the_wire_broke(doors: Doors, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 40_000
+    async with AsyncHuggingGPT(url(doors)) as house:
+        artifact = (await house.upload(Attachment("speech.bin", content))).artifact
+    async with cutting(doors.http_port, after_bytes(4_000_000), times=2) as wire, AsyncHuggingGPT(wire.url) as house:
+        assert await house.save(artifact, tmp_path / "out") == [tmp_path / "out" / "speech.bin"]
+    assert wire.cuts == 2
+    assert (tmp_path / "out" / "speech.bin").read_bytes() == content
+
+
+async def test_saved_files_keep_to_their_folder_and_spare_others(doors: Doors, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.txt").write_text("mine")
+    async with AsyncHuggingGPT(url(doors)) as house:
+        artifact = (await house.upload(Attachment("a.txt", b"theirs"))).artifact
+        assert (await house.artifact(artifact.sha256)) == artifact
+        sly = artifact.model_copy(update={"name": "../a.txt"})
+        assert await house.save(sly, out) == await house.save(artifact, out) == [out / "a-2.txt"]
+        assert await house.read(artifact) == b"theirs"
+        wrong = Artifact(sha256="0" * 64, name="b.txt")
+        with pytest.raises(NotFound):
+            await house.save(wrong, out)
+    assert sorted(file.name for file in out.iterdir()) == ["a-2.txt", "a.txt"]
+
+
+async def test_bytes_that_are_not_those_of_the_digest_are_no_file(doors: Doors, tmp_path: Path) -> None:
+    async with AsyncHuggingGPT(url(doors)) as house:
+        artifact = (await house.upload(b"whole")).artifact
+        path = doors.store.path("default", artifact.sha256)
+        assert path
+        path.chmod(0o600)
+        path.write_bytes(b"wholf")
+        with pytest.raises(Damaged):
+            await house.save(artifact, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+async def test_the_catalogue_is_told_in_types(doors: Doors) -> None:
+    async with AsyncHuggingGPT(url(doors)) as house:
+        (task,), (model,) = await house.tasks(), await house.models("shouting")
+    assert (task.name, task.experts, model.id, model.description) == ("shouting", ("a",), "loud", "Loud.")
+
+
+async def test_who_asks_is_said_by_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened_keyholders(tmp_path) as holders:
+        address = url(holders.doors)
+        with pytest.raises(Unauthenticated):
+            async with AsyncHuggingGPT(address) as house:
+                await house.runs()
+        async with AsyncHuggingGPT(address, await holders.token("a")) as house:
+            run = await house.ask("mine")
+        monkeypatch.setenv("HUGGINGGPT_URL", address)
+        monkeypatch.setenv("HUGGINGGPT_API_KEY", await holders.token("b"))
+        async with AsyncHuggingGPT() as house:
+            assert list(await house.runs()) == []
+            with pytest.raises(NotFound):
+                await house.get(run.run_id)
+
+
+def test_a_run_is_told_in_types() -> None:
+    told = {
+        "run_id": "run_1",
+        "state": "completed",
+        "tasks": [
+            {
+                "task": {"id": 1, "task": "text-to-speech", "arguments": {}},
+                "state": "succeeded",
+                "result": {
+                    "by": {"model_id": "m", "revision": "r", "expert": "e"},
+                    "outputs": {"audio": {"artifact": {"sha256": "00", "name": "a.wav"}}, "x": {"json": "y"}, "z": [1]},
+                },
+            }
+        ],
+        "new": 1,
+    }
+    run = Run.model_validate(told)
+    assert run.artifacts == [Artifact(sha256="00", name="a.wav")]
+    assert run.tasks[0].outputs == {"audio": run.artifacts[0], "x": "y", "z": [1]}
+    assert run.plan == [
+        {"id": 1, "task": "text-to-speech", "arguments": {}, "pinned_model": "m", "pinned_revision": "r"}
+    ]
