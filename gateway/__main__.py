@@ -22,6 +22,14 @@ from gateway.filing.files import Files, sweeping
 from gateway.health import Health
 from gateway.intake import Intake
 from gateway.listening import bound, refuse_strangers, serving_http
+from gateway.mcp.grants import Grants
+from gateway.mcp.references import References
+from gateway.mcp.resources import Resources
+from gateway.mcp.server import McpServer
+from gateway.mcp.singles import Singles
+from gateway.mcp.toolbox import Means, Toolbox
+from gateway.mcp.tools import Chosen
+from gateway.mcp.uploads import UploadRoutes
 from gateway.openai.chat import ChatRoutes
 from gateway.openai.house import House
 from gateway.openai.models import ModelRoutes
@@ -82,6 +90,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files, downloads = Files(database, runs, access.audit), Downloads(store, presign=settings.presign)
             house = House(runs, admission, Parts(store, files, fetching, settings.files_bytes))
+            grants, references = Grants(database), References(store, files, fetching, settings.files_bytes)
+            means = Means(
+                runs, admission, references, Singles(catalogue, references), grants, callers, settings.upload_bytes
+            )
+            toolbox = Toolbox(means, Chosen(settings.mcp_tasks))
+            mcp = McpServer(version("hugginggpt"), toolbox, Resources(runs, store, files))
             routes = (
                 RunRoutes(runs, Intake(store, fetching, settings.files_bytes), admission, callers),
                 downloads,
@@ -91,6 +105,8 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 ChatRoutes(house),
                 ResponseRoutes(house),
                 ModelRoutes(),
+                mcp,
+                UploadRoutes(grants, files, store, callers, access.quotas, upload_bytes=settings.upload_bytes),
                 Health(version("hugginggpt"), backends),
                 Site.packaged(),
             )
@@ -109,6 +125,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             service = pb.DESCRIPTOR.services_by_name["GatewayService"]
             async with (
                 sweeping(files),
+                mcp.running(),
                 serving(
                     register,
                     service,

@@ -43,6 +43,8 @@ class Settings(ServiceSettings, StoreSettings, AccessSettings):
     """Whether files may be given as URLs, which this server then asks for."""
     fetch_allow: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """Hosts (with or without a port) and networks that may be asked beside public addresses, separated by commas."""
+    mcp_tasks: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    """Kinds of task that agents see as tools of their own, by comma; the others they find with the tool tasks."""
     data_policy: Literal["local", "open"] = "open"
     """Whether bytes may go where the operator has configured, when a request does not say."""
 

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from gateway.access.audit import seal
 from gateway.access.tables import ACCESS
 from gateway.filing.tables import FILING
+from gateway.mcp.tables import UPLOADS
 from services.runtime.database import Database, opened
 
 SCHEMA = "gateway"
 
-MIGRATIONS: tuple[str, ...] = (ACCESS, FILING)
+MIGRATIONS: tuple[str, ...] = (ACCESS, FILING, UPLOADS)
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
 

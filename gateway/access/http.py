@@ -16,8 +16,8 @@ from gateway.door import problem_response
 from services.runtime.caller import acting_for, current
 from services.runtime.errors import ServiceError
 
-PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|(docs|web)(/.*)?)")
-"""Paths that say nothing of anybody: they need no key."""
+PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|(docs|web)(/.*)?|mcp/uploads/[\w-]+)")
+"""Paths that need no key: they say nothing of anybody, or their last part is as good as one."""
 
 
 class Identified:

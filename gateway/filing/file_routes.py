@@ -69,7 +69,7 @@ class FileRoutes:
         if not _PURPOSE.fullmatch(purpose):
             remedy = "use up to 64 lower-case letters, digits, dots, hyphens and underscores, such as user_data"
             raise InvalidRequest("the purpose cannot be one", remedy=remedy, port="purpose")
-        return _json(_object(await self._files.add(artifact, purpose, _seconds(fields))))
+        return _json(file_object(await self._files.add(artifact, purpose, _seconds(fields))))
 
     async def index(
         self,
@@ -81,11 +81,11 @@ class FileRoutes:
         """Lists files, newest first."""
         files, more = await self._files.page(Wanted(limit, after, purpose, order == "desc"))
         ends = {"first_id": files[0].id, "last_id": files[-1].id} if files else {"first_id": None, "last_id": None}
-        return _json({"object": "list", "data": [_object(file) for file in files], "has_more": more, **ends})
+        return _json({"object": "list", "data": [file_object(file) for file in files], "has_more": more, **ends})
 
     async def show(self, file_id: FileId) -> Response:
         """What is known of a file."""
-        return _json(_object(await self._files.get(file_id)))
+        return _json(file_object(await self._files.get(file_id)))
 
     async def delete(self, file_id: FileId) -> Response:
         """Removes a file at once; its bytes go when nothing else refers to them."""
@@ -137,7 +137,7 @@ def _seconds(fields: dict[str, str]) -> float | None:
     return float(sent or 0)
 
 
-def _object(file: KeptFile) -> dict[str, Any]:
+def file_object(file: KeptFile) -> dict[str, Any]:
     expiring = {"expires_at": int(file.expires)} if file.expires else {}
     return {
         "id": file.id,

@@ -44,8 +44,8 @@ COMMON = {
 LISTS = {"GET /v1/runs", "GET /v1/files", "GET /v1/conversations"}
 """Show what the tenant has."""
 
-MAKE = {"POST /v1/runs", "POST /v1/files", "POST /v1/chat/completions", "POST /v1/responses"}
-"""Make something new of the tenant's; what they may name of others' stands in NAMING."""
+MAKE = {"POST /v1/runs", "POST /v1/files", "POST /v1/chat/completions", "POST /v1/responses", "POST /mcp"}
+"""Make something new of the tenant's; what they may name of others' stands in NAMING, and in test_mcp_tenants."""
 
 NAMING: list[tuple[str, dict[str, Any]]] = [
     ("/v1/runs", {"request": "x", "inputs": [{"artifact": {"sha256": "{sha256}"}}]}),
@@ -93,6 +93,7 @@ class Estate:
             "response_id": named(RESPONSE, run["run_id"]),
             "file_id": file["id"],
             "sha256": file["artifact"]["sha256"],
+            "secret": "of-nobody",
         }
 
     def filled(self, template: Any) -> Any:
@@ -223,7 +224,8 @@ async def test_without_a_key_no_call_is_answered(estate: Estate) -> None:
 
 
 async def test_without_a_key_no_route_is_answered_but_the_public_ones(estate: Estate) -> None:
-    public = {route for route in COMMON if " /v1/" not in route}
+    granted = {"PUT /mcp/uploads/{secret}", "POST /mcp/uploads/{secret}"}
+    public = {route for route in COMMON if " /v1/" not in route} | granted
     for route in estate.routes():
         method, path = route.split(" ")
         response = await estate.doors.http.request(method, estate.filled(path))

@@ -1,0 +1,212 @@
+"""The tools, called with the package's own client by both forms of the protocol."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.mcp import following
+from protos.hugginggpt.v1.orchestrator_pb2 import CancelRunRequest, CancelRunResponse
+from protos.hugginggpt.v1.types_pb2 import (
+    DATA_POLICY_LOCAL,
+    RUN_MODE_PLAN,
+    RUN_STATE_FAILED,
+    AnswerChunk,
+    Failure,
+    RunEnded,
+    RunEvent,
+    Task,
+    TaskPlanned,
+)
+from services.runtime.errors import InvalidRequest
+from tests.doors import Doors, opened_doors
+from tests.fakes import ScriptedOrchestrator
+from tests.fakes.rooms import ANSWERED
+from tests.mcp_clients import MODES, opened_client, words
+
+both_forms = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path) as doors:
+        yield doors
+
+
+@both_forms
+async def test_the_tools_are_few_and_say_when_to_use_them(doors: Doors, mode: str) -> None:
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
+        assert "ask" in (agent.instructions or "") or mode != "legacy"
+    assert list(tools) == ["ask", "plan", "run_plan", "get_run", "cancel_run", "upload", "tasks", "run_task"]
+    assert all(tool.description and len(tool.description) < 220 and tool.output_schema for tool in tools.values())
+
+
+async def test_a_client_that_knows_neither_form_beforehand_finds_the_newer(doors: Doors) -> None:
+    async with opened_client(doors.http_port, mode="auto") as agent:
+        assert agent.protocol_version == "2026-07-28"
+    async with opened_client(doors.http_port, mode="legacy") as agent:
+        assert agent.protocol_version == "2025-11-25"
+
+
+@both_forms
+async def test_ask_answers(doors: Doors, mode: str) -> None:
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        result = await agent.call_tool("ask", {"request": "do it", "policy": "local"})
+    assert not result.is_error
+    assert words(result) == "Done."
+    assert (result.structured_content["state"], result.structured_content["ended"]) == ("completed", True)
+    assert doors.orchestrator.callers[-1].policy == DATA_POLICY_LOCAL
+
+
+@both_forms
+async def test_what_happens_is_told_and_then_that_it_goes_on(
+    doors: Doors, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "BEAT_SECONDS", 0.05)
+    doors.orchestrator.script = [RunEvent(task_planned=TaskPlanned(task=Task(id=1, task="captioning")))]
+    told, beaten = list[tuple[float, str]](), asyncio.Event()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message or ""))
+        if len(told) >= 4:
+            beaten.set()
+
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}, progress_callback=hear))
+        await asyncio.wait_for(beaten.wait(), 10)
+        (await doors.orchestrator.arrivals.get()).tell(*ANSWERED)
+        assert words(await asyncio.wait_for(call, 10)) == "Done."
+    assert "1. captioning" in [message for _, message in told]
+    numbers = [number for number, _ in told]
+    assert numbers == sorted(set(numbers))
+
+
+@both_forms
+async def test_when_the_time_is_over_a_run_id_comes_and_get_run_goes_on(doors: Doors, mode: str) -> None:
+    doors.orchestrator.script = []
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        first = await agent.call_tool("ask", {"request": "x", "wait_seconds": 0})
+        run_id = first.structured_content["run_id"]
+        assert not first.is_error
+        assert first.structured_content["ended"] is False
+        assert run_id in words(first)
+        assert "get_run" in words(first)
+        waiting = asyncio.create_task(agent.call_tool("get_run", {"run_id": run_id, "wait_seconds": 30}))
+        (await doors.orchestrator.arrivals.get()).tell(*ANSWERED)
+        assert words(await asyncio.wait_for(waiting, 10)) == "Done."
+    assert not doors.orchestrator.cancelled
+
+
+class Stoppable(ScriptedOrchestrator):
+    """Runs that wait for the test, and an event when one is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.stopped = asyncio.Event()
+
+    async def Cancel(self, request: CancelRunRequest, context: object) -> CancelRunResponse:
+        self.stopped.set()
+        return await super().Cancel(request, context)
+
+
+async def test_a_run_whose_call_is_cancelled_goes_on_unless_asked_otherwise(tmp_path: Path) -> None:
+    orchestrator = Stoppable()
+    async with (
+        opened_doors(tmp_path, orchestrator) as doors,
+        opened_client(doors.http_port, mode="2026-07-28") as agent,
+    ):
+        for cancel in (False, True):
+            call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": cancel}))
+            run = await asyncio.wait_for(doors.orchestrator.arrivals.get(), 10)
+            await _heard(doors, run.run_id)
+            call.cancel()
+            await asyncio.wait([call])
+            await asyncio.wait_for(run.left.wait(), 10)
+        await asyncio.wait_for(orchestrator.stopped.wait(), 10)
+    assert orchestrator.cancelled == [run.run_id]
+
+
+async def _heard(doors: Doors, run_id: str) -> None:
+    """Until the gateway knows the run: it is asked for through the same event loop."""
+    response = await doors.http.get(f"/v1/runs/{run_id}")
+    assert response.status_code == 200
+
+
+async def test_cancel_run_stops_a_run(doors: Doors) -> None:
+    doors.orchestrator.script = []
+    async with opened_client(doors.http_port) as agent:
+        first = await agent.call_tool("ask", {"request": "x", "wait_seconds": 0})
+        run_id = first.structured_content["run_id"]
+        assert not (await agent.call_tool("cancel_run", {"run_id": run_id})).is_error
+    assert doors.orchestrator.cancelled == [run_id]
+
+
+async def test_a_plan_is_asked_for_without_running_it(doors: Doors) -> None:
+    async with opened_client(doors.http_port) as agent:
+        result = await agent.call_tool("plan", {"request": "x"})
+    assert result.structured_content["plan"] == []
+    assert doors.orchestrator.runs["run_1"].spec.mode == RUN_MODE_PLAN
+
+
+async def test_a_conversation_goes_on(doors: Doors) -> None:
+    async with opened_client(doors.http_port) as agent:
+        await agent.call_tool("ask", {"request": "x"})
+        await agent.call_tool("ask", {"request": "y", "previous_run_id": "run_1"})
+    assert doors.orchestrator.runs["run_2"].spec.parent_run_id == "run_1"
+
+
+async def test_a_run_that_fails_is_a_failed_call_with_its_remedy(doors: Doors) -> None:
+    failure = Failure(reason="NOBODY", message="nobody can do it", remedy="add an expert")
+    doors.orchestrator.script = [RunEvent(run_ended=RunEnded(state=RUN_STATE_FAILED, failure=failure))]
+    async with opened_client(doors.http_port) as agent:
+        result = await agent.call_tool("ask", {"request": "x"})
+    assert result.is_error
+
+
+async def test_what_is_refused_is_told_with_its_remedy(tmp_path: Path) -> None:
+    refusal = InvalidRequest("task 1 has no name; task 2 needs task 9", reason="PLAN", remedy="see tasks")
+    async with (
+        opened_doors(tmp_path, ScriptedOrchestrator(refusal=refusal)) as doors,
+        opened_client(doors.http_port) as agent,
+    ):
+        result = await agent.call_tool("run_plan", {"plan": [{"id": 1, "task": "x", "arguments": {}}]})
+    assert result.is_error
+    assert words(result) == "task 1 has no name; task 2 needs task 9 (PLAN)\nWhat helps: see tasks"
+
+
+@both_forms
+async def test_what_is_wrong_is_told_as_the_tools_error(doors: Doors, mode: str) -> None:
+    wrong: list[tuple[str, dict[str, object], str]] = [
+        ("ask", {}, "'request' is a required property"),
+        ("ask", {"request": "  "}, "the request is empty (EMPTY)"),
+        ("ask", {"request": "x", "wait_seconds": 1e9}, "wait_seconds: "),
+        ("ask", {"request": "x", "files": ["/etc/passwd"]}, "files[0]: '/etc/passwd' names no file"),
+        ("ask", {"request": "x", "files": ["file_0"]}, "files[0]: there is no file file_0"),
+        ("ask", {"request": "x", "files": ["http://127.0.0.1:1/x"]}, "files[0]: "),
+        ("ask", {"request": "x", "files": ["0" * 64]}, "files[0]: "),
+        ("ask", {"request": "x", "unknown": 1}, "unknown"),
+        ("run_plan", {"plan": [{"id": 1, "task": "x", "surprise": 1}]}, "plan[0] has an unknown field 'surprise'"),
+        ("get_run", {"run_id": "run_9"}, "there is no run run_9"),
+        ("get_run", {"run_id": "../x"}, "run_id: "),
+        ("run_task", {"task": "juggling", "arguments": {}}, "there is no kind of task 'juggling' now (TASK)"),
+        ("juggle", {}, "there is no tool 'juggle' (TOOL)"),
+    ]
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        for tool, arguments, said in wrong:
+            result = await agent.call_tool(tool, arguments)
+            assert result.is_error
+            assert said in words(result)
+            assert "What helps: " in words(result)
+
+
+@both_forms
+async def test_a_long_answer_is_read_where_it_lies(doors: Doors, mode: str) -> None:
+    whole = "word " * 10_000
+    doors.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text=whole)), ANSWERED[-1]]
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        result = await agent.call_tool("ask", {"request": "x"})
+        assert len(words(result)) < 1_000
+        read = await agent.read_resource(result.structured_content["answer_uri"])
+    assert read.contents[0].text == whole  # type: ignore[union-attr]  # it is text
