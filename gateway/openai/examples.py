@@ -7,6 +7,9 @@ _ID = "19a2b3c4d5e6f708192a3b4"
 _HEAR = "Here it is read aloud: speech.wav.\n\n[speech.wav](http://127.0.0.1:8080/v1/artifacts/3a6eb079…)"
 _EXTRAS = {"run_id": RUN_ID, "conversation_id": RUN_ID, "state": "completed", "artifacts": []}
 
+_DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mP4DwABAQEAHLCMmQAAAABJRU5ErkJggg=="
+"""A picture of one white pixel."""
+
 CHAT_REQUEST: dict[str, Any] = {
     "model": "hugginggpt",
     "messages": [
@@ -14,7 +17,7 @@ CHAT_REQUEST: dict[str, Any] = {
             "role": "user",
             "content": [
                 {"type": "text", "text": "Read the text in this image aloud"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo…"}},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_DOT}"}},
             ],
         }
     ],

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.encoding import dumps
-from gateway.json_text import refuse
+from gateway.json_text import canonical, refuse
 from gateway.openai import schema
 from gateway.openai.fields import Fields
 
@@ -40,6 +39,6 @@ def _form(wanted: Fields, described: Fields) -> Mapping[str, Any]:
     asked = described.get("schema")
     schema.check(asked, described.place("schema"))
     form = {"type": kind, "name": described.text("name", "answer"), "schema": asked, "strict": described.flag("strict")}
-    if len(dumps(form)) > schema.MOST_BYTES:
+    if len(canonical(form, described.place("schema"))) > schema.MOST_BYTES:
         refuse(described.place("schema"), "is too long", reason="SCHEMA", remedy="ask for less at once")
     return form

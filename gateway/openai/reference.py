@@ -2,11 +2,19 @@
 
 from typing import Any
 
+from gateway.catalogue import CONTROLLERS
 from gateway.openai import examples
 
 _TEXT = {"type": "string"}
 _FLAG = {"type": ["boolean", "null"]}
 _MAYBE_TEXT = {"type": ["string", "null"]}
+_EVENTS = {
+    "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
+    "anyOf": [
+        _TEXT,
+        {"type": "object", "required": ["data"], "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}},
+    ],
+}
 _CONTENT = {
     "description": "Words, or a list of parts.",
     "anyOf": [_TEXT, {"type": "array", "items": {"type": "object", "required": ["type"]}}, {"type": "null"}],
@@ -23,7 +31,7 @@ _CHAT_REQUEST = {
     "type": "object",
     "required": ["model", "messages"],
     "properties": {
-        "model": _TEXT,
+        "model": {"enum": list(CONTROLLERS)},
         "messages": {"type": "array", "minItems": 1, "items": _MESSAGE},
         "stream": _FLAG,
         "stream_options": {"type": ["object", "null"], "properties": {"include_usage": _FLAG}},
@@ -38,7 +46,7 @@ _RESPONSE_REQUEST = {
     "type": "object",
     "required": ["model", "input"],
     "properties": {
-        "model": _TEXT,
+        "model": {"enum": list(CONTROLLERS)},
         "input": {"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": {"type": "object"}}]},
         "instructions": _MAYBE_TEXT,
         "stream": _FLAG,
@@ -96,7 +104,7 @@ _MODEL = {
 def _answer(description: str, schema: dict[str, Any], example: Any, events: str = "") -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": schema, "example": example}}
     if events:
-        content["text/event-stream"] = {"schema": _TEXT, "example": events}
+        content["text/event-stream"] = {"schema": _EVENTS, "example": events}
     return {"responses": {200: {"description": description, "content": content}}}
 
 

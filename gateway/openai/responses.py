@@ -18,7 +18,7 @@ from gateway.openai.names import RESPONSE, named, run_of
 from gateway.openai.projection import Projection, projection
 from gateway.openai.streams import ResponseStream
 from gateway.openai.terms import Terms
-from gateway.rest import json_response
+from gateway.rest import LastEventId, json_response
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.runtime.caller import acting_for, current
 from services.runtime.errors import InvalidRequest, NotFound
@@ -80,7 +80,7 @@ class ResponseRoutes:
         request: Request,
         stream: Annotated[bool, Query(description="Its events, to the last one, instead.")] = False,
         starting_after: Annotated[int | None, Query(ge=-1, lt=2**63, description="The last number seen.")] = None,
-        last_event_id: Annotated[str, Header(description="The same, as browsers say it.")] = "",
+        last_event_id: LastEventId = "",
     ) -> Response:
         """A response as it stands, or its events from the first or after a number."""
         run_id = _run_of(response_id)

@@ -108,8 +108,8 @@ class Telling:
     def _last_words(self) -> Iterator[Piece]:
         if not self._spoken and self.failure:
             yield Piece(Kind.WORDS, self._trouble(self.failure))
-        artifacts = links.made(self.tasks.values())
-        yield Piece(Kind.WORDS, links.markdown(artifacts, self.site))
+        shown = links.markdown(links.made(self.tasks.values()), self.site)
+        yield Piece(Kind.WORDS, shown.removeprefix("\n") if self.run.answer.endswith("\n") else shown)
 
     def _structured(self) -> Iterator[Piece]:
         if self.terms.form.get("type") == "json_object":
