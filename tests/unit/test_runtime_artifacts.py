@@ -1,3 +1,4 @@
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -109,3 +110,43 @@ async def test_a_store_that_takes_nothing_says_why_and_not_where(tmp_path: Path)
         await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     assert caught.value.message.endswith(("Not a directory", "File exists"))
     assert str(tmp_path) not in caught.value.message
+
+
+LARGE = bytes(range(256)) * 4096 * 5
+"""5 MiB: several batches."""
+
+
+async def test_a_long_stream_is_kept_and_read_whole_or_in_part(store: ArtifactStore, tmp_path: Path) -> None:
+    chunks = pieces(*(LARGE[at : at + 700_000] for at in range(0, len(LARGE), 700_000)))
+    artifact = await store.put_stream("default", chunks, media_type="image/png", name="a.png", limit=len(LARGE))
+    assert artifact.sha256 == hashlib.sha256(LARGE).hexdigest()
+    assert await store.get("default", artifact.sha256) == LARGE
+    part = store.stream("default", artifact.sha256, start=5, length=len(LARGE) - 10)
+    assert b"".join([piece async for piece in part]) == LARGE[5:-5]
+    assert "_staging" not in files(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["break", "cancel"])
+async def test_a_long_stream_that_does_not_end_well_leaves_nothing(
+    store: ArtifactStore, tmp_path: Path, end: str
+) -> None:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def stalling() -> AsyncIterator[bytes]:
+        yield LARGE
+        yield LARGE
+        begun.set()
+        await never.wait()
+        raise ConnectionResetError
+
+    putting = asyncio.create_task(
+        store.put_stream("default", stalling(), media_type="", name="", limit=10 * len(LARGE))
+    )
+    await begun.wait()
+    if end == "cancel":
+        putting.cancel()
+    else:
+        never.set()
+    with pytest.raises(asyncio.CancelledError if end == "cancel" else ConnectionResetError):
+        await putting
+    assert files(tmp_path) == set()
