@@ -11,6 +11,8 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway import reference
+from gateway.access import identity
+from gateway.access.links import HOLDER
 from gateway.status import OutOfRange
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime import caller
@@ -57,7 +59,7 @@ class Downloads:
         """
         tenant = caller.current().tenant
         known = await self._store.head(tenant, sha256)
-        headers = {**_HEADERS, **describing(known), "etag": f'"{sha256}"'}
+        headers = {**_HEADERS, **describing(known), "etag": f'"{sha256}"', "cross-origin-resource-policy": _embedders()}
         if _matches(request.headers.get("if-none-match", ""), sha256):
             return Response(status_code=304, headers=headers)
         path = self._store.path(tenant, sha256)
@@ -91,6 +93,11 @@ class Downloads:
         content = self._store.stream(tenant, known.sha256, start=start, length=length)
         first = await anext(content, b"")  # what fails at once is told with its own status
         return StreamingResponse(_joined(first, content), 206 if part else 200, sent)
+
+
+def _embedders() -> str:
+    """Whose pages may show it: an address that is signed is made for pages elsewhere."""
+    return "cross-origin" if identity.current().key_id == HOLDER else "same-site"
 
 
 async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -10,7 +10,7 @@ from gateway.access.bearer import token
 from gateway.access.caller import Callers
 from gateway.access.gate import Gate
 from gateway.access.identity import Identity, identified_as
-from gateway.access.links import Links
+from gateway.access.links import Links, signing_with
 from gateway.access.quotas import Meter, Quotas
 from gateway.door import problem_response
 from services.runtime.caller import acting_for, current
@@ -57,7 +57,7 @@ class Identified:
 
     async def _serve(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         meter = self._quotas.meter(who)
-        with identified_as(who), acting_for(self._callers.caller(current().request_id)):
+        with identified_as(who), signing_with(self._links), acting_for(self._callers.caller(current().request_id)):
             try:
                 await self._app(scope, _metered(receive, meter) if meter else receive, send)
             finally:

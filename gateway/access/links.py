@@ -5,7 +5,9 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from urllib.parse import parse_qs, urlencode
 
 from starlette.types import Scope
@@ -22,6 +24,10 @@ _MOST_QUERY = 1_000
 _NAMED = "links"
 _MAKE = "INSERT INTO secrets (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 _READ = "SELECT value FROM secrets WHERE name = ?"
+
+
+HOLDER = "link"
+"""Stands as the key of whoever shows a signature."""
 
 
 async def signing_secret(database: Database) -> bytes:
@@ -78,11 +84,29 @@ class Links:
             raise Unauthenticated("the address was changed", remedy="ask for the answer again, or send a key")
         if int(expires) < self._clock():
             raise Unauthenticated("the address is no longer good", remedy="ask for the answer again, or send a key")
-        return Identity(tenant, "link")
+        return Identity(tenant, HOLDER)
 
     def _signature(self, sha256: str, tenant: str, expires: int) -> str:
         signed = f"{tenant}/{sha256}/{expires}".encode()
         return hmac.new(self._secret, signed, hashlib.sha256).hexdigest()
+
+
+_current: ContextVar[Links] = ContextVar("links", default=Links())  # noqa: B039  # it never changes
+
+
+@contextmanager
+def signing_with(links: Links) -> Iterator[None]:
+    """Signs by these within the block."""
+    token = _current.set(links)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def path(sha256: str) -> str:
+    """Where whoever is being served, and a browser it shows the answer to, fetches an artifact on this site."""
+    return _current.get().path(sha256)
 
 
 def _sent(query: bytes) -> Mapping[str, str]:

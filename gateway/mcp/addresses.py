@@ -10,7 +10,8 @@ ARTIFACT = f"{SCHEME}://artifacts/{{sha256}}"
 ANSWER = f"{SCHEME}://runs/{{run_id}}/answer"
 OUTPUT = f"{SCHEME}://runs/{{run_id}}/tasks/{{task_id}}/{{output}}"
 
-_ARTIFACT = re.compile(rf"(?:{SCHEME}://artifacts/)?([0-9a-f]{{64}})")
+_ARTIFACT = re.compile(rf"(?:{SCHEME}://artifacts/)?([0-9a-f]{{64}})(?:\?tenant=\S*)?")
+"""A signature, which an address for browsers has, says nothing here."""
 _OF_RUN = re.compile(rf"{SCHEME}://runs/(run_\w{{1,100}})/(?:answer|tasks/([1-9]\d{{0,8}})/([\w.-]{{1,100}}))")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from starlette.requests import Request
 
+from gateway.access import links
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, TaskStatus
 
 MOST_SHOWN = 50
@@ -19,13 +20,13 @@ def site(request: Request) -> str:
 
 
 def address(artifact: Artifact, site: str) -> str:
-    """Where an artifact is fetched.
+    """Where an artifact is fetched, by a browser too.
 
     Args:
         artifact: it.
         site: scheme and host; empty for an address within the site.
     """
-    return f"{site}/v1/artifacts/{artifact.sha256}"
+    return site + links.path(artifact.sha256)
 
 
 def made(tasks: Iterable[TaskStatus]) -> list[Artifact]:

@@ -10,7 +10,10 @@ from gateway.access.identity import Identity, identified_as
 from gateway.access.links import Links, signing_secret
 from gateway.access.windows import DAY
 from gateway.store import gateway_store
+from protos.hugginggpt.v1.types_pb2 import TASK_STATE_SUCCEEDED as SUCCEEDED
+from protos.hugginggpt.v1.types_pb2 import RunEvent, Task, TaskEnded, TaskPlanned, TaskResult, Value
 from tests.doors import opened_doors
+from tests.fakes.rooms import ANSWERED
 from tests.keyholders import Keyholders, bearer, opened_keyholders
 
 WEEK = 7 * DAY
@@ -93,3 +96,20 @@ async def test_without_keys_a_signature_says_nothing(tmp_path: Path) -> None:
         artifact = await doors.store.put("default", b"hello", media_type="text/plain", name="hello.txt")
         opened = await doors.http.get(f"/v1/artifacts/{artifact.sha256}?tenant=a&expires=1&signature=x")
     assert opened.status_code == 200
+
+
+async def test_an_answer_s_pictures_open_in_a_browser_on_another_site(house: Keyholders, tmp_path: Path) -> None:
+    picture = await house.doors.store.put("a", b"\x89PNG", media_type="image/png", name="p.png")
+    outputs = {"image": Value(artifact=picture)}
+    house.doors.orchestrator.script = (
+        RunEvent(task_id=1, task_planned=TaskPlanned(task=Task(id=1, task="text-to-image"))),
+        RunEvent(task_id=1, task_ended=TaskEnded(result=TaskResult(task_id=1, outputs=outputs), state=SUCCEEDED)),
+        *ANSWERED,
+    )
+    body = {"model": "hugginggpt", "messages": [{"role": "user", "content": "draw it"}]}
+    answered = await house.doors.http.post("/v1/chat/completions", json=body, headers=bearer(await house.token("a")))
+    content = answered.json()["choices"][0]["message"]["content"]
+    shown = content.partition("![p.png](")[2].partition(")")[0]
+    opened = await house.doors.http.get(shown)
+    assert (opened.status_code, opened.content) == (200, b"\x89PNG")
+    assert opened.headers["cross-origin-resource-policy"] == "cross-origin"
