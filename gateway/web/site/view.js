@@ -27,7 +27,8 @@ export class RunView {
     this._listener = listener;
     this.run = new RunRecord(id);
     this._gallery = "";
-    this._frame = 0;
+    this._due = Infinity;
+    this._free = 0;
     this._build();
     this._stream = new EventStream(api, id, {
       event: (event) => this._heard(event),
@@ -39,8 +40,7 @@ export class RunView {
 
   close() {
     this._stream.stop();
-    cancelAnimationFrame(this._frame);
-    clearTimeout(this._later);
+    clearTimeout(this._timer);
   }
 
   _build() {
@@ -76,12 +76,20 @@ export class RunView {
   _heard(event) {
     this.run.apply(event);
     this._tell(event);
-    if (!this._frame) this._frame = requestAnimationFrame(() => this._show());
+    this._soon(0);
+  }
+
+  /** Shows what is new, but leaves the page most of its time, however large the plan is. */
+  _soon(delay) {
+    const due = Math.max(performance.now() + delay, this._free);
+    if (due >= this._due) return;
+    clearTimeout(this._timer);
+    this._due = due;
+    this._timer = setTimeout(() => this._show(), due - performance.now());
   }
 
   _show() {
-    this._frame = 0;
-    clearTimeout(this._later);
+    const began = performance.now();
     const { run } = this;
     run.ahead = this._stream.ahead;
     this._head(run);
@@ -91,7 +99,9 @@ export class RunView {
     this._timeline.show(run);
     this._details.show(run);
     this._answer(run);
-    if (!run.over) this._later = setTimeout(() => this._show(), run.state === "awaiting_approval" ? 1000 : 100);
+    this._due = Infinity;
+    this._free = performance.now() + 3 * (performance.now() - began);
+    if (!run.over) this._soon(run.state === "awaiting_approval" ? 1000 : 100);
   }
 
   _head(run) {
