@@ -83,7 +83,7 @@ _MADE: Schema = {
         "media_type": _TEXT,
         "size_bytes": {"type": "integer"},
         "uri": {"type": "string", "description": "For resources/read, and to name the file in another call."},
-        "url": {"type": "string", "description": "Where its bytes are downloaded, with the same key if there is one."},
+        "url": {"type": "string", "description": "Where its bytes are downloaded."},
     },
     "required": ["uri", "url"],
 }

@@ -46,7 +46,12 @@ _UPLOAD: dict[str, Any] = {
     "openapi_extra": {
         "requestBody": {
             "required": True,
-            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "content": {
+                "application/octet-stream": {
+                    "schema": {"type": "string", "format": "binary"},
+                    "example": "(bytes of speech.wav)",
+                }
+            },
         }
     },
 }
@@ -77,7 +82,7 @@ class UploadRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix=PATH, tags=["files"], default_response_class=Response)
         router.add_api_route("/{secret}", self.upload, methods=["PUT"], **_UPLOAD)
-        router.add_api_route("/{secret}", self.upload, methods=["POST"], include_in_schema=False)
+        router.add_api_route("/{secret}", self.upload, methods=["POST"], **_UPLOAD)
         return router
 
     async def upload(self, secret: Secret, request: Request) -> Response:

@@ -1,0 +1,104 @@
+"""The protocol's server on standard input and output; what it is asked, it asks the gateway."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+from mcp import Client
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+)
+
+from gateway.client import AsyncHuggingGPT, HuggingGPTError
+from gateway.mcp import telling
+from gateway.mcp.bridge.errands import Errands, names_files, offered
+from gateway.mcp.bridge.folders import Folders
+from gateway.mcp.bridge.roots import Context, missing, roots
+from services.runtime.errors import InvalidRequest, ServiceError, Unavailable
+
+log = structlog.get_logger(__name__)
+
+
+class Bridge:
+    """Tools and resources of a gateway.
+
+    Args:
+        client: the gateway, as agents know it.
+        house: the same, where files go and come from.
+        folders: that may be used beside the client's roots.
+    """
+
+    def __init__(self, client: Client, house: AsyncHuggingGPT, folders: Sequence[Path]) -> None:
+        self._client = client
+        self._house = house
+        self._folders = folders
+
+    def server(self, version: str) -> Server[Any]:
+        return Server(
+            "hugginggpt",
+            version=version,
+            title="HuggingGPT",
+            instructions=self._client.instructions,
+            on_list_tools=self.list_tools,
+            on_call_tool=self.call_tool,
+            on_list_resources=self.list_resources,
+            on_list_resource_templates=self.list_templates,
+            on_read_resource=self.read_resource,
+        )
+
+    async def list_tools(self, _context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
+        listed = await self._client.list_tools(cache_mode="refresh")
+        return ListToolsResult(tools=[offered(tool) for tool in listed.tools])
+
+    async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        try:
+            return await self._called(context, params)
+        except ServiceError as error:
+            return telling.refused(error)
+        except HuggingGPTError as error:
+            return telling.refused(InvalidRequest(error.message, reason=error.code, remedy=error.remedy))
+        except MCPError as error:
+            return telling.refused(Unavailable(f"the gateway: {error.message}", remedy="is it still running?"))
+        except Exception:
+            log.exception("unexpected error")
+            return telling.refused(ServiceError("internal error", remedy="try again"))
+
+    async def list_resources(self, _context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        return await self._client.list_resources(cursor=params.cursor if params else None)
+
+    async def list_templates(
+        self, _context: Context, _params: PaginatedRequestParams | None
+    ) -> ListResourceTemplatesResult:
+        return await self._client.list_resource_templates()
+
+    async def read_resource(self, _context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        return await self._client.read_resource(params.uri)
+
+    async def _called(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        arguments = params.arguments or {}
+        if not names_files(params.name, arguments):
+            return await self._forwarded(context, params.name, arguments)
+        if request := missing(context, params):
+            return request
+        folders = Folders([*self._folders, *await roots(context, params)])
+        errands = Errands(self._house, folders)
+        folder = errands.folder(arguments)
+        result = await self._forwarded(context, params.name, await errands.sent(params.name, arguments))
+        return await errands.saved(result, folder) if folder else result
+
+    async def _forwarded(self, context: Context, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            await context.session.report_progress(progress, total, message)
+
+        return await self._client.call_tool(name, arguments, progress_callback=tell)

@@ -1,0 +1,133 @@
+"""hugginggpt mcp: the same tools over standard input and output, with the files of the client's roots."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client import ClientRequestContext
+from mcp.types import ListRootsResult, Root
+
+from protos.hugginggpt.v1.types_pb2 import RunEvent, TaskPlanned
+from tests.doors import Doors, opened_doors
+from tests.keyholders import opened_keyholders
+from tests.mcp_clients import MODES, words
+
+both_forms = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path / "house") as doors:
+        yield doors
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A root with a note, and links that lead out of it."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "note.txt").write_text("a note")
+    (tmp_path / "secret.txt").write_text("a secret")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "way").symlink_to(tmp_path)
+    return folder
+
+
+@asynccontextmanager
+async def bridged(
+    port: int, *, mode: str = "auto", roots: Sequence[Path] | None = None, options: Sequence[str] = (), key: str = ""
+) -> AsyncIterator[Client]:
+    """A client that has started the command."""
+
+    async def tell(_context: ClientRequestContext) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=root.as_uri()) for root in roots or ()])
+
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "gateway.cli", "mcp", "--url", f"http://127.0.0.1:{port}", *options],
+        env={**os.environ, "HUGGINGGPT_API_KEY": key},
+    )
+    known: dict[str, Any] = {"list_roots_callback": tell} if roots is not None else {}
+    async with Client(command, mode=mode, **known) as client:
+        yield client
+
+
+@both_forms
+async def test_a_file_of_a_root_is_sent_by_its_path(doors: Doors, project: Path, mode: str) -> None:
+    note = project / "note.txt"
+    async with bridged(doors.http_port, mode=mode, roots=[project]) as agent:
+        tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
+        assert "save_to" in tools["ask"].input_schema["properties"]
+        assert "save_to" not in tools["plan"].input_schema["properties"]
+        for named in (str(note), note.as_uri(), "note.txt"):
+            result = await agent.call_tool("ask", {"request": "read it", "files": [named]})
+            assert words(result) == "Done."
+    for run in doors.orchestrator.runs.values():
+        (given,) = run.spec.inputs
+        assert given.value.artifact.name == "note.txt"
+        assert await doors.store.get("default", given.value.artifact.sha256) == b"a note"
+
+
+@both_forms
+async def test_nothing_outside_the_roots_is_read(doors: Doors, project: Path, mode: str) -> None:
+    async with bridged(doors.http_port, mode=mode, roots=[project]) as agent:
+        outside = ("/etc/passwd", "../secret.txt", "link.txt", "way/secret.txt", "file:///etc/passwd", f"{project}/..")
+        for named in outside:
+            result = await agent.call_tool("ask", {"request": "read it", "files": [named]})
+            assert result.is_error, named
+            assert "(ROOTS)" in words(result)
+        missing = await agent.call_tool("ask", {"request": "read it", "files": ["none.txt"]})
+        assert "none.txt is not a file here (FILE)" in words(missing)
+        elsewhere = await agent.call_tool("ask", {"request": "x", "save_to": "/tmp"})
+        assert "(ROOTS)" in words(elsewhere)
+    assert not doors.orchestrator.runs
+
+
+async def test_without_roots_no_file_is_read_but_those_of_the_options(doors: Doors, project: Path) -> None:
+    async with bridged(doors.http_port) as agent:
+        result = await agent.call_tool("ask", {"request": "read it", "files": [str(project / "note.txt")]})
+        assert "start hugginggpt mcp with --root FOLDER" in words(result)
+        assert words(await agent.call_tool("ask", {"request": "x"})) == "Done."
+    async with bridged(doors.http_port, options=["--root", str(project)]) as agent:
+        assert not (await agent.call_tool("ask", {"request": "x", "files": ["note.txt"]})).is_error
+
+
+async def test_progress_reaches_the_client(doors: Doors) -> None:
+    told = list[str]()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message or "")
+
+    doors.orchestrator.script = [_planned(), *doors.orchestrator.script]
+    async with bridged(doors.http_port) as agent:
+        await agent.call_tool("ask", {"request": "x"}, progress_callback=hear)
+    assert "1. captioning" in told
+
+
+async def test_a_key_that_is_not_known_is_told_on_standard_error(tmp_path: Path) -> None:
+    async with opened_keyholders(tmp_path) as house:
+        token = await house.token()
+        async with bridged(house.doors.http_port, key=token) as agent:
+            assert words(await agent.call_tool("ask", {"request": "x"})) == "Done."
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.cli", "mcp", "--url", f"http://127.0.0.1:{house.doors.http_port}"),
+            env={**os.environ, "HUGGINGGPT_API_KEY": "nobodys"},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert out == b""
+    assert b"the key is not known here" in err
+
+
+def _planned() -> RunEvent:
+    event = RunEvent(task_planned=TaskPlanned())
+    event.task_planned.task.id, event.task_planned.task.task = 1, "captioning"
+    return event

@@ -1,0 +1,135 @@
+"""Agents with keys: each its own tenant's, uploads by leave, and logs without what was said."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from gateway.mcp import grants
+from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
+from tests.doors import Doors, opened_doors
+from tests.fakes.rooms import ANSWERED
+from tests.keyholders import Keyholders, bearer, opened_keyholders
+from tests.mcp_clients import MODES, opened_client, words
+
+both_forms = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
+    async with opened_keyholders(tmp_path) as house:
+        yield house
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path) as doors:
+        yield doors
+
+
+async def test_without_a_key_nobody_comes_in(house: Keyholders) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accept = {"accept": "application/json, text/event-stream"}
+    refused = await house.doors.http.post("/mcp", json=message, headers=accept)
+    assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
+    assert "www-authenticate" in refused.headers
+
+
+async def test_a_page_elsewhere_is_refused(doors: Doors) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    for headers in ({"origin": "https://evil.example"}, {"host": "evil.example"}):
+        refused = await doors.http.post("/mcp", json=message, headers=headers)
+        assert refused.status_code in (403, 421)
+
+
+async def test_there_is_no_stream_to_wait_on(doors: Doors) -> None:
+    for method in ("GET", "DELETE"):
+        refused = await doors.http.request(method, "/mcp", headers={"accept": "text/event-stream"})
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+
+
+@both_forms
+async def test_what_is_one_tenants_is_not_there_for_another(house: Keyholders, mode: str) -> None:
+    doors = house.doors
+    doors.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="a's own. " * 2_000)), ANSWERED[-1]]
+    a, b = [bearer(await house.token(name)) for name in "ab"]
+    kept = await doors.http.post("/v1/files", files={"file": ("a.txt", b"of a")}, headers=a)
+    file_id, digest = kept.json()["id"], kept.json()["artifact"]["sha256"]
+    of_a = f"hugginggpt://artifacts/{digest}"
+    async with opened_client(doors.http_port, headers=a, mode=mode) as agent:
+        result = await agent.call_tool("ask", {"request": "x", "files": [file_id, of_a]})
+        run_id, answer = result.structured_content["run_id"], result.structured_content["answer_uri"]
+        assert [resource.uri for resource in (await agent.list_resources()).resources] == [of_a]
+        await agent.read_resource(answer)
+        await agent.read_resource(of_a)
+    async with opened_client(doors.http_port, headers=b, mode=mode) as agent:
+        absent = [
+            ("get_run", {"run_id": run_id}),
+            ("cancel_run", {"run_id": run_id}),
+            ("ask", {"request": "x", "previous_run_id": run_id}),
+            *(("ask", {"request": "x", "files": [named]}) for named in (file_id, of_a, digest)),
+        ]
+        for tool, arguments in absent:
+            result = await agent.call_tool(tool, arguments)
+            assert result.is_error
+            assert "there is no" in words(result)
+        for uri in (answer, f"hugginggpt://runs/{run_id}/tasks/1/text", of_a):
+            with pytest.raises(MCPError, match="there is no"):
+                await agent.read_resource(uri)
+        assert (await agent.list_resources()).resources == []
+    assert set(doors.orchestrator.runs) == {run_id}
+    assert not doors.orchestrator.cancelled
+
+
+async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(house: Keyholders) -> None:
+    doors = house.doors
+    a, b = [bearer(await house.token(name)) for name in "ab"]
+    async with opened_client(doors.http_port, headers=a) as agent:
+        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+        async with httpx.AsyncClient(trust_env=False) as anybody:
+            sent = await anybody.put(leave["url"], content=b"a note")
+            assert sent.status_code == 200, sent.text
+            assert (sent.json()["filename"], sent.json()["bytes"]) == ("note.txt", 6)
+            again = await anybody.put(leave["url"], content=b"a note")
+            assert (again.status_code, again.json()["code"]) == (404, "UPLOAD")
+            form = (await agent.call_tool("upload", {"name": "form.txt"})).structured_content["url"]
+            assert (await anybody.post(form, files={"file": ("x.txt", b"in a form")})).json()["bytes"] == 9
+        file_id = sent.json()["id"]
+        assert not (await agent.call_tool("ask", {"request": "x", "files": [file_id]})).is_error
+    assert (await doors.http.get(f"/v1/files/{file_id}", headers=a)).json()["expires_at"]
+    assert (await doors.http.get(f"/v1/files/{file_id}", headers=b)).status_code == 404
+
+
+async def test_leave_ends_with_its_time(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grants, "GRANT_SECONDS", -1.0)
+    async with opened_client(doors.http_port) as agent:
+        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+    late = await doors.http.put(leave["url"], content=b"a note")
+    assert (late.status_code, late.json()["code"]) == (404, "UPLOAD")
+
+
+async def test_what_is_uploaded_counts_against_the_key(house: Keyholders) -> None:
+    token = await house.token(limits={"bytes_per_day": 4_000})
+    async with opened_client(house.doors.http_port, headers=bearer(token), mode="2026-07-28") as agent:
+        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+    refused = await house.doors.http.put(leave["url"], content=b"x" * 5_000)
+    assert refused.status_code == 429, refused.text
+
+
+@both_forms
+async def test_no_content_is_logged(doors: Doors, mode: str, capfd: pytest.CaptureFixture[str]) -> None:
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        for arguments in ({"request": "a-secret-thing"}, {"request": 5, "a-secret-thing": 1}):
+            await agent.call_tool("ask", arguments)
+        with pytest.raises(MCPError):
+            await agent.read_resource("a-secret-thing://x")
+        leave = (await agent.call_tool("upload", {"name": "a-secret-thing.txt"})).structured_content
+    await doors.http.put(leave["url"], content=b"a-secret-thing")
+    for body in (b"a-secret-thing", b'{"jsonrpc": "2.0", "method": "a-secret-thing", "params": "a-secret-thing"}'):
+        await doors.http.post("/mcp", content=body, headers={"accept": "application/json, text/event-stream"})
+    told = capfd.readouterr()
+    assert "route=/mcp " in told.out
+    assert "a-secret-thing" not in told.out + told.err
+    assert leave["url"].rpartition("/")[2] not in told.out + told.err
