@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from gateway.cli.deciding import Decision
-from gateway.cli.events import Event
+
+Event = Mapping[str, Any]
+"""A RunEvent in JSON: one of its keys says what happened."""
 
 COMPLETED = "completed"
 ENDS = (COMPLETED, "incomplete", "failed", "cancelled")
@@ -73,6 +75,11 @@ class Run:
     @property
     def completed(self) -> bool:
         return self.status == COMPLETED
+
+    @property
+    def waits(self) -> bool:
+        """Its plan waits for approval."""
+        return self.status == "awaiting_approval"
 
     def artifacts(self) -> list[Mapping[str, Any]]:
         """What the tasks made, each once, in the order of the plan."""
