@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import runs
+from gateway.cli import records, runs
 from gateway.cli.completing import runs as run_ids
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
@@ -19,7 +19,16 @@ app = typer.Typer(
 )
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
 app.add_typer(keys, name="keys")
-for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
+for command in (
+    runs.watch,
+    runs.runs,
+    runs.approve,
+    runs.cancel,
+    runs.get,
+    runs.delete,
+    records.record,
+    records.verify,
+):
     app.command()(command)
 
 
