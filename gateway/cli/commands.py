@@ -19,16 +19,9 @@ app = typer.Typer(
 )
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
 app.add_typer(keys, name="keys")
-for command in (
-    runs.watch,
-    runs.runs,
-    runs.approve,
-    runs.cancel,
-    runs.get,
-    runs.delete,
-    records.record,
-    records.verify,
-):
+for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
+    app.command()(command)
+for command in (records.record, records.verify):
     app.command()(command)
 
 

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from uuid import uuid4
 
 from gateway.recording.account import Account, TaskAccount
 from gateway.recording.arguments import values_of
 from gateway.recording.digests import canonical
-from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, OUTCOME_NOT_COMPARABLE, Outcome
+from gateway.recording.terms import Hurdle, Terms
+from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, OUTCOME_NOT_COMPARABLE
 from protos.hugginggpt.v1.types_pb2 import (
     DETERMINISM_NO,
     RUN_MODE_RESULTS,
@@ -19,19 +19,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
 )
 
-VERIFIES, LEFT_OUT = "verifies", "left_out"
-"""In the metadata of the run that does it: which run it verifies, and why it does not do tasks of that run."""
-
 Revisions = Mapping[tuple[str, str], Collection[str]]
 """By task and model, the commits that there are."""
-
-
-@dataclass(frozen=True)
-class Hurdle:
-    """Why a task is not done again."""
-
-    outcome: "Outcome.ValueType"
-    because: str
 
 
 def revisions(cards: Collection[ModelCard]) -> Revisions:
@@ -76,21 +65,15 @@ def artifacts_of(told: TaskAccount, account: Account) -> Iterator[tuple[str, str
 
 def spec(account: Account, tasks: Collection[TaskAccount], hurdles: Mapping[int, Hurdle]) -> RunSpec:
     """What the run that does it again is asked."""
-    left_out = canonical({str(number): [hurdle.outcome, hurdle.because] for number, hurdle in hurdles.items()})
-    return RunSpec(
+    asked = RunSpec(
         plan=Plan(tasks=[_again(task, account) for task in tasks]),
         mode=RUN_MODE_RESULTS,
         inference_mode=account.accepted.spec.inference_mode,
         bypass_memo=True,
         idempotency_key=uuid4().hex,
-        metadata={VERIFIES: account.run_id, LEFT_OUT: left_out},
     )
-
-
-def left_out(again: Account) -> dict[int, Hurdle]:
-    """What spec said of the tasks that were not done again."""
-    said = json.loads(again.accepted.spec.metadata[LEFT_OUT])
-    return {int(number): Hurdle(outcome, because) for number, (outcome, because) in said.items()}
+    Terms(account.run_id, hurdles).note(asked)
+    return asked
 
 
 def _again(told: TaskAccount, account: Account) -> Task:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from gateway.recording import digests, media, tolerance
 from gateway.recording.account import Account, TaskAccount
-from gateway.recording.again import Hurdle, left_out
 from gateway.recording.record import VERSION, code, model
+from gateway.recording.terms import Hurdle, Terms
 from protos.hugginggpt.v1.record_pb2 import (
     OUTCOME_DIFFERENT,
     OUTCOME_FAILED,
@@ -42,7 +42,8 @@ class Comparing:
 
     async def compared(self, before: Account, after: Account) -> Verification:
         """What came of every task."""
-        hurdles = left_out(after)
+        terms = Terms.of(after.accepted.spec)
+        hurdles = terms.left_out if terms else {}
         tasks = []
         for number, task in before.tasks.items():
             if number in hurdles:

@@ -3,9 +3,10 @@
 from gateway.catalogue import Catalogue
 from gateway.recording import account, again
 from gateway.recording.account import Account, TaskAccount
-from gateway.recording.again import Hurdle, Revisions
+from gateway.recording.again import Revisions
 from gateway.recording.comparing import Comparing, stopped, verification
 from gateway.recording.record import VERSION
+from gateway.recording.terms import Hurdle, Terms
 from gateway.runs import ENDED, Runs
 from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, Verification
 from protos.hugginggpt.v1.selector_pb2 import ListModelsRequest
@@ -56,7 +57,8 @@ class Verifying:
             NotFound: RUN; VERIFICATION, the second is no verification of the first.
         """
         doing = await self._runs.get(again_id)
-        if doing.spec.metadata.get(again.VERIFIES) != run_id or again.LEFT_OUT not in doing.spec.metadata:
+        terms = Terms.of(doing.spec)
+        if terms is None or terms.run_id != run_id:
             remedy = f"start one: hugginggpt verify {run_id}"
             raise NotFound(f"run {again_id} does not verify run {run_id}", reason="VERIFICATION", remedy=remedy)
         if doing.state not in ENDED:
