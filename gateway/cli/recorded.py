@@ -49,7 +49,7 @@ def _path(run_id: str) -> str:
 
 def _lines(record: Told) -> Iterator[str]:
     asker = record.get("asked_by", {})
-    who = " with key ".join(filter(None, (asker.get("tenant", ""), asker.get("key_id", "")))) or "somebody"
+    who = " with key ".join(filter(None, (f"tenant {asker.get('tenant', '?')}", asker.get("key_id", ""))))
     yield f"{record['run_id']}  {record['state']}  asked {record['asked']} by {who}, policy {record.get('policy', '?')}"
     if "request" in record:
         yield f"  request      {_digest(record['request'])}"
@@ -70,16 +70,16 @@ def _task(task: Told) -> Iterator[str]:
     facts.append(f"from run {task.get('reused_from_run', '?')}" if task["reused"] else "")
     yield f"  task {task['id']:<7} {task['task']}  {', '.join(filter(None, facts))}"
     if "model" in task:
-        yield f"    by         {_model(task['model'])}"
+        yield f"    by           {_model(task['model'])}"
     for attempt in task["attempts"]:
         if attempt.get("reason"):
-            yield f"    attempt {attempt['attempt']}  {_model(attempt.get('model', {}))}: {attempt['reason']}"
+            yield f"    attempt {attempt['attempt']:<4} {_model(attempt.get('model', {}))}: {attempt['reason']}"
     for parameter in task["parameters"]:
-        yield f"    {parameter['name']:<10} {_parameter(parameter)}"
+        yield f"    {parameter['name']:<12} {_parameter(parameter)}"
     for argument in task["arguments"]:
-        yield f"    in  {argument['port']:<6} {_digest(argument.get('value', {}))}"
+        yield f"    in  {argument['port']:<8} {_digest(argument.get('value', {}))}"
     for port, digest in task["outputs"].items():
-        yield f"    out {port:<6} {_digest(digest)}"
+        yield f"    out {port:<8} {_digest(digest)}"
 
 
 def _parameter(parameter: Told) -> str:

@@ -118,18 +118,39 @@ def _unfiltered(lines: bytes, row: int, height: int, step: int) -> bytes:
 
 def _line(kind: int, line: bytearray, above: bytes, step: int) -> bytes:
     """One row of pixels, as PNG's five filters give it."""
-    for i in range(len(line)) if kind else ():
-        left = line[i - step] if i >= step else 0
-        corner = above[i - step] if i >= step else 0
-        predicted = (0, left, above[i], (left + above[i]) // 2, _paeth(left, above[i], corner))[kind]
-        line[i] = (line[i] + predicted) & 255
+    if kind == _UP:
+        return bytes((now + up) & 255 for now, up in zip(line, above, strict=True))
+    if kind:
+        _FILTERS[kind](line, above, step)
     return bytes(line)
 
 
-def _paeth(left: int, up: int, corner: int) -> int:
-    guess = left + up - corner
-    return min((left, up, corner), key=lambda each: abs(guess - each))
+def _sub(line: bytearray, _above: bytes, step: int) -> None:
+    for i in range(step, len(line)):
+        line[i] = (line[i] + line[i - step]) & 255
 
+
+def _average(line: bytearray, above: bytes, step: int) -> None:
+    for i, up in enumerate(above):
+        left = line[i - step] if i >= step else 0
+        line[i] = (line[i] + ((left + up) >> 1)) & 255
+
+
+def _paeth(line: bytearray, above: bytes, step: int) -> None:
+    """Of left, above and the corner between them the one nearest to left + above - corner; of equals the first."""
+    for i in range(step):
+        line[i] = (line[i] + above[i]) & 255
+    for i in range(step, len(line)):
+        left, up, corner = line[i - step], above[i], above[i - step]
+        by_left, by_up, by_corner = abs(up - corner), abs(left - corner), abs(left + up - corner - corner)
+        if by_left <= by_up and by_left <= by_corner:
+            line[i] = (line[i] + left) & 255
+        else:
+            line[i] = (line[i] + (up if by_up <= by_corner else corner)) & 255
+
+
+_UP = 2
+_FILTERS = {1: _sub, 3: _average, 4: _paeth}
 
 _READERS = {
     "image/png": (_png, _pictures),

@@ -45,7 +45,7 @@ def planted(message: Message, kind: str) -> None:
         _fill(message, message.DESCRIPTOR.fields_by_name[kind], kind)
 
 
-def _fill(message: Message, field: FieldDescriptor, kind: str) -> None:
+def _fill(message: Message, field: Any, kind: str) -> None:
     holder = getattr(message, field.name)
     if field.message_type and field.message_type.GetOptions().map_entry:
         if field.message_type.fields_by_name["value"].message_type:

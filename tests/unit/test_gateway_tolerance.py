@@ -2,8 +2,11 @@
 
 import io
 import json
+import struct
 import wave
+import zlib
 from array import array
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -81,6 +84,32 @@ def test_pictures_are_read_as_they_are(mode: str) -> None:
     found = media._png(png(picture))
     assert bytes(found.values) == picture.tobytes()
     assert found.shape[:2] == picture.size
+
+
+@pytest.mark.parametrize("kind", range(5))
+def test_every_filter_of_png_is_undone(kind: int) -> None:
+    picture = Image.merge("RGB", [Image.effect_noise((19, 11), 60) for _ in range(3)])
+    width, pixels = 19 * 3, picture.tobytes()
+    lines, above = b"", bytes(width)
+    for at in range(0, len(pixels), width):
+        line = pixels[at : at + width]
+        lines += bytes([kind]) + bytes((now - guess) & 255 for now, guess in _guessed(kind, line, above))
+        above = line
+    header = struct.pack(">IIBBBBB", 19, 11, 8, 2, 0, 0, 0)
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
+    )
+    assert Image.open(io.BytesIO(content)).tobytes() == pixels
+    assert bytes(media._png(content).values) == pixels
+
+
+def _guessed(kind: int, line: bytes, above: bytes) -> Iterator[tuple[int, int]]:
+    """Each byte with what the filter takes from it, as PNG's specification has it."""
+    for i, now in enumerate(line):
+        left, up, corner = (line[i - 3], above[i], above[i - 3]) if i > 2 else (0, above[i], 0)
+        nearest = min((left, up, corner), key=lambda each: abs(left + up - corner - each))
+        yield now, (0, left, up, (left + up) // 2, nearest)[kind]
 
 
 @pytest.mark.parametrize(("step", "same"), [(1, True), (3, False)])
