@@ -116,5 +116,7 @@ def _tell(found: Told) -> None:
         console.print(said, soft_wrap=True)
         for finding in task["findings"]:
             console.print(f"  {printable(finding)}", soft_wrap=True, markup=False)
-    again = f" by run {found['again_run_id']}" if found.get("again_run_id") else ""
-    console.print(f"{'the same' if found['verified'] else 'NOT the same'}, as done again{again}", soft_wrap=True)
+    again = found.get("again_run_id", "")
+    same = any(task["outcome"] == "same" for task in found["tasks"])
+    whole = "NOT the same" if not found["verified"] else "the same" if same else "nothing can be compared"
+    console.print(whole + (f", done again by run {again}" if again else ""), soft_wrap=True)

@@ -125,10 +125,13 @@ def _same_bytes(before: Value, after: Value) -> bool:
 
 def _differences(before: bytes, after: bytes, media_type: str, port: str) -> list[str]:
     kind = media_type.partition(";")[0]
-    if kind == "application/json":
-        return list(tolerance.of_json(before.decode(), after.decode(), port))
-    if kind.startswith("text/"):
-        return list(tolerance.of_text(before.decode(), after.decode(), port))
+    try:
+        if kind == "application/json":
+            return list(tolerance.of_json(before.decode(), after.decode(), port))
+        if kind.startswith("text/"):
+            return list(tolerance.of_text(before.decode(), after.decode(), port))
+    except (ValueError, RecursionError):
+        raise media.NoMeasure(f"it is no {kind}") from None
     return list(media.difference(before, after, kind, port))
 
 

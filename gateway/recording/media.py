@@ -88,7 +88,7 @@ def _png(content: bytes) -> _Samples:
         return _Samples(
             (width, height, colour, zlib.crc32(palette)), _unfiltered(lines, row, height, _CHANNELS[colour])
         )
-    except (KeyError, struct.error, zlib.error, IndexError) as error:
+    except (KeyError, IndexError, ValueError, struct.error, zlib.error) as error:
         raise NoMeasure("a picture cannot be read") from error
 
 

@@ -137,9 +137,21 @@ def test_recordings_may_differ_by_a_thousandth(step: int, same: bool) -> None:
     assert list(media.difference(wav(samples), wav(samples[:-1]), "audio/wav", "audio"))
 
 
+def _cut() -> bytes:
+    """A picture with fewer lines than it says."""
+    whole = png(Image.new("L", (64, 64)))
+    return whole.replace(struct.pack(">II", 64, 64), struct.pack(">II", 64, 65))
+
+
 @pytest.mark.parametrize(
     ("content", "media_type"),
-    [(b"x", "video/mp4"), (b"x", "image/png"), (b"x", "audio/wav"), (png(Image.new("1", (8, 8))), "image/png")],
+    [
+        (b"x", "video/mp4"),
+        (b"x", "image/png"),
+        (b"x", "audio/wav"),
+        (png(Image.new("1", (8, 8))), "image/png"),
+        (_cut(), "image/png"),
+    ],
 )
 def test_what_has_no_measure_says_so(content: bytes, media_type: str) -> None:
     with pytest.raises(media.NoMeasure):
