@@ -35,6 +35,8 @@ from gateway.openai.house import House
 from gateway.openai.models import ModelRoutes
 from gateway.openai.parts import Parts
 from gateway.openai.responses import ResponseRoutes
+from gateway.recording.routes import RecordRoutes
+from gateway.recording.verifying import Verifying
 from gateway.rest import RunRoutes
 from gateway.runs import Runs
 from gateway.servicer import GatewayServicer
@@ -101,6 +103,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 downloads,
                 FileRoutes(files, store, downloads, settings.upload_bytes),
                 ConversationRoutes(runs),
+                RecordRoutes(runs, Verifying(runs, catalogue, store)),
                 CatalogueRoutes(catalogue, access.audit),
                 ChatRoutes(house),
                 ResponseRoutes(house),

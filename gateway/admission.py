@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gateway.json_text import QUICK_BYTES, canonical, loads
-from gateway.openai.terms import NOTE
+from gateway.openai import terms as openai_terms
+from gateway.recording import terms as recording_terms
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
@@ -22,6 +23,9 @@ MAX_TASKS = 1_000
 
 METADATA_ENTRIES, METADATA_BYTES = 32, 128 * 1024
 """Most that is kept with a run for whoever asked."""
+
+_OURS = frozenset({openai_terms.NOTE, recording_terms.NOTE})
+"""Names in a run's metadata that only the gateway itself writes."""
 
 _NAME = re.compile(r"[\w.-]{1,64}")
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -125,9 +129,9 @@ def _check_choices(spec: RunSpec) -> None:
 
 def _check_metadata(spec: RunSpec) -> None:
     size = sum(len(key.encode()) + len(text.encode()) for key, text in spec.metadata.items())
-    if NOTE in spec.metadata:
-        remedy = "use another name: this one is for what OpenAI's clients ask"
-        raise InvalidRequest(f"metadata cannot have the name {NOTE}", remedy=remedy, port="metadata")
+    if taken := sorted(_OURS & spec.metadata.keys()):
+        remedy = "use another name: the house keeps things of its own there"
+        raise InvalidRequest(f"metadata cannot have the name {taken[0]}", remedy=remedy, port="metadata")
     if len(spec.metadata) > METADATA_ENTRIES or size > METADATA_BYTES:
         raise InvalidRequest(
             f"the metadata has more than {METADATA_ENTRIES} entries or {METADATA_BYTES // 1024} KiB",

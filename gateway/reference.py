@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from gateway import examples, refusals
 from gateway.schemas import TAKEN, reference, schemas
+from protos.hugginggpt.v1.record_pb2 import RunRecord, Verification
 from protos.hugginggpt.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
 
@@ -274,7 +275,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     described = get_openapi(
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, tags=app.openapi_tags
     )
-    sent = [kind.DESCRIPTOR for kind in (Run, RunEvent, TaskSpec, ModelCard, Expert, Artifact)]
+    sent = [kind.DESCRIPTOR for kind in (Run, RunEvent, RunRecord, Verification, TaskSpec, ModelCard, Expert, Artifact)]
     taken = schemas([RunSpec.DESCRIPTOR, Artifact.DESCRIPTOR], taken=True)
     taken["RunRequest"] = {
         **taken["RunSpec" + TAKEN],

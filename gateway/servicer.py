@@ -9,11 +9,14 @@ from gateway.admission import Admission
 from gateway.catalogue import Catalogue
 from gateway.feed import Feed
 from gateway.files import Allowance, keep
+from gateway.recording import account
+from gateway.recording.record import record
 from gateway.runs import Runs
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1 import selector_pb2 as models
+from protos.hugginggpt.v1.record_pb2 import RecordRequest, RunRecord
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, Artifact, DataPolicy, Run
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.caller import acting_for, current
@@ -82,6 +85,10 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         with self._acting(context):
             await self._runs.delete(request.run_id)
         return runs.DeleteRunResponse()
+
+    async def Record(self, request: RecordRequest, context: Any) -> RunRecord:
+        with self._acting(context):
+            return record(await account.read(self._runs, request.run_id))
 
     async def Upload(self, requests: AsyncIterator[pb.UploadRequest], context: Any) -> Artifact:
         first = await anext(requests, None)

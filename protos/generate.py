@@ -10,6 +10,7 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path("protos/hugginggpt/v1")
+WITHOUT_SERVICE = ("types", "record")
 PLUGINS = ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
 
 
@@ -23,8 +24,9 @@ def generate(into: Path) -> dict[Path, bytes]:
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     if protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", *plugins, *arguments, *protos]):
         sys.exit("protoc failed")
-    for stub in (into / FOLDER).glob("types_pb2_grpc.py*"):
-        stub.unlink()
+    for name in WITHOUT_SERVICE:
+        for stub in (into / FOLDER).glob(f"{name}_pb2_grpc.py*"):
+            stub.unlink()
     return {path.relative_to(into): path.read_bytes() for path in (into / FOLDER).glob("*_pb2*.py*")}
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import runs
+from gateway.cli import records, runs
 from gateway.cli.completing import runs as run_ids
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
@@ -275,4 +275,6 @@ def check_expert(
 
 
 for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
+    app.command()(command)
+for command in (records.record, records.verify):
     app.command()(command)

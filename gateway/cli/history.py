@@ -50,7 +50,7 @@ def approve(run_id: str, plan: Path | None, out: Path, view: View, *, url: str |
 
 def show(states: Sequence[str], limit: int, page: str, url: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Prints a page of runs."""
-    with _asking(url, api_key) as house:
+    with asking(url, api_key) as house:
         listed = house.runs(states=states, page_size=limit, page_token=page)
     if as_json:
         more = {"next_page": listed.next} if listed.next else {}
@@ -63,12 +63,12 @@ def show(states: Sequence[str], limit: int, page: str, url: str | None, api_key:
 
 
 def cancel(run_id: str, url: str | None, api_key: str | None) -> None:
-    with _asking(url, api_key) as house:
+    with asking(url, api_key) as house:
         house.cancel(run_id)
 
 
 def delete(run_id: str, url: str | None, api_key: str | None) -> None:
-    with _asking(url, api_key) as house:
+    with asking(url, api_key) as house:
         house.delete(run_id)
 
 
@@ -79,7 +79,7 @@ def get(what: str, out: Path, url: str | None, api_key: str | None, *, as_json: 
         Problem: there is nothing to save, or it cannot be written.
     """
     following.open_folder(out)
-    with _asking(url, api_key) as house:
+    with asking(url, api_key) as house:
         paths = house.save(_meant(house, what), out)
     if not paths:
         raise Problem(f"{what} made no files", remedy=f"its answer: hugginggpt watch {what}")
@@ -96,7 +96,7 @@ def _meant(house: HuggingGPT, what: str) -> Run | KeptFile | Artifact:
 
 
 @contextmanager
-def _asking(url: str | None, api_key: str | None) -> Iterator[HuggingGPT]:
+def asking(url: str | None, api_key: str | None) -> Iterator[HuggingGPT]:
     with (
         terminal.err().status("asking the gateway") as status,
         gateway(url, lambda what: status.update(what or "asking the gateway"), api_key) as house,

@@ -130,6 +130,10 @@ class AsyncHuggingGPT:
         """Lets a waiting plan run, or this one instead of it."""
         await self._do(calls.approve(run_id, plan))
 
+    async def verify(self, run_id: str) -> Any:
+        """Has a run's deterministic tasks done again, by the run that the answer names."""
+        return await self._do(calls.verify(run_id))
+
     async def delete(self, run_id: str) -> None:
         """Removes an ended run."""
         await self._do(calls.delete(run_id))

@@ -158,6 +158,10 @@ def approve(run_id: str, plan: Run | Sequence[Mapping[str, Any]] | None) -> Call
     return Call("POST", _here(run_id, "approve"), _nothing, body=body, repeatable=False)
 
 
+def verify(run_id: str) -> Call[Any]:
+    return Call("POST", f"{_here(run_id)}/verify", _json, repeatable=False)
+
+
 def delete(run_id: str) -> Call[None]:
     return Call("DELETE", _here(run_id), _nothing, repeatable=False)
 

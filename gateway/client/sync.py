@@ -125,6 +125,10 @@ class HuggingGPT:
         """Lets a waiting plan run, or this one instead of it."""
         self._do(calls.approve(run_id, plan))
 
+    def verify(self, run_id: str) -> Any:
+        """Has a run's deterministic tasks done again, by the run that the answer names."""
+        return self._do(calls.verify(run_id))
+
     def delete(self, run_id: str) -> None:
         """Removes an ended run."""
         self._do(calls.delete(run_id))

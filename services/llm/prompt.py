@@ -1,5 +1,6 @@
 """Prompts: texts with named slots, data that cannot leave its place, and pieces fitted to a budget of tokens."""
 
+import hashlib
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ class Prompt:
 
     sections: tuple[Message, ...]
     slots: frozenset[str]
+    version: str = ""
+    """Of its text, as a decision names it."""
 
     @classmethod
     def read(cls, path: Path | Traversable) -> Self:
@@ -50,7 +53,7 @@ class Prompt:
         sections = tuple(
             Message(_role(name, path.name), body.strip()) for name, body in zip(parts[::2], parts[1::2], strict=True)
         )
-        return cls(sections, frozenset(_SLOT.findall(text)))
+        return cls(sections, frozenset(_SLOT.findall(text)), version_of(text.encode()))
 
     def filled(self, **slots: str) -> list[Message]:
         """One message per section; what fills a slot is never searched for slots.
@@ -63,6 +66,14 @@ class Prompt:
         return [
             Message(section.role, _SLOT.sub(lambda slot: slots[slot[1]], section.content)) for section in self.sections
         ]
+
+
+def version_of(*texts: bytes) -> str:
+    """How a decision names the prompt that these make."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(len(text).to_bytes(8) + text)
+    return f"prompt:{digest.hexdigest()[:16]}"
 
 
 def nonce() -> str:

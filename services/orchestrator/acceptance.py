@@ -81,7 +81,7 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
     kept.run_id = run_id
     kept.deadline.FromMicroseconds(int(deadline * 1e6))
     conversation = parent.conversation_id if parent else run_id
-    accepted = RunAccepted(spec=spec, deadline=kept.deadline, conversation_id=conversation)
+    accepted = RunAccepted(spec=spec, deadline=kept.deadline, conversation_id=conversation, caller=_told(who))
     first = RunEvent(run_id=run_id, sequence=1, run_accepted=accepted)
     first.time.FromMicroseconds(int(now * 1e6))
     return NewRun(
@@ -94,6 +94,13 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         idempotency_key=spec.idempotency_key,
         digest=asked,
         first=first,
+    )
+
+
+def _told(who: Caller) -> Caller:
+    """What of the caller stands in the record."""
+    return Caller(
+        tenant=who.tenant, key_id=who.key_id, policy=who.policy, priority=who.priority, request_id=who.request_id
     )
 
 

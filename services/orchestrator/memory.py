@@ -49,7 +49,9 @@ def memo(run: LiveRun, spec: TaskSpec, result: TaskResult) -> Memo | None:
     """A result as it is found again; None if it must not be."""
     if not _is_kept(spec, result.by):
         return None
-    return Memo(run.caller.tenant, _key(result.by, result.input_digest), result)
+    known = TaskResult(made_by_run=run.id)
+    known.MergeFrom(result)
+    return Memo(run.caller.tenant, _key(result.by, result.input_digest), known)
 
 
 def _is_kept(spec: TaskSpec, by: Candidate) -> bool:

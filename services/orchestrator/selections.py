@@ -44,7 +44,9 @@ class Selections:
         """
         policy = run.view.run.spec.selection_policy
         chosen = await self._asked(run, _request(run, task, selection_policy=policy))
-        selected = TaskSelected(candidates=chosen.candidates, decision=chosen.decision)
+        selected = TaskSelected(
+            candidates=chosen.candidates, decision=chosen.decision, determinism=chosen.spec.determinism
+        )
         run.emit(RunEvent(task_id=task.id, task_selected=selected))
         return chosen
 

@@ -166,6 +166,8 @@ class Decision:
     """The LLM asked, if one was."""
     fell_back_because: str = ""
     usage: Usage | None = None
+    version: str = ""
+    """Of the prompt or the weights by which it was planned."""
 
 
 @dataclass(frozen=True, slots=True)

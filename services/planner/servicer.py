@@ -143,6 +143,7 @@ def _decision_to_pb(decision: Decision) -> types.Decision:
         confidence=decision.confidence,
         fell_back_because=decision.fell_back_because,
         usage=decision.usage.to_pb() if decision.usage else None,
+        version=decision.version,
     )
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files as package
 import structlog
 
 from services.llm.client import LLM, Message, Unusable, Why
-from services.llm.prompt import Prompt, defused, nonce, quoted
+from services.llm.prompt import Prompt, defused, nonce, quoted, version_of
 from services.responder import evidence
 from services.responder.account import Account
 from services.responder.budget import within
@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 _HERE = package("services.responder")
 _ANSWER, _TALK, _GOING_ON = (Prompt.read(_HERE / name) for name in ("prompt.md", "talk.md", "going_on.md"))
+VERSION = version_of(*(prompt.version.encode() for prompt in (_ANSWER, _TALK, _GOING_ON)))
+"""Of all of them."""
 
 NONE = "(none)"
 

@@ -8,6 +8,7 @@ import structlog
 from services.llm.client import Usage
 from services.responder import composed, writing
 from services.responder.account import Account
+from services.responder.asking import VERSION
 from services.responder.ending import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
 from services.responder.writing import Writer, Written
 from services.runtime.errors import InvalidRequest
@@ -30,6 +31,8 @@ class Decision:
     llm_model: str = ""
     fell_back_because: str = ""
     usage: Usage | None = None
+    version: str = ""
+    """Of the prompt by which it was written."""
 
 
 Piece = str | Decision
@@ -83,7 +86,7 @@ class Responder:
         await _say(closing(account, written), emit)
         if not written.broken:
             reason = "Written by an LLM from the results" + (", to its limit of tokens." if written.cut else ".")
-            return Decision(writing.CONTROLLER, reason, writer.model, usage=written.usage)
+            return Decision(writing.CONTROLLER, reason, writer.model, usage=written.usage, version=VERSION)
         log.info("the LLM gave no whole answer", model=writer.model, begun=bool(written.text), why=written.broken)
         reason = "Composed from the results where the LLM broke off." if written.text else "Composed from the results."
         return Decision(composed.CONTROLLER, reason, writer.model, written.broken, written.usage)

@@ -71,6 +71,7 @@ def _decision(decision: Decision) -> types.Decision:
         llm_model=decision.llm_model,
         fell_back_because=decision.fell_back_because,
         usage=decision.usage.to_pb() if decision.usage else None,
+        version=decision.version,
     )
 
 

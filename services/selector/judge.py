@@ -13,7 +13,7 @@ from services.llm.usage import Usage
 from services.runtime import caller
 from services.selector.answers import read, repaired
 from services.selector.clear import is_clear, rivals
-from services.selector.question import Question, can_be_named, posed
+from services.selector.question import VERSION, Question, can_be_named, posed
 from services.selector.selector import CANDIDATES, Choice, Chosen, Controller, Selector, Wanted
 from services.selector.shared import Shared
 
@@ -120,7 +120,7 @@ def _distinct(ranked: Sequence[Chosen]) -> Sequence[Chosen]:
 
 
 def _decided(choice: Choice, opinion: _Opinion) -> Choice:
-    asked = replace(choice, llm_model=opinion.llm_model, usage=opinion.usage)
+    asked = replace(choice, llm_model=opinion.llm_model, usage=opinion.usage, version=VERSION)
     if not opinion.model:
         return replace(asked, fell_back_because="the LLM's answer names none of the candidates")
     place = next(i for i, chosen in enumerate(choice.chosen) if chosen.offer.card.id == opinion.model)

@@ -16,6 +16,7 @@ ID_CHARACTERS = 200
 """Of an id that can be shown and said again."""
 
 _PROMPT = Prompt.read(Path(__file__).with_name("prompt.md"))
+VERSION = _PROMPT.version
 
 _TASK, _WORDS, _REQUEST, _DESCRIPTION, _SHORT = 400, 1000, 2000, 600, 60
 """Characters of texts that need no shortening."""

@@ -103,6 +103,8 @@ class Choice:
     """The LLM asked, if one was."""
     fell_back_because: str = ""
     usage: Usage | None = None
+    version: str = ""
+    """Of the prompt by which it was asked."""
 
 
 class Selector:

@@ -137,6 +137,7 @@ def choice_to_pb(choice: Choice) -> pb.SelectResponse:
             confidence=choice.confidence,
             fell_back_because=choice.fell_back_because,
             usage=choice.usage.to_pb() if choice.usage else None,
+            version=choice.version,
         ),
         spec=choice.spec,
     )
@@ -155,6 +156,7 @@ def _candidate(chosen: Chosen, *, first: bool) -> Candidate:
         reach=REACH_EXTERNAL if offer.external else REACH_INTERNAL,
         dormant=not offer.replicas,
         start_time=offer.start_time,
+        expert_version=offer.version,
     )
 
 

@@ -48,6 +48,8 @@ class Offer:
     replicas: tuple[Replica, ...]
     """Empty if its expert sleeps."""
     start_time: Duration | None
+    version: str = ""
+    """Of the expert's program."""
 
     @cached_property
     def external(self) -> bool:
@@ -133,6 +135,7 @@ def _offer(holders: Sequence[tuple[Seat, ModelCard]]) -> Offer:
         presence=presence,
         replicas=tuple(dict.fromkeys(seat.replica for seat, _ in nearest if seat.replica.address)),
         start_time=reply.start_time if reply.HasField("start_time") else None,
+        version=reply.version,
     )
 
 

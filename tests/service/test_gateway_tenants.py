@@ -13,10 +13,12 @@ from gateway.openai.names import RESPONSE, named
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1 import selector_pb2 as models
+from protos.hugginggpt.v1.record_pb2 import RecordRequest
 from protos.hugginggpt.v1.types_pb2 import Artifact, NamedValue, RunSpec, Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.doors import refusal
+from tests.fakes import ScriptedSelector, card
 from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
 from tests.orchestrating import END, Cast, task
 from tests.service.test_gateway_origin import flat
@@ -26,6 +28,7 @@ COMMON = {
     "GET /v1/models",
     "GET /v1/models/{model}",
     "GET /v1/experts",
+    "GET /v1/schemas/record",
     "DELETE /v1/experts/{name}",
     "GET /healthz",
     "GET /readyz",
@@ -87,7 +90,10 @@ class Estate:
             "/v1/files", data={"purpose": "user_data"}, files={"file": ("a.txt", b"of a")}, headers=bearer(self.a)
         )
         file = kept.json()
+        path = f"/v1/runs/{run['run_id']}/verify"
+        again = (await self.doors.http.post(path, headers=bearer(self.a))).json()
         self.ids = {
+            "again_id": again["again_run_id"],
             "run_id": run["run_id"],
             "conversation_id": run["conversation_id"],
             "response_id": named(RESPONSE, run["run_id"]),
@@ -116,9 +122,11 @@ class Estate:
 @pytest.fixture
 async def estate(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Estate]:
     cast.plan(task(1), END)
+    cast.candidates[0].revision = "1"
     async with orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
-        async with opened_keyholders(tmp_path, kept) as house:
+        selector = ScriptedSelector(cards=[card("model", "summarization")])
+        async with opened_keyholders(tmp_path, kept, selector=selector) as house:
             estate = Estate(house)
             await estate.furnish()
             yield estate
@@ -198,6 +206,7 @@ async def test_no_call_shows_or_touches_what_is_anothers(estate: Estate) -> None
         "Approve": runs.ApproveRunRequest(run_id=run_id),
         "Delete": runs.DeleteRunRequest(run_id=run_id),
         "Download": pb.DownloadRequest(sha256=sha256),
+        "Record": RecordRequest(run_id=run_id),
     }
     assert {"List", "Upload", "ListTasks", "ListModels"} | set(absent) == {
         method.name for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods

@@ -56,12 +56,16 @@ class World:
         caller = Caller(tenant="default")
         await self.journal.accept(NewRun(name, parent or name, parent, "hello", 9e9, caller, key, "d", first))
 
-    async def end(self, name: str, *, output: str = "", memo: str = "", ended: bool = True) -> None:
+    async def end(
+        self, name: str, *, output: str = "", memo: str = "", ended: bool = True, remembered: bool = True
+    ) -> None:
         result = TaskResult(task_id=1)
         if output:
             result.outputs["image"].artifact.sha256 = output
         event = RunEvent(run_id=name, sequence=2, task_ended=TaskEnded(result=result))
-        memos = [Memo("default", memo, result)] if memo else []
+        known = TaskResult(made_by_run=name if remembered else "")
+        known.MergeFrom(result)
+        memos = [Memo("default", memo, known)] if memo else []
         state = RUN_STATE_COMPLETED if ended else RUN_STATE_RUNNING
         await self.journal.append(name, 1, [event], state, memos=memos)
 
@@ -184,7 +188,7 @@ async def test_files_go_when_nothing_refers_to_them(world: World) -> None:
     await world.run("r", inputs=kept["input"])
     await world.end("r", output=kept["output"])
     await world.run("m")
-    await world.end("m", output=kept["memo"], memo="d")
+    await world.end("m", output=kept["memo"], memo="d", remembered=False)
     await world.journal.delete("m", "default")
     await world.run("l", inputs=kept["live"])
     plan = types.Plan(tasks=[types.Task(id=1, arguments={"image": _argument(kept["edited"])})])
@@ -336,6 +340,39 @@ async def test_passes_go_on_after_one_that_fails(world: World, monkeypatch: pyte
     async with asyncio.timeout(5), world.retention:
         await passed.wait()
     assert troubles == []
+
+
+async def test_what_only_a_deleted_run_referred_to_goes_and_what_others_do_stays(world: World) -> None:
+    alone, shared, remembered = [await world.file(name) for name in (b"alone", b"shared", b"remembered")]
+    young = (await world.store.put("default", b"young", media_type="text/plain", name="young")).sha256
+    theirs = await world.file(b"alone", tenant="them")
+    await Holds(world.database).hold("them", "file_1", [theirs])
+    await world.run("r", inputs=alone)
+    await world.end("r", output=remembered, memo="d")
+    await world.run("y", inputs=young)
+    await world.end("y", output=shared)
+    await world.run("other", inputs=shared)
+    await world.journal.delete("r", "default")
+    await world.journal.delete("y", "default")
+    assert await world.journal.events("r", 0) == []
+    assert await world.journal.memo("default", "d") is None
+    await world.retention.collect()
+    kept = [await world.has(sha256) for sha256 in (alone, remembered, shared, young)]
+    assert kept == [False, False, True, True]
+    assert await world.has(theirs, "them")
+    world.age_file(young)
+    await world.retention.collect()
+    assert not await world.has(young)
+
+
+async def test_a_result_that_another_run_gave_meanwhile_outlives_the_one_that_gave_it_first(world: World) -> None:
+    for name in ("first", "second"):
+        await world.run(name)
+        await world.end(name, memo="d")
+    await world.journal.delete("first", "default")
+    assert await world.journal.memo("default", "d")
+    await world.journal.delete("second", "default")
+    assert await world.journal.memo("default", "d") is None
 
 
 async def test_what_somebody_holds_is_kept_until_it_is_let_go(world: World) -> None:

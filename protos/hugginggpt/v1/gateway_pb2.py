@@ -23,27 +23,28 @@ _sym_db = _symbol_database.Default()
 
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2
+from protos.hugginggpt.v1 import record_pb2 as protos_dot_hugginggpt_dot_v1_dot_record__pb2
 from protos.hugginggpt.v1 import selector_pb2 as protos_dot_hugginggpt_dot_v1_dot_selector__pb2
 from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"protos/hugginggpt/v1/gateway.proto\x12\rhugginggpt.v1\x1a\'protos/hugginggpt/v1/orchestrator.proto\x1a#protos/hugginggpt/v1/selector.proto\x1a protos/hugginggpt/v1/types.proto\"%\n\x04\x46ile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\x81\x01\n\nAskRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12\"\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x13.hugginggpt.v1.File\x12)\n\x06policy\x18\x03 \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicy\"8\n\rUploadRequest\x12\x0e\n\x04name\x18\x01 \x01(\tH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"!\n\x0f\x44ownloadRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\"X\n\x10\x44ownloadResponse\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.ArtifactH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part2\xb2\x06\n\x0eGatewayService\x12;\n\x03\x41sk\x12\x19.hugginggpt.v1.AskRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x42\n\x05Watch\x12\x1e.hugginggpt.v1.WatchRunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x37\n\x03Get\x12\x1c.hugginggpt.v1.GetRunRequest\x1a\x12.hugginggpt.v1.Run\x12G\n\x04List\x12\x1e.hugginggpt.v1.ListRunsRequest\x1a\x1f.hugginggpt.v1.ListRunsResponse\x12K\n\x06\x43\x61ncel\x12\x1f.hugginggpt.v1.CancelRunRequest\x1a .hugginggpt.v1.CancelRunResponse\x12N\n\x07\x41pprove\x12 .hugginggpt.v1.ApproveRunRequest\x1a!.hugginggpt.v1.ApproveRunResponse\x12K\n\x06\x44\x65lete\x12\x1f.hugginggpt.v1.DeleteRunRequest\x1a .hugginggpt.v1.DeleteRunResponse\x12\x41\n\x06Upload\x12\x1c.hugginggpt.v1.UploadRequest\x1a\x17.hugginggpt.v1.Artifact(\x01\x12M\n\x08\x44ownload\x12\x1e.hugginggpt.v1.DownloadRequest\x1a\x1f.hugginggpt.v1.DownloadResponse0\x01\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"protos/hugginggpt/v1/gateway.proto\x12\rhugginggpt.v1\x1a\'protos/hugginggpt/v1/orchestrator.proto\x1a!protos/hugginggpt/v1/record.proto\x1a#protos/hugginggpt/v1/selector.proto\x1a protos/hugginggpt/v1/types.proto\"%\n\x04\x46ile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\x81\x01\n\nAskRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12\"\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x13.hugginggpt.v1.File\x12)\n\x06policy\x18\x03 \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicy\"8\n\rUploadRequest\x12\x0e\n\x04name\x18\x01 \x01(\tH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"!\n\x0f\x44ownloadRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\"X\n\x10\x44ownloadResponse\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.ArtifactH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part2\xf4\x06\n\x0eGatewayService\x12;\n\x03\x41sk\x12\x19.hugginggpt.v1.AskRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x42\n\x05Watch\x12\x1e.hugginggpt.v1.WatchRunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x37\n\x03Get\x12\x1c.hugginggpt.v1.GetRunRequest\x1a\x12.hugginggpt.v1.Run\x12G\n\x04List\x12\x1e.hugginggpt.v1.ListRunsRequest\x1a\x1f.hugginggpt.v1.ListRunsResponse\x12K\n\x06\x43\x61ncel\x12\x1f.hugginggpt.v1.CancelRunRequest\x1a .hugginggpt.v1.CancelRunResponse\x12N\n\x07\x41pprove\x12 .hugginggpt.v1.ApproveRunRequest\x1a!.hugginggpt.v1.ApproveRunResponse\x12K\n\x06\x44\x65lete\x12\x1f.hugginggpt.v1.DeleteRunRequest\x1a .hugginggpt.v1.DeleteRunResponse\x12@\n\x06Record\x12\x1c.hugginggpt.v1.RecordRequest\x1a\x18.hugginggpt.v1.RunRecord\x12\x41\n\x06Upload\x12\x1c.hugginggpt.v1.UploadRequest\x1a\x17.hugginggpt.v1.Artifact(\x01\x12M\n\x08\x44ownload\x12\x1e.hugginggpt.v1.DownloadRequest\x1a\x1f.hugginggpt.v1.DownloadResponse0\x01\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.hugginggpt.v1.gateway_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FILE']._serialized_start=165
-  _globals['_FILE']._serialized_end=202
-  _globals['_ASKREQUEST']._serialized_start=205
-  _globals['_ASKREQUEST']._serialized_end=334
-  _globals['_UPLOADREQUEST']._serialized_start=336
-  _globals['_UPLOADREQUEST']._serialized_end=392
-  _globals['_DOWNLOADREQUEST']._serialized_start=394
-  _globals['_DOWNLOADREQUEST']._serialized_end=427
-  _globals['_DOWNLOADRESPONSE']._serialized_start=429
-  _globals['_DOWNLOADRESPONSE']._serialized_end=517
-  _globals['_GATEWAYSERVICE']._serialized_start=520
-  _globals['_GATEWAYSERVICE']._serialized_end=1338
+  _globals['_FILE']._serialized_start=200
+  _globals['_FILE']._serialized_end=237
+  _globals['_ASKREQUEST']._serialized_start=240
+  _globals['_ASKREQUEST']._serialized_end=369
+  _globals['_UPLOADREQUEST']._serialized_start=371
+  _globals['_UPLOADREQUEST']._serialized_end=427
+  _globals['_DOWNLOADREQUEST']._serialized_start=429
+  _globals['_DOWNLOADREQUEST']._serialized_end=462
+  _globals['_DOWNLOADRESPONSE']._serialized_start=464
+  _globals['_DOWNLOADRESPONSE']._serialized_end=552
+  _globals['_GATEWAYSERVICE']._serialized_start=555
+  _globals['_GATEWAYSERVICE']._serialized_end=1439
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ import warnings
 
 from protos.hugginggpt.v1 import gateway_pb2 as protos_dot_hugginggpt_dot_v1_dot_gateway__pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2
+from protos.hugginggpt.v1 import record_pb2 as protos_dot_hugginggpt_dot_v1_dot_record__pb2
 from protos.hugginggpt.v1 import selector_pb2 as protos_dot_hugginggpt_dot_v1_dot_selector__pb2
 from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
 
@@ -72,6 +73,11 @@ class GatewayServiceStub:
                 '/hugginggpt.v1.GatewayService/Delete',
                 request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
                 response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
+                _registered_method=True)
+        self.Record = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/Record',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RecordRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RunRecord.FromString,
                 _registered_method=True)
         self.Upload = channel.stream_unary(
                 '/hugginggpt.v1.GatewayService/Upload',
@@ -148,6 +154,13 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Record(self, request, context):
+        """What did what in a run that has ended, without content. FAILED_PRECONDITION/RUNNING if it has not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Upload(self, request_iterator, context):
         """Keeps a file: first its name, then its bytes.
         """
@@ -213,6 +226,11 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.Delete,
                     request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.FromString,
                     response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.SerializeToString,
+            ),
+            'Record': grpc.unary_unary_rpc_method_handler(
+                    servicer.Record,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RecordRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RunRecord.SerializeToString,
             ),
             'Upload': grpc.stream_unary_rpc_method_handler(
                     servicer.Upload,
@@ -425,6 +443,33 @@ class GatewayService:
             '/hugginggpt.v1.GatewayService/Delete',
             protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
             protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Record(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/Record',
+            protos_dot_hugginggpt_dot_v1_dot_record__pb2.RecordRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_record__pb2.RunRecord.FromString,
             options,
             channel_credentials,
             insecure,

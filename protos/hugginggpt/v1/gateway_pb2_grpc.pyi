@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from protos.hugginggpt.v1 import gateway_pb2 as _gateway_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as _orchestrator_pb2
+from protos.hugginggpt.v1 import record_pb2 as _record_pb2
 from protos.hugginggpt.v1 import selector_pb2 as _selector_pb2
 from protos.hugginggpt.v1 import types_pb2 as _types_pb2
 import abc as _abc_1
@@ -50,6 +51,8 @@ class GatewayServiceStub:
     """Lets a waiting plan run."""
     Delete: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]
     """Removes an ended run."""
+    Record: _grpc.UnaryUnaryMultiCallable[_record_pb2.RecordRequest, _record_pb2.RunRecord]
+    """What did what in a run that has ended, without content. FAILED_PRECONDITION/RUNNING if it has not."""
     Upload: _grpc.StreamUnaryMultiCallable[_gateway_pb2.UploadRequest, _types_pb2.Artifact]
     """Keeps a file: first its name, then its bytes."""
     Download: _grpc.UnaryStreamMultiCallable[_gateway_pb2.DownloadRequest, _gateway_pb2.DownloadResponse]
@@ -78,6 +81,8 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     """Lets a waiting plan run."""
     Delete: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteRunRequest, _orchestrator_pb2.DeleteRunResponse]  # type: ignore[assignment]
     """Removes an ended run."""
+    Record: _aio.UnaryUnaryMultiCallable[_record_pb2.RecordRequest, _record_pb2.RunRecord]  # type: ignore[assignment]
+    """What did what in a run that has ended, without content. FAILED_PRECONDITION/RUNNING if it has not."""
     Upload: _aio.StreamUnaryMultiCallable[_gateway_pb2.UploadRequest, _types_pb2.Artifact]  # type: ignore[assignment]
     """Keeps a file: first its name, then its bytes."""
     Download: _aio.UnaryStreamMultiCallable[_gateway_pb2.DownloadRequest, _gateway_pb2.DownloadResponse]  # type: ignore[assignment]
@@ -145,6 +150,14 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.DeleteRunResponse, _abc.Awaitable[_orchestrator_pb2.DeleteRunResponse]]:
         """Removes an ended run."""
+
+    @_abc_1.abstractmethod
+    def Record(
+        self,
+        request: _record_pb2.RecordRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_record_pb2.RunRecord, _abc.Awaitable[_record_pb2.RunRecord]]:
+        """What did what in a run that has ended, without content. FAILED_PRECONDITION/RUNNING if it has not."""
 
     @_abc_1.abstractmethod
     def Upload(

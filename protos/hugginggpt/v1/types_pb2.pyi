@@ -972,6 +972,7 @@ class Candidate(_message.Message):
     REACH_FIELD_NUMBER: _builtins.int
     DORMANT_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
+    EXPERT_VERSION_FIELD_NUMBER: _builtins.int
     model_id: _builtins.str
     revision: _builtins.str
     expert: _builtins.str
@@ -984,6 +985,8 @@ class Candidate(_message.Message):
     reach: Global___Reach.ValueType
     dormant: _builtins.bool
     """Its expert sleeps: the caller must wait for it to wake."""
+    expert_version: _builtins.str
+    """Of the expert's program, as the expert says."""
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]: ...
     @_builtins.property
@@ -1003,10 +1006,11 @@ class Candidate(_message.Message):
         reach: Global___Reach.ValueType = ...,
         dormant: _builtins.bool = ...,
         start_time: _duration_pb2.Duration | None = ...,
+        expert_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dormant", b"dormant", "endpoints", b"endpoints", "expert", b"expert", "model_id", b"model_id", "reach", b"reach", "reason", b"reason", "revision", b"revision", "role", b"role", "score", b"score", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dormant", b"dormant", "endpoints", b"endpoints", "expert", b"expert", "expert_version", b"expert_version", "model_id", b"model_id", "reach", b"reach", "reason", b"reason", "revision", b"revision", "role", b"role", "score", b"score", "start_time", b"start_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1175,6 +1179,7 @@ class TaskResult(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     INPUT_DIGEST_FIELD_NUMBER: _builtins.int
+    MADE_BY_RUN_FIELD_NUMBER: _builtins.int
     task_id: _builtins.int
     attempt: _builtins.int
     """From 1."""
@@ -1182,6 +1187,8 @@ class TaskResult(_message.Message):
     """Fixed when the model is selected, so that a retry gives the same; below 2^53."""
     input_digest: _builtins.str
     """SHA-256 over task, parameters and resolved inputs; a stored result is only reused if it matches."""
+    made_by_run: _builtins.str
+    """The run that made it, where another than its own did."""
     @_builtins.property
     def by(self) -> Global___Candidate:
         """The model that ran it."""
@@ -1205,10 +1212,11 @@ class TaskResult(_message.Message):
         failure: Global___Failure | None = ...,
         usage: Global___Usage | None = ...,
         input_digest: _builtins.str = ...,
+        made_by_run: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "failure", b"failure", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "by", b"by", "failure", b"failure", "input_digest", b"input_digest", "outputs", b"outputs", "seed", b"seed", "task_id", b"task_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "by", b"by", "failure", b"failure", "input_digest", b"input_digest", "made_by_run", b"made_by_run", "outputs", b"outputs", "seed", b"seed", "task_id", b"task_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1309,6 +1317,7 @@ class Decision(_message.Message):
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     FELL_BACK_BECAUSE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     controller: _builtins.str
     """"embedded", "llm", "rank", "composed", "pinned", "supplied"."""
     llm_model: _builtins.str
@@ -1318,6 +1327,8 @@ class Decision(_message.Message):
     """0 to 1; 0 means not estimated."""
     fell_back_because: _builtins.str
     """Why the first choice of controller was not used."""
+    version: _builtins.str
+    """By what it was made: "prompt:" or "weights:" and the first 16 digits of their SHA-256. Empty: by the program alone."""
     @_builtins.property
     def usage(self) -> Global___Usage: ...
     def __init__(
@@ -1329,10 +1340,11 @@ class Decision(_message.Message):
         confidence: _builtins.float = ...,
         fell_back_because: _builtins.str = ...,
         usage: Global___Usage | None = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "controller", b"controller", "fell_back_because", b"fell_back_because", "llm_model", b"llm_model", "reason", b"reason", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confidence", b"confidence", "controller", b"controller", "fell_back_because", b"fell_back_because", "llm_model", b"llm_model", "reason", b"reason", "usage", b"usage", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1746,21 +1758,27 @@ class RunAccepted(_message.Message):
     SPEC_FIELD_NUMBER: _builtins.int
     DEADLINE_FIELD_NUMBER: _builtins.int
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     @_builtins.property
     def spec(self) -> Global___RunSpec: ...
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def caller(self) -> Global___Caller:
+        """Who asked: tenant, key, policy and priority."""
+
     def __init__(
         self,
         *,
         spec: Global___RunSpec | None = ...,
         deadline: _timestamp_pb2.Timestamp | None = ...,
         conversation_id: _builtins.str = ...,
+        caller: Global___Caller | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "deadline", b"deadline", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "deadline", b"deadline", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "conversation_id", b"conversation_id", "deadline", b"deadline", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1898,6 +1916,9 @@ class TaskSelected(_message.Message):
 
     CANDIDATES_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
+    DETERMINISM_FIELD_NUMBER: _builtins.int
+    determinism: Global___Determinism.ValueType
+    """Of the kind of task, as the catalogue had it."""
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Candidate]:
         """Best first: the rest are what is tried next."""
@@ -1909,12 +1930,15 @@ class TaskSelected(_message.Message):
         *,
         candidates: _abc.Iterable[Global___Candidate] | None = ...,
         decision: Global___Decision | None = ...,
+        determinism: Global___Determinism.ValueType | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_determinism", b"_determinism", "decision", b"decision", "determinism", b"determinism"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "decision", b"decision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_determinism", b"_determinism", "candidates", b"candidates", "decision", b"decision", "determinism", b"determinism"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__determinism: _TypeAlias = _typing.Literal["determinism"]  # noqa: Y015
+    _WhichOneofArgType__determinism: _TypeAlias = _typing.Literal["_determinism", b"_determinism"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__determinism) -> _WhichOneofReturnType__determinism | None: ...
 
 Global___TaskSelected: _TypeAlias = TaskSelected  # noqa: Y015
 

@@ -226,7 +226,7 @@ class Journal:
         await self._write("release", _only(Query(self._sql.release, (self._owner,), alone=True), lambda _: None))
 
     def delete(self, run_id: str, tenant: str) -> "asyncio.Future[None]":
-        """Removes an ended run with its events.
+        """Removes an ended run with its events, and the results that it gave others to reuse.
 
         Raises:
             FailedPrecondition: RUNNING, it has not ended.
@@ -239,6 +239,7 @@ class Journal:
                 raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id")
             if found[0][0] not in ENDED:
                 raise FailedPrecondition(f"run {run_id} is under way", reason="RUNNING", remedy="cancel it first")
+            yield Query(statements.FORGET, (tenant, run_id))
             yield Query(statements.DELETE, (run_id,))
 
         return self._write("delete", operation, run_id)

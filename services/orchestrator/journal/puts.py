@@ -27,6 +27,6 @@ def remembered(memos: Sequence[Memo]) -> Puts:
         return []
     now, by_key = time.time(), {(memo.tenant, memo.digest): memo.result for memo in memos}
     ordered = sorted(by_key)
-    rows = [(*key, by_key[key].SerializeToString(), now) for key in ordered]
+    rows = [(*key, by_key[key].SerializeToString(), now, by_key[key].made_by_run) for key in ordered]
     referred = [(*key, digest) for key in ordered for digest in sorted(set(digests(by_key[key])))]
     return [(MEMOS, rows), (MEMO_REFERENCES, referred)] if referred else [(MEMOS, rows)]

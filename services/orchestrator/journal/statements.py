@@ -35,8 +35,9 @@ IDEMPOTENCY = Into(
 )
 MEMOS = Into(
     "memos",
-    {"tenant": "text", "digest": "text", "result": "bytea", "created": "float8"},
-    "ON CONFLICT (tenant, digest) DO UPDATE SET result = excluded.result, created = excluded.created",
+    {"tenant": "text", "digest": "text", "result": "bytea", "created": "float8", "run_id": "text"},
+    "ON CONFLICT (tenant, digest) DO UPDATE SET"
+    " result = excluded.result, created = excluded.created, run_id = excluded.run_id",
 )
 MEMO_REFERENCES = Into(
     "memo_references", {"tenant": "text", "digest": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING"
@@ -70,6 +71,7 @@ ENDED = (
 MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
 STATE = "SELECT state FROM runs WHERE id = ? AND tenant = ?"
 DELETE = "DELETE FROM runs WHERE id = ?"
+FORGET = "DELETE FROM memos WHERE tenant = ? AND run_id = ?"
 
 
 class Statements:

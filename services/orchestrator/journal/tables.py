@@ -108,6 +108,11 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX holds_by_digest ON holds (sha256)
     """,
+    # Results kept by an earlier program have no run, and stay when the run that made them is deleted.
+    """
+    ALTER TABLE memos ADD COLUMN run_id TEXT NOT NULL DEFAULT '';
+    CREATE INDEX memos_by_run ON memos (run_id)
+    """,
 )
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 

@@ -29,7 +29,8 @@ class Embedded:
 
     def plan(self, request: Request, catalogue: Catalogue) -> Draft:
         """A plan for the last turn, in whatever language; what cannot be planned is in its notes."""
-        return in_any_language(request, lambda english: self._plan(english, catalogue))
+        draft = in_any_language(request, lambda english: self._plan(english, catalogue))
+        return replace(draft, decision=replace(draft.decision, version=self._learned.version))
 
     def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
         drafted = self._rules.draft(request, catalogue)

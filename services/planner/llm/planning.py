@@ -81,7 +81,8 @@ class ByLlm:
         except Unusable as error:
             raise GaveUp(str(error), writing.usage) from error
         reason = "The LLM planned it and corrected itself once." if wrong else "The LLM planned it."
-        return Decision(CONTROLLER, reason, llm_model=self.model, usage=writing.usage)
+        version = self._prompting.version
+        return Decision(CONTROLLER, reason, llm_model=self.model, usage=writing.usage, version=version)
 
 
 class _Writing:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from services.llm.messages import Message
-from services.llm.prompt import Fitted, Part, Prompt, defused, fitted, nonce, quoted
-from services.planner.llm import telling
+from services.llm.prompt import Fitted, Part, Prompt, defused, fitted, nonce, quoted, version_of
+from services.planner.llm import demonstrations, telling
 from services.planner.llm.demonstrations import COUNT, VARIETY, Demonstration, Demonstrations
 from services.planner.llm.material import LONG, Material, shortened
 from services.planner.llm.retrieval import Index, Shelf
@@ -34,6 +34,7 @@ LOOKED_AT = 2_000
 _OPENING = re.compile(r"[<\[＜﹤‹〈]")
 
 _FOLDER = Path(__file__).parent.parent
+_PROMPTS = (_FOLDER / "prompt.md", _FOLDER / "mending.md")
 
 _Kind = Literal["tasks", "demonstrations", "history", "material", "standing"]
 
@@ -86,8 +87,9 @@ class Prompting:
     def __init__(self, *, count: int = COUNT, variety: float = VARIETY) -> None:
         self._demonstrations = Demonstrations.shipped()
         self._count, self._variety = count, variety
-        self._planning = Prompt.read(_FOLDER / "prompt.md")
-        self._mending = Prompt.read(_FOLDER / "mending.md")
+        self._planning, self._mending = map(Prompt.read, _PROMPTS)
+        self.version = version_of(*(path.read_bytes() for path in (*_PROMPTS, demonstrations.FILE)))
+        """Of all that prompts are made from."""
         self._known: tuple[Catalogue, Shelf] | None = None
 
     def planning(self, request: Request, catalogue: Catalogue, budget: int, tokens: Count) -> Asked:

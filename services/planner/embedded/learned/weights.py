@@ -1,5 +1,6 @@
 """The learned numbers, as `make train` writes them and the planner reads them."""
 
+import hashlib
 import io
 from dataclasses import dataclass
 from functools import cache
@@ -52,6 +53,8 @@ class Weights:
     """S x S: by what is there already and what is added."""
     instead: Array
     """S x S: by what else the words might call for and what is added."""
+    version: str = ""
+    """As a decision names them."""
 
 
 @cache
@@ -71,6 +74,7 @@ def read(data: bytes) -> Weights:
             families=families,
             linear=stored["linear"].astype(np.float32) * stored["scale"].astype(np.float32),
             **{name: stored[name].astype(np.float32) for name in _PLAIN},
+            version=f"weights:{hashlib.sha256(data).hexdigest()[:16]}",
         )
 
 

@@ -1,0 +1,39 @@
+"""The commands that show what did what, and try whether it does the same again."""
+
+import typer
+
+from gateway.cli.options import ApiKey, Json, RunId, Url
+
+
+def record(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Show what did what in a run that has ended: models, commits, parameters, seeds, digests. No content.
+
+    With --json it is the whole record; its schema is at /v1/schemas/record of the gateway.
+
+    [bold]Example[/]
+
+      hugginggpt record run_19a2b3c4d5e6f708192a3b4 --json > record.json
+    """
+    from gateway.cli import recorded, terminal
+
+    with terminal.problems_told():
+        recorded.show(run, url, api_key, as_json=as_json)
+
+
+def verify(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Do the deterministic tasks of a run again and compare what they give.
+
+    Tasks that give the same to the byte are compared by digest, the others within the tolerance of their types: scores
+    0.001, boxes 0.5 pixels, times 2 ms, pictures a mean of one level in 255, recordings a thousandth of full scale.
+
+    [bold]Example[/]
+
+      hugginggpt verify run_19a2b3c4d5e6f708192a3b4
+
+    Exit status: 0 all that can be compared is the same; 1 something is not, or its model, commit or input is gone.
+    """
+    from gateway.cli import recorded, terminal
+
+    with terminal.problems_told():
+        verified = recorded.verify(run, url, api_key, as_json=as_json)
+    raise typer.Exit(0 if verified else 1)

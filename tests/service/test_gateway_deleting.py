@@ -1,0 +1,112 @@
+"""What is deleted cannot be read, and nobody learns what others have."""
+
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import obstore
+import pytest
+
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.doors import Doors, opened_doors
+from tests.keyholders import Keyholders, bearer, opened_keyholders
+from tests.orchestrating import END, Cast, task
+
+READS = ("head_async", "get_async", "put_async", "get_range_async")
+
+
+@pytest.fixture
+async def doors(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Doors]:
+    cast.candidates[0].revision = "1"
+    cast.plan(task(1), END)
+    async with orchestrator(settings) as running:
+        kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        async with opened_doors(tmp_path, settings=kept) as opened:
+            yield opened
+
+
+async def ended(doors: Doors, **fields: Any) -> dict[str, Any]:
+    run: dict[str, Any] = (await doors.ask("do it", **fields, headers={"prefer": "wait=9"})).json()
+    assert run["state"] == "completed", run
+    return run
+
+
+async def test_nothing_of_a_deleted_run_can_be_read_or_found_again(doors: Doors) -> None:
+    run = await ended(doors)
+    path = f"/v1/runs/{run['run_id']}"
+    assert (await ended(doors))["tasks"][0]["state"] == "reused"
+    assert (await doors.http.delete(path)).status_code == 204
+    for below in ("", "/events", "/record", f"/verifications/{run['run_id']}"):
+        assert (await doors.http.get(path + below)).status_code == 404
+    assert (await doors.http.get(f"/v1/conversations/{run['run_id']}")).status_code == 404
+    assert run["run_id"] not in (await doors.http.get("/v1/runs")).text
+    assert (await ended(doors))["tasks"][0]["state"] == "succeeded"  # not taken from what was deleted
+
+
+async def test_a_deleted_conversation_takes_its_later_turns_along(doors: Doors) -> None:
+    first = await ended(doors)
+    second = await ended(doors, parent_run_id=first["run_id"])
+    assert (await doors.http.delete(f"/v1/conversations/{first['run_id']}")).status_code == 200
+    for run in (first, second):
+        assert (await doors.http.get(f"/v1/runs/{run['run_id']}")).status_code == 404
+    assert (await doors.http.get("/v1/conversations")).json()["data"] == []
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
+    async with opened_keyholders(tmp_path) as opened:
+        yield opened
+
+
+async def test_a_deleted_file_is_let_go_at_once(house: Keyholders) -> None:
+    headers = bearer(await house.token("a"))
+    kept = (await sent(house.doors, headers, b"of a")).json()
+    path = f"/v1/files/{kept['id']}"
+    assert (await house.doors.http.delete(path, headers=headers)).status_code == 200
+    for below in ("", "/content"):
+        assert (await house.doors.http.get(path + below, headers=headers)).status_code == 404
+    assert house.doors.orchestrator.holds[kept["id"]] == []
+
+
+async def test_nobody_learns_whether_others_have_the_same_bytes(
+    house: Keyholders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told is the same, and the store is asked the same, so that it takes as long."""
+    await sent(house.doors, bearer(await house.token("a")), b"known")
+    headers, told, looked = bearer(await house.token("b")), dict[bytes, list[Any]](), list[tuple[str, str]]()
+    for name in READS:
+        monkeypatch.setattr(obstore, name, _noting(getattr(obstore, name), name, looked))
+    for content in (b"known", b"other"):
+        digest = sha256(content).hexdigest()
+        looked.clear()
+        asked = {"request": "x", "inputs": [{"artifact": {"sha256": digest}}]}
+        replies = [
+            await house.doors.http.head(f"/v1/artifacts/{digest}", headers=headers),
+            await house.doors.http.get(f"/v1/artifacts/{digest}", headers=headers),
+            await house.doors.http.post("/v1/runs", json=asked, headers=headers),
+            await sent(house.doors, headers, content),
+        ]
+        assert [reply.status_code for reply in replies] == [404, 404, 404, 200]
+        assert all(path.startswith("b/") for _, path in looked)
+        told[content] = [
+            [reply.text.replace(digest, "D") for reply in replies[:3]],
+            [(name, path.replace(digest, "D")) for name, path in looked],
+        ]
+    assert told[b"known"][1]
+    assert told[b"known"] == told[b"other"]
+
+
+async def sent(doors: Doors, headers: dict[str, str], content: bytes) -> httpx.Response:
+    files = {"file": ("x.txt", content)}
+    return await doors.http.post("/v1/files", files=files, data={"purpose": "user_data"}, headers=headers)
+
+
+def _noting(done: Any, name: str, looked: list[tuple[str, str]]) -> Any:
+    async def noted(store: Any, path: str, *given: Any, **more: Any) -> Any:
+        looked.append((name, path))
+        return await done(store, path, *given, **more)
+
+    return noted

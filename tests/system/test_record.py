@@ -1,0 +1,59 @@
+"""What the house did is on record, and it does the same again; an expert that does not is named."""
+
+import json
+from pathlib import Path
+
+from tests.system.conftest import ROOT, House, eventually, expert
+from tests.wavering.tasks import TAMPERED
+
+SIGN = ROOT / "tests" / "data" / "sign.png"
+DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
+
+
+def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(house: House) -> None:
+    told = house.ask(DEMO, SIGN)
+    said = house.cli("record", told["run_id"], "--json")
+    record = json.loads(said.out)
+    assert (said.status, record["state"], record["policy"]) == (0, "completed", "open")
+    assert record["planning"][0]["version"].startswith("weights:")
+    assert record["inputs"][0]["media_type"] == "image/png"
+    assert {task["task"] for task in record["tasks"]} == {task["task"] for task in told["plan"]}
+    for task in record["tasks"]:
+        assert task["model"]["revision"]
+        assert task["model"]["expert_version"]
+        assert task["outputs"]
+    read = next(result for result in told["results"] if result["task"] == "image-to-text")["outputs"]["text"]
+    for words in ("aloud", "sign.png", read):
+        assert words not in said.out
+    shown = house.cli("record", told["run_id"])
+    assert all(task["model"]["model_id"] in shown.out for task in record["tasks"])
+
+    said = house.cli("verify", told["run_id"], "--json")
+    found = json.loads(said.out)
+    assert (said.status, found["verified"]) == (0, True), said.out
+    assert {task["outcome"] for task in found["tasks"]} == {"same"}
+    again = json.loads(house.cli("record", found["again_run_id"], "--json").out)
+    assert not any(task["reused"] for task in again["tasks"])
+
+
+def test_an_expert_that_answers_otherwise_is_named(house: House, tmp_path: Path) -> None:
+    def offered() -> bool:
+        return "letter-counting" in house.cli("tasks").out
+
+    plan, tampered = tmp_path / "plan.json", house.home / TAMPERED
+    plan.write_text(json.dumps([{"id": 1, "task": "letter-counting", "arguments": {"text": "secret"}}]))
+    with expert(house.home, "tests.wavering") as address:
+        house.cli("experts", "add", address, "--name", "wavering")
+        eventually(offered)
+        run_id = json.loads(house.cli("ask", "--plan", str(plan), "--json").out)["run_id"]
+        said = house.cli("verify", run_id)
+        assert (said.status, "the same" in said.out) == (0, True), said.out + said.err
+        tampered.touch()
+        said = house.cli("verify", run_id)
+        assert said.status == 1
+        assert "letter-counting: different  tally@1 on wavering" in said.out
+        assert "NOT the same" in said.out
+    house.cli("experts", "forget", "wavering")
+    eventually(lambda: not offered())
+    said = house.cli("verify", run_id)
+    assert (said.status, "model tally is not there any more" in said.out) == (1, True)

@@ -1,0 +1,172 @@
+"""The record says what did what, and nothing of what it was about."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+from jsonschema import Draft202012Validator
+
+from gateway.encoding import encode
+from gateway.recording.account import Account
+from gateway.recording.record import record
+from gateway.recording.schema import record_schema
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import RunEvent
+
+MARKER = "zebrafish"
+
+SAYS_WHAT_DID_IT = {
+    *("run_id", "conversation_id", "parent_run_id", "made_by_run", "tenant", "key_id", "request_id"),
+    *("model_id", "revision", "expert", "expert_version", "controller", "llm_model", "version"),
+    *("task", "sha256", "media_type", "input_digest"),
+}
+"""Strings that the record may show; all others could hold what somebody wrote."""
+
+JSON = {
+    "json": json.dumps({MARKER: [MARKER, 0.5]}),
+    "parameters_json": json.dumps({"prompt": MARKER, "labels": [MARKER, {MARKER: 1}], "top_k": 3, "exact": True}),
+}
+KINDS = ("text", "json", "artifact")
+
+
+def planted(message: Message, kind: str) -> None:
+    """Fills every string of a message, however deep, with the marker, but for those that may be shown."""
+    for field in message.DESCRIPTOR.fields:
+        if field.containing_oneof and field.containing_oneof.name in {"kind", "event"}:
+            continue
+        _fill(message, field, kind)
+    for value in ("value",) if message.DESCRIPTOR.name == "Argument" else ():
+        _fill(message, message.DESCRIPTOR.fields_by_name[value], kind)
+    if message.DESCRIPTOR.name == "Value":
+        _fill(message, message.DESCRIPTOR.fields_by_name[kind], kind)
+
+
+def _fill(message: Message, field: Any, kind: str) -> None:
+    holder = getattr(message, field.name)
+    if field.message_type and field.message_type.GetOptions().map_entry:
+        if field.message_type.fields_by_name["value"].message_type:
+            planted(holder["text"], kind)
+        else:
+            holder[MARKER] = MARKER
+    elif field.message_type and field.message_type.full_name.startswith("hugginggpt"):
+        planted(holder.add() if field.is_repeated else holder, kind)
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        text = "shown" if field.name in SAYS_WHAT_DID_IT else JSON.get(field.name, MARKER)
+        if field.is_repeated:
+            holder.append(text)
+        else:
+            setattr(message, field.name, text)
+
+
+def everything(kind: str) -> list[RunEvent]:
+    """Each kind of event, all of it filled."""
+    order = [
+        field.name for field in RunEvent.DESCRIPTOR.oneofs_by_name["event"].fields if field.name != "plan_approved"
+    ]
+    events = []
+    for number, name in enumerate(order, start=1):
+        event = RunEvent(run_id="run_1", sequence=number, task_id=1, attempt=1, time=Timestamp(seconds=number))
+        planted(getattr(event, name), kind)
+        getattr(event, name).SetInParent()
+        events.append(event)
+    return events
+
+
+def test_no_word_of_anybody_is_in_the_record() -> None:
+    for kind in KINDS:
+        events = everything(kind)
+        assert sum(MARKER in str(event) for event in events) > 10
+        told = record(Account(events))
+        assert told.tasks[0].outputs["text"].sha256
+        assert told.tasks[0].arguments[0].value.sha256
+        assert MARKER not in json.dumps(encode(told))
+
+
+def test_a_plan_that_was_edited_before_it_ran_is_the_one_that_counts() -> None:
+    edited = types.Plan(tasks=[types.Task(id=7, task="translation")])
+    events = [
+        RunEvent(run_id="run_1", run_accepted=types.RunAccepted()),
+        RunEvent(task_id=1, task_planned=types.TaskPlanned(task=types.Task(id=1, task="summarization"))),
+        RunEvent(plan_approved=types.PlanApproved(plan=edited)),
+    ]
+    assert [task.task for task in record(Account(events)).tasks] == ["translation"]
+
+
+BY = types.Candidate(model_id="m", revision="c1", expert="lite", expert_version="0.3", reach=types.REACH_INTERNAL)
+
+
+def at(seconds: int, **fields: Any) -> RunEvent:
+    return RunEvent(run_id="run_1", time=Timestamp(seconds=seconds), **fields)
+
+
+def story() -> Sequence[RunEvent]:
+    spec = types.RunSpec(request="Read it", bypass_memo=True, inference_mode=types.INFERENCE_MODE_LOCAL)
+    spec.inputs.add(name="file1").value.artifact.CopyFrom(types.Artifact(sha256="ab", media_type="image/png"))
+    who = types.Caller(tenant="a", key_id="key_1", policy=types.DATA_POLICY_LOCAL)
+    task = types.Task(id=1, task="image-to-text", parameters_json='{"top_k":2,"voice":"x"}')
+    task.arguments["image"].input.name = "file1"
+    speak = types.Task(id=2, task="text-to-speech")
+    speak.arguments["text"].reference.CopyFrom(types.Reference(task_id=1, output="text"))
+    result = types.TaskResult(task_id=1, by=BY, seed=5, outputs={"text": types.Value(text="hello")})
+    known = types.TaskResult(
+        task_id=2, by=BY, made_by_run="run_0", outputs={"data": types.Value(json='{"b":1, "a":2}')}
+    )
+    llm = types.Decision(controller="llm", llm_model="big", version="prompt:12", fell_back_because="")
+    return [
+        at(1, run_accepted=types.RunAccepted(spec=spec, conversation_id="run_1", caller=who)),
+        at(2, task_id=1, task_planned=types.TaskPlanned(task=task)),
+        at(2, task_id=2, task_planned=types.TaskPlanned(task=speak)),
+        at(3, plan_completed=types.PlanCompleted(decision=llm)),
+        at(4, task_id=1, task_selected=types.TaskSelected(candidates=[BY], determinism=types.DETERMINISM_NUMERIC)),
+        at(5, task_id=1, attempt=1, task_started=types.TaskStarted(by=BY)),
+        at(
+            6,
+            task_id=1,
+            attempt=1,
+            attempt_failed=types.AttemptFailed(
+                failure=types.Failure(reason="MODEL_FAILED", message="no"), by=BY, next="retry"
+            ),
+        ),
+        at(7, task_id=1, attempt=2, task_started=types.TaskStarted(by=BY)),
+        at(8, task_id=1, attempt=2, task_ended=types.TaskEnded(state=types.TASK_STATE_SUCCEEDED, result=result)),
+        at(8, task_id=2, task_ended=types.TaskEnded(state=types.TASK_STATE_REUSED, result=known)),
+        at(9, taken_over=types.TakenOver(owner="b")),
+        at(9, answer_chunk=types.AnswerChunk(text="he")),
+        at(9, answer_chunk=types.AnswerChunk(text="llo", decision=types.Decision(controller="composed"))),
+        at(10, run_ended=types.RunEnded(state=types.RUN_STATE_COMPLETED)),
+    ]
+
+
+def test_what_did_what_is_in_it() -> None:
+    told = encode(record(Account(story())))
+    hello = {"sha256": hashlib.sha256(b"hello").hexdigest(), "form": "text", "size_bytes": 5}
+    assert told["asked_by"] == {"tenant": "a", "key_id": "key_1"}
+    assert (told["policy"], told["asked"], told["state"]) == ("local", "1970-01-01T00:00:01Z", "completed")
+    assert told["llm_models"] == ["big"]
+    assert told["planning"][0]["version"] == "prompt:12"
+    assert (told["answer"], told["takeovers"]) == (hello, 1)
+    read, spoken = told["tasks"]
+    by = {"model_id": "m", "revision": "c1", "expert": "lite", "expert_version": "0.3", "reach": "internal"}
+    assert (read["model"], read["seed"], read["determinism"]) == (by, 5, "numeric")
+    assert read["arguments"][0]["input"] == 1
+    assert read["parameters"][0] == {"name": "top_k", "number": 2}
+    assert read["parameters"][1]["digest"]["sha256"] == hashlib.sha256(b"x").hexdigest()
+    assert [(attempt["attempt"], attempt.get("reason"), attempt.get("next")) for attempt in read["attempts"]] == [
+        (1, "MODEL_FAILED", "retry"),
+        (2, None, None),
+    ]
+    assert (spoken["reused"], spoken["reused_from_run"]) == (True, "run_0")
+    assert spoken["arguments"][0]["value"] == hello
+    assert spoken["outputs"]["data"]["sha256"] == hashlib.sha256(b'{"a":2,"b":1}').hexdigest()
+
+
+def test_records_keep_to_their_schema() -> None:
+    validator = Draft202012Validator(record_schema())
+    Draft202012Validator.check_schema(validator.schema)
+    for events in (story(), everything("text"), [at(1, run_accepted=types.RunAccepted())]):
+        validator.validate(encode(record(Account(events))))
+    assert not validator.is_valid({**encode(record(Account(story()))), "version": 2})
