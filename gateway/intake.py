@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from gateway.decoding import decode
-from gateway.fetching import Fetching, taken_out
+from gateway.fetching import Fetching, Wanted, taken_out
 from gateway.files import Allowance, files_too_large, keep
 from gateway.json_text import loads
 from gateway.multipart import Part, is_form, parts
@@ -28,6 +28,8 @@ class Asked:
 
     spec: RunSpec = field(default_factory=RunSpec)
     files: list[Artifact] = field(default_factory=list)
+    urls: list[Wanted] = field(default_factory=list)
+    """What is to stand in the spec once it has been fetched."""
     policy: "DataPolicy.ValueType" = DataPolicy.DATA_POLICY_UNSPECIFIED
 
 
@@ -46,7 +48,7 @@ class Intake:
         self._files_bytes = files_bytes
 
     async def asked(self, request: Request) -> Asked:
-        """What the body says.
+        """What the body says; its URLs are not fetched yet.
 
         Raises:
             InvalidRequest: CONTENT_TYPE, TOO_LARGE, or what is wrong with it and where.
@@ -59,12 +61,20 @@ class Intake:
         if kind.partition(";")[0].strip().lower() == _JSON:
             if _stated(request) > JSON_BYTES:
                 raise _too_large("the body", JSON_BYTES)
-            return await self._from_json(await limited(request.stream(), JSON_BYTES, "the body"))
+            return _from_json(await limited(request.stream(), JSON_BYTES, "the body"))
         raise InvalidRequest(
             f"the body is {kind[:100] or 'of no stated type'}",
             reason="CONTENT_TYPE",
             remedy="send application/json, or multipart/form-data when there are files",
         )
+
+    async def bring_in(self, asked: Asked) -> None:
+        """Fetches what is given as URLs, as the current caller's data policy allows.
+
+        Raises:
+            ServiceError: as Fetching says.
+        """
+        await self._fetching.bring_in(asked.urls, asked.spec)
 
     async def _form(self, kind: str, body: AsyncIterator[bytes]) -> Asked:
         allowance, files, fields = Allowance(self._files_bytes), [], dict[str, bytes]()
@@ -79,20 +89,10 @@ class Intake:
                     reason="UNKNOWN_FIELD",
                     remedy="send the fields request or spec once, and any number of file",
                 )
-        asked = await self._from_json(fields["spec"]) if "spec" in fields else Asked()
+        asked = _from_json(fields["spec"]) if "spec" in fields else Asked()
         if "request" in fields:
             asked.spec.request = _text(fields["request"])
         asked.files = files
-        return asked
-
-    async def _from_json(self, content: bytes) -> Asked:
-        document = loads(content)
-        if not isinstance(document, dict):
-            raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
-        policy = {"policy": document.pop("policy")} if "policy" in document else {}
-        urls = taken_out(document)
-        asked = Asked(decode(RunSpec, document), policy=decode(AskRequest, policy).policy)
-        await self._fetching.bring_in(urls, asked.spec)
         return asked
 
     async def _file(self, part: Part, allowance: Allowance) -> list[Artifact]:
@@ -105,6 +105,15 @@ class Intake:
             return []
         tenant = caller.current().tenant
         return [await keep(self._store, tenant, part.filename, part.content, allowance, claimed=part.media_type)]
+
+
+def _from_json(content: bytes) -> Asked:
+    document = loads(content)
+    if not isinstance(document, dict):
+        raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
+    policy = {"policy": document.pop("policy")} if "policy" in document else {}
+    urls = taken_out(document)
+    return Asked(decode(RunSpec, document), urls=urls, policy=decode(AskRequest, policy).policy)
 
 
 def _stated(request: Request) -> int:
