@@ -7,10 +7,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Match
 
 from gateway import documentation, reference
 from gateway.door import problem_response
+from gateway.heads import Heads, offers
 from gateway.status import Unrouted, WrongMethod
 from services.runtime.errors import InvalidRequest, ServiceError
 
@@ -24,7 +24,7 @@ _TAGS = [
     {"name": "health", "description": "Whether it is there."},
 ]
 
-_METHODS = ("GET", "HEAD", "POST", "DELETE")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _METHOD_NOT_ALLOWED = 405
 
 
@@ -46,6 +46,7 @@ def application(version: str, routers: Sequence[APIRouter]) -> FastAPI:
             ClientDisconnect: _gone,
         },
     )
+    app.add_middleware(Heads)
     for router in (*routers, documentation.router(lambda: reference.document(app))):
         app.include_router(router)
     return app
@@ -58,7 +59,7 @@ async def _problem(request: Request, error: Exception) -> Response:
 async def _unrouted(request: Request, error: Exception) -> Response:
     """The framework's own errors: no such path, or not by this method."""
     if isinstance(error, HTTPException) and error.status_code == _METHOD_NOT_ALLOWED:
-        allowed = ", ".join(method for method in _METHODS if _offers(request, method))
+        allowed = ", ".join(_allowed(request))
         refusal = WrongMethod(f"{request.method} cannot be done here", remedy=f"use {allowed}")
         response = problem_response(refusal, request.url.path)
         response.headers["allow"] = allowed
@@ -66,10 +67,10 @@ async def _unrouted(request: Request, error: Exception) -> Response:
     return problem_response(Unrouted("there is nothing here", remedy="see GET /docs"), request.url.path)
 
 
-def _offers(request: Request, method: str) -> bool:
-    """Whether any route takes the path by this method: the framework names those of the first route alone."""
-    scope = {**request.scope, "method": method}
-    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+def _allowed(request: Request) -> list[str]:
+    """The methods by which any route takes the path: the framework names those of the first route alone."""
+    found = {method for method in _METHODS if offers(request.scope, method)}
+    return [method for method in _METHODS if method in found or (method == "HEAD" and "GET" in found)]
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway import reference
+from gateway import examples, reference
 from gateway.access import identity
 from gateway.access.links import HOLDER
+from gateway.schemas import DIGEST_PATTERN
 from gateway.status import OutOfRange
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime import caller
@@ -30,7 +31,14 @@ _HEADERS = {
     "content-security-policy": "script-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
 }
 
-Digest = Annotated[str, Path(description="The artifact's SHA-256.", examples=["9f86d081884c7d65…"])]
+Digest = Annotated[
+    str,
+    Path(
+        description="The artifact's SHA-256.",
+        examples=[examples.ARTIFACT["sha256"]],
+        json_schema_extra={"pattern": DIGEST_PATTERN},
+    ),
+]
 
 
 class Downloads:

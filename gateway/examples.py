@@ -77,22 +77,6 @@ EXPERT = {
     "problems": [],
 }
 
-PROBLEM = {
-    "type": "urn:hugginggpt:problem:file-type",
-    "title": "The request cannot be understood",
-    "status": 400,
-    "detail": "photo.png is named as image/png but its content is application/pdf",
-    "code": "FILE_TYPE",
-    "remedy": "send the right file, or name it after its content",
-    "instance": "/v1/runs",
-    "error": {
-        "message": "photo.png is named as image/png but its content is application/pdf",
-        "type": "invalid_request_error",
-        "code": "FILE_TYPE",
-        "param": None,
-    },
-}
-
 STREAM = f"""id: 1
 event: run_accepted
 data: {{"run_id":"{RUN_ID}","sequence":1,"run_accepted":{{…}}}}

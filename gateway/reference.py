@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from gateway import examples
+from gateway import examples, refusals
 from gateway.schemas import TAKEN, reference, schemas
 from protos.hugginggpt.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
@@ -62,6 +62,25 @@ _POLICY = {
 _OWN = {
     "Problem": _PROBLEM_SCHEMA,
     "Health": {"type": "object", "properties": {"status": {"const": "ok"}, "service": _TEXT, "version": _TEXT}},
+    "EventStream": {
+        "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
+        "anyOf": [
+            _TEXT,
+            {
+                "type": "object",
+                "required": ["event", "data"],
+                "properties": {
+                    "id": {"type": "string", "description": "The event's number."},
+                    "event": _TEXT,
+                    "data": {
+                        "type": "string",
+                        "contentMediaType": "application/json",
+                        "contentSchema": reference("RunEvent"),
+                    },
+                },
+            },
+        ],
+    },
     "RunList": _listed(reference("Run"), next_page_token=_TEXT),
     "TaskList": _listed(
         {
@@ -132,7 +151,7 @@ def answer(description: str, schema: str, example: Any) -> dict[str, Any]:
 
 _EVENTS = {
     "description": "The run's events, each once, to its end.",
-    "content": {"text/event-stream": {"schema": _TEXT, "example": examples.STREAM}},
+    "content": {"text/event-stream": {"schema": reference("EventStream"), "example": examples.STREAM}},
 }
 
 CREATE: dict[str, Any] = {
@@ -161,7 +180,7 @@ CREATE: dict[str, Any] = {
                         "plan": {
                             "value": {
                                 "plan": [examples.TASK, examples.SPEAK],
-                                "inputs": [{"artifact": {"sha256": "9f86d081…"}}],
+                                "inputs": [{"artifact": {"sha256": examples.ARTIFACT["sha256"]}}],
                             }
                         },
                     },
@@ -197,7 +216,8 @@ APPROVE: dict[str, Any] = {
                 "application/json": {
                     "schema": {
                         "type": "object",
-                        "properties": {"plan": {"type": "array", "items": reference("Task" + TAKEN)}},
+                        "properties": {"plan": {"type": ["array", "null"], "items": reference("Task" + TAKEN)}},
+                        "additionalProperties": False,
                     },
                     "example": {"plan": [examples.TASK]},
                 }
@@ -262,15 +282,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     described["components"] = {
         "securitySchemes": {"key": _KEY},
         "schemas": {**schemas(sent, taken=False), **taken, **_OWN},
-        "responses": {
-            "Problem": {
-                "description": "What is wrong, and what to do.",
-                "content": {"application/problem+json": {"schema": reference("Problem"), "example": examples.PROBLEM}},
-            }
-        },
+        "responses": refusals.responses(),
     }
-    for operations in described["paths"].values():
-        for operation in operations.values():
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
             operation["responses"].pop("422", None)
-            operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in ("4XX", "5XX")}
+            operation["responses"] |= refusals.possible(path, method, operation)
     return described

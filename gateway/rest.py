@@ -12,14 +12,14 @@ from gateway import reference
 from gateway.access.caller import Callers
 from gateway.admission import Admission
 from gateway.decoding import decode
-from gateway.encoding import dumps, encode
+from gateway.encoding import dumps, encode, enum_names
 from gateway.feed import Feed
 from gateway.intake import JSON_BYTES, Intake, limited
 from gateway.json_text import loads
 from gateway.runs import ENDED, Runs
 from gateway.sse import MEDIA_TYPE, EventStream, disconnected
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, Run
+from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, Run, RunState
 from services.runtime.caller import acting_for, current
 from services.runtime.errors import InvalidRequest, ServiceError
 
@@ -29,7 +29,16 @@ _WAIT = re.compile(r'(?:^|,)\s*wait\s*=\s*"?(\d{1,9})', re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 RunId = Annotated[str, Path(description="The run's id.", examples=["run_19a2b3c4d5e6f708192a3b4"])]
-States = Annotated[list[str] | None, Query(description="Only runs in these states, such as `running`.")]
+States = Annotated[
+    list[str] | None,
+    Query(
+        description="Only runs in these states, such as `running`.",
+        json_schema_extra={"items": {"enum": list(enum_names(RunState.DESCRIPTOR).values())}},
+    ),
+]
+LastEventId = Annotated[
+    str, Header(description="The same, as browsers say it.", json_schema_extra={"pattern": "^[0-9]{0,18}$"})
+]
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -95,7 +104,7 @@ class RunRoutes:
     async def index(
         self,
         state: States = None,
-        conversation_id: str = "",
+        conversation_id: Annotated[str, Query(description="Only runs of this conversation.")] = "",
         page_size: Annotated[int, Query(ge=0, le=1000, description="0 means 50.")] = 0,
         page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
     ) -> Response:
@@ -114,7 +123,7 @@ class RunRoutes:
         self,
         run_id: RunId,
         after: Annotated[int, Query(ge=0, lt=2**63, description="The last number already seen.")] = 0,
-        last_event_id: Annotated[str, Header(description="The same, as browsers say it.")] = "",
+        last_event_id: LastEventId = "",
     ) -> Response:
         """Streams a run's events as server-sent events, from the first or after a number, to the run's end.
 

@@ -8,7 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gateway.encoding import JSON_TEXT, enum_names
-from protos.hugginggpt.v1.types_pb2 import Argument, NamedValue, Plan, Task, Value
+from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, NamedValue, Plan, Task, Value
 
 TAKEN = "Input"
 """What the names of schemas of taken messages end with: nothing in them is required."""
@@ -25,6 +25,11 @@ _WRITTEN: Mapping[str, dict[str, Any]] = {
     Timestamp.DESCRIPTOR.full_name: {"type": "string", "format": "date-time"},
     Duration.DESCRIPTOR.full_name: {"type": "number", "minimum": 0, "description": "Seconds."},
 }
+
+DIGEST_PATTERN = "^[0-9a-f]{64}$"
+"""Of the name of an artifact."""
+
+_DIGEST = Artifact.DESCRIPTOR.fields_by_name["sha256"].full_name
 
 _SPELLINGS = {"args": "arguments", "model": "pinned_model", "revision": "pinned_revision"}
 
@@ -71,14 +76,20 @@ def _message(descriptor: Descriptor, *, taken: bool) -> dict[str, Any]:
     if descriptor.full_name == NamedValue.DESCRIPTOR.full_name:
         return _named_value(taken=taken)
     properties = {JSON_TEXT.get(field.name, field.name): _field(field, taken=taken) for field in descriptor.fields}
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
     if not taken:
         always = [JSON_TEXT.get(field.name, field.name) for field in descriptor.fields if _always(field)]
-        return {**schema, "required": always} if always else schema
+        sent = {"type": "object", "properties": properties}
+        return {**sent, "required": always} if always else sent
+    properties = {name: _or_null(schema) for name, schema in properties.items()}
     if descriptor.full_name == Task.DESCRIPTOR.full_name:
         properties |= {other: properties[name] for other, name in _SPELLINGS.items()}
-        properties["depends_on"] = {"type": "array", "description": "Ignored: it follows from the arguments."}
-    return {**schema, "additionalProperties": False}
+        properties["depends_on"] = {"description": "Ignored: it follows from the arguments."}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Null is as good as nothing."""
+    return {"anyOf": [schema, {"type": "null"}]} if {"type", "$ref"} & schema.keys() else schema
 
 
 def _named_value(*, taken: bool) -> dict[str, Any]:
@@ -113,6 +124,8 @@ def _one(field: FieldDescriptor, *, taken: bool) -> dict[str, Any]:
         return {"type": "string", "enum": list(enum_names(field.enum_type).values())}
     if field.name in JSON_TEXT:
         return {"type": "object"}
+    if field.full_name == _DIGEST:
+        return {"type": "string", "pattern": DIGEST_PATTERN}
     return _NUMBERS.get(field.type, {"type": "string"})
 
 

@@ -34,7 +34,7 @@ _HTTP: Mapping[tuple[StatusCode, str | None], int] = {
     (StatusCode.DEADLINE_EXCEEDED, None): 504,
 }
 
-_TITLES: Mapping[int, str] = {
+TITLES: Mapping[int, str] = {
     400: "The request cannot be understood",
     401: "Who asks is not known",
     403: "Not allowed",
@@ -92,7 +92,7 @@ def problem(error: ServiceError, instance: str = "") -> dict[str, Any]:
     kind = "server_error" if status >= _SERVER_ERROR else _OPENAI_TYPES.get(status, "invalid_request_error")
     body = {
         "type": f"urn:hugginggpt:problem:{error.reason.lower().replace('_', '-')}",
-        "title": _TITLES.get(status, "Something broke"),
+        "title": TITLES.get(status, "Something broke"),
         "status": status,
         "detail": error.message,
         "code": error.reason,

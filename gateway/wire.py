@@ -1,4 +1,8 @@
-"""What comes in before it is a request: heads that cannot be read, are too long or never end."""
+"""The two ends of a connection that no route sees.
+
+What comes in before it is a request: heads that cannot be read, are too long or never end. And what goes out and is
+never taken.
+"""
 
 import asyncio
 
@@ -14,6 +18,9 @@ HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 20.0
 """How long a head may take to come in, from the connection's beginning or the first byte."""
 
+STALL_SECONDS = 30.0
+"""How long a client may take nothing of what waits for it, before it is taken for gone."""
+
 _MALFORMED = InvalidRequest("this is not HTTP", remedy="speak HTTP/1.1 here; gRPC has a port of its own")
 _TOO_LONG = InvalidRequest(
     f"the request's head is longer than {HEAD_BYTES // 1024} KiB",
@@ -27,11 +34,22 @@ class Wire(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._stalled: asyncio.TimerHandle | None = None
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
+        self._flows()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """More waits for the client than should."""
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._flows()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -57,6 +75,22 @@ class Wire(HttpToolsProtocol):
     def _await_head(self) -> None:
         self._in_head, self._head_bytes = True, 0
         self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _watch(self, waiting: int) -> None:
+        self._stalled = self.loop.call_later(STALL_SECONDS, self._look, waiting)
+
+    def _look(self, before: int) -> None:
+        """Lets go of a client for which as many bytes wait as before."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting < before:
+            self._watch(waiting)
+        else:
+            self._give_up()
+
+    def _flows(self) -> None:
+        if self._stalled:
+            self._stalled.cancel()
+            self._stalled = None
 
     def _give_up(self) -> None:
         self.transport.abort()

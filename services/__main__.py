@@ -26,6 +26,9 @@ from services.supervisor import Child, supervise
 
 log = structlog.get_logger(__name__)
 
+HOST = "host"
+"""The folder of what experts stand on; its own entry serves experts that lie elsewhere."""
+
 KNOWN_SECONDS = 10.0
 """How long the selector may take to learn of experts that are ready."""
 
@@ -172,7 +175,7 @@ def _folder(path: Path) -> Path:
 
 def _experts(names: str) -> list[str]:
     folder = Path(__file__).parent.parent / "experts"
-    offered = sorted(entry.parent.name for entry in folder.glob("*/__main__.py"))
+    offered = sorted(entry.parent.name for entry in folder.glob("*/__main__.py") if entry.parent.name != HOST)
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     for name in wanted:
         if name not in offered:

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from gateway.cli.api import Api
 from gateway.cli.door import DEFAULT_URL
-from gateway.cli.problem import USAGE, NobodyThere, Problem
+from gateway.cli.problem import USAGE, Problem
+from gateway.client import HuggingGPT, HuggingGPTError, Unreachable
 from services.runtime.settings import home
 
 SUFFIX = ".address"
@@ -38,28 +38,29 @@ def add(address: str, name: str | None) -> str:
     return called
 
 
-def forget(name: str, url: str | None) -> None:
+def forget(name: str, url: str | None, api_key: str | None) -> None:
     """Removes the address, and has a running house drop what it remembers of the expert.
 
     Args:
         name: the expert's; or the address, or the name it was added under.
         url: the gateway; None for the default address.
+        api_key: who asks.
 
     Raises:
-        Problem: neither is there.
+        HuggingGPTError: neither is there.
     """
     there = _folder().glob(f"*{SUFFIX}")
     written = [file for file in there if name in (file.stem, file.read_text("utf-8", "replace").strip())]
     for file in written:
         file.unlink(missing_ok=True)
     try:
-        with Api(url or DEFAULT_URL) as api:
-            api.greet()
-            api.forget(name)
-    except NobodyThere:
+        with HuggingGPT(url or DEFAULT_URL, api_key) as house:
+            house.greet()
+            house.forget(name)
+    except Unreachable:
         if url or not written:
             raise
-    except Problem:
+    except HuggingGPTError:
         if not written:
             raise
 

@@ -1,17 +1,18 @@
 """hugginggpt ask: a request goes in, a run is followed, an answer and files come out."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from gateway.cli import attachments, saving
-from gateway.cli.api import Api
+from gateway.cli import attachments, following, piped, remembering
 from gateway.cli.door import gateway
-from gateway.cli.problem import Problem
-from gateway.cli.run import Run
+from gateway.cli.following import Answered
+from gateway.cli.piped import STDIN
+from gateway.cli.problem import USAGE, Problem
 from gateway.cli.view import View
+from gateway.client import Event, Options, Source
 
 
 @dataclass(frozen=True)
@@ -19,75 +20,79 @@ class Question:
     """What is asked, and where the answer's files go."""
 
     request: str
-    files: Sequence[Path]
+    files: Sequence[str]
     out: Path
-    url: str | None
-    policy: str | None
-    mode: str | None
-    plan: Path | None
-    timeout: float | None
-    fresh: bool
+    url: str | None = None
+    api_key: str | None = None
+    policy: str | None = None
+    mode: str | None = None
+    licenses: Sequence[str] = ()
+    plan: Path | None = None
+    timeout: float | None = None
+    fresh: bool = False
+    review: bool = False
+    goes_on: bool = False
+    after: str | None = None
 
-    def spec(self) -> dict[str, Any]:
-        """As a gateway takes it.
+    def words(self) -> str:
+        """The request; that of standard input, if it is named.
 
         Raises:
             Problem: it cannot be sent.
         """
-        attachments.check_request(self.request, has_plan=self.plan is not None)
-        attachments.check_files(self.files)
-        saving.open_folder(self.out)
-        spec = {
-            "request": self.request,
+        if self.request == STDIN and STDIN in self.files:
+            remedy = "give the request in words, or the file by its name"
+            raise Problem("standard input is either the request or a file", remedy=remedy, status=USAGE)
+        request = piped.request() if self.request == STDIN else self.request
+        attachments.check_request(request, has_plan=self.plan is not None)
+        return request
+
+    def options(self) -> Options:
+        """As the client takes them.
+
+        Raises:
+            Problem: the plan cannot be read, or there is nothing to continue.
+        """
+        options: dict[str, Any] = {
             "plan": attachments.read_plan(self.plan) if self.plan else None,
             "policy": self.policy,
             "inference_mode": self.mode,
+            "constraints": {"licenses": list(self.licenses)} if self.licenses else None,
             "budget": {"wall_time": self.timeout} if self.timeout else None,
             "bypass_memo": self.fresh or None,
+            "mode": "approve" if self.review else None,
+            "conversation": self.after or (remembering.last() if self.goes_on else None),
         }
-        return {key: value for key, value in spec.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A run that has ended, and the files it left."""
-
-    run: Run
-    saved: Sequence[Mapping[str, str]]
-    unsaved: Problem | None
-    """Why there are not more."""
+        return cast(Options, {key: value for key, value in options.items() if value is not None})
 
 
 def ask(question: Question, view: View) -> Answered:
     """Asks, follows the run to its end and saves what it made. Ctrl-C cancels the run."""
-    spec = question.spec()
-    run, saved, unsaved = Run(), list[Mapping[str, str]](), None
+    request, options = question.words(), question.options()
+    files = attachments.sources([name for name in question.files if name != STDIN])
+    following.open_folder(question.out)
     try:
-        with gateway(question.url, view.busy) as api, _cancelling(api, run):
-            view.busy("planning")
-            for event in api.ask(spec, question.files):
-                kind = run.apply(event)
-                view.show(run, kind, event.get("task_id", 0))
-            try:
-                saved.extend(_saved(api, artifact, question.out) for artifact in run.artifacts())
-            except Problem as problem:
-                unsaved = problem
+        with piped.attached(named=STDIN in question.files, taken=question.request == STDIN) as stdin:
+            return _asked(question, request, [*files, *([stdin] if stdin else [])], options, view)
     finally:
         view.close()
-    return Answered(run, saved, unsaved)
 
 
-@contextmanager
-def _cancelling(api: Api, run: Run) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        with suppress(Problem):
-            if run.run_id and not run.ended:
-                api.cancel(run.run_id)
-        raise
+def _asked(question: Question, request: str, files: Sequence[Source], options: Options, view: View) -> Answered:
+    answered = Answered()
+    with (
+        gateway(question.url, view.busy, question.api_key, view.sent) as house,
+        following.cancelling(house, answered.run),
+    ):
+        view.busy("planning")
+        with closing(house.stream(request, files, **options)) as events:
+            following.follow(house, _remembered(events), answered.run, view)
+        following.save(house, answered, question.out)
+    return answered
 
 
-def _saved(api: Api, artifact: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    path = saving.save(api, artifact, folder)
-    return {"name": artifact.get("name", ""), "media_type": artifact.get("media_type", ""), "path": str(path)}
+def _remembered(events: Iterator[Event]) -> Iterator[Event]:
+    for number, event in enumerate(events):
+        if not number:
+            remembering.remember(event.run_id)
+        yield event

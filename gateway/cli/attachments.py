@@ -1,15 +1,14 @@
 """What is to be sent: looked at before anything is."""
 
 import json
-import stat
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
 from gateway.cli.problem import USAGE, Problem
-
-LIMIT_BYTES = 100 * 1000 * 1000
-"""What a gateway takes with one request, unless its operator says otherwise."""
+from gateway.client import Source
+from gateway.client.attachments import parts
 
 
 def check_request(request: str, *, has_plan: bool) -> None:
@@ -26,30 +25,28 @@ def check_request(request: str, *, has_plan: bool) -> None:
         raise Problem("the request is not valid UTF-8", remedy="check the terminal's encoding", status=USAGE) from error
 
 
-def check_files(files: Iterable[Path]) -> None:
-    """Raises Problem for the first file that cannot be sent, or if they are too much together."""
-    total = sum(_size(file) for file in files)
-    if total > LIMIT_BYTES:
-        raise Problem(
-            f"the files are {total / 1e6:.0f} MB, more than the {LIMIT_BYTES / 1e6:.0f} MB that go with one request",
-            remedy="send smaller or fewer files",
-            status=USAGE,
-        )
+def sources(named: Sequence[str]) -> list[Source]:
+    """What --file names: a file, files by a pattern, a URL, or the id of a file that the gateway keeps.
+
+    Raises:
+        Problem: a pattern fits no file.
+        InvalidRequest: a file cannot be sent.
+    """
+    found = [source for name in named for source in _meant(name)]
+    parts(found)
+    return found
 
 
-def _size(file: Path) -> int:
-    try:
-        status = file.stat()
-        if not stat.S_ISREG(status.st_mode):
-            what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-            raise Problem(f"{file} is {what}", remedy="send its files one by one, each with --file", status=USAGE)
-        with file.open("rb"):
-            pass
-    except OSError as error:
-        raise Problem(f"cannot read {file}: {error.strerror}", remedy="check --file", status=USAGE) from error
-    if not status.st_size:
-        raise Problem(f"{file} is empty", remedy="send a file with something in it", status=USAGE)
-    return status.st_size
+def _meant(name: str) -> Iterator[Source]:
+    if Path(name).exists():
+        yield Path(name)
+    elif has_magic(name):
+        files = sorted(path for path in map(Path, glob(name, recursive=True)) if path.is_file())  # noqa: PTH207  # a pattern may begin at the root
+        if not files:
+            raise Problem(f"no file fits {name}", remedy="check --file", status=USAGE)
+        yield from files
+    else:
+        yield name
 
 
 def read_plan(file: Path) -> list[Any]:

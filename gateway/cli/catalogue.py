@@ -15,13 +15,13 @@ from gateway.cli.view import printable
 Draw = Callable[[Mapping[str, Any]], Iterator[RenderableType]]
 
 
-def show(path: str, draw: Draw, url: str | None, *, as_json: bool) -> None:
+def show(path: str, draw: Draw, url: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Prints what the gateway says at a path."""
     with (
         terminal.err().status("asking the gateway") as status,
-        gateway(url, lambda what: status.update(what or "asking the gateway")) as api,
+        gateway(url, lambda what: status.update(what or "asking the gateway"), api_key) as house,
     ):
-        content = api.get(path)
+        content = house.fetch(path)
     if as_json:
         terminal.tell_json(content)
     else:

@@ -1,49 +1,26 @@
 """The commands. What they do is imported when they run: help has to be quick."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gateway.cli import runs
+from gateway.cli.completing import runs as run_ids
+from gateway.cli.experts import experts
 from gateway.cli.keys import keys
+from gateway.cli.options import ApiKey, Json, Mode, Out, PlanFile, Policy, Url
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-experts = typer.Typer(invoke_without_command=True)
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
 app.add_typer(keys, name="keys")
-
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        envvar="HUGGINGGPT_URL",
-        metavar="URL",
-        help="The gateway. Unset: the one at http://127.0.0.1:8080 or, if none runs, a house started for this command.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")]
-
-
-class Policy(StrEnum):
-    """Whether bytes may leave the house."""
-
-    LOCAL = "local"
-    OPEN = "open"
-
-
-class Mode(StrEnum):
-    """Which models do the work."""
-
-    LOCAL = "local"
-    HYBRID = "hybrid"
-    REMOTE = "remote"
+for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
+    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -75,23 +52,28 @@ def hugginggpt(
       hugginggpt tasks        what it can do
 
     Settings come from the environment: HUGGINGGPT_HOME (where it keeps things; ~/.hugginggpt), HUGGINGGPT_URL
-    (the gateway to ask; http://127.0.0.1:8080), and LLM_BASE_URL, LLM_MODEL and LLM_API_KEY (an OpenAI-compatible
-    endpoint that plans, chooses and answers; none).
+    (the gateway to ask; http://127.0.0.1:8080), HUGGINGGPT_API_KEY (who asks), and LLM_BASE_URL, LLM_MODEL and
+    LLM_API_KEY (an OpenAI-compatible endpoint that plans, chooses and answers; none).
     """
 
 
 @app.command()
 def ask(
-    request: Annotated[str, typer.Argument(help="What to do, in words. May be left out with --plan.")] = "",
+    request: Annotated[
+        str, typer.Argument(help="What to do, in words; - reads it from standard input. May be left out with --plan.")
+    ] = "",
     *,
     file: Annotated[
-        list[Path] | None,
-        typer.Option("--file", "-f", metavar="FILE", help="A file to send; repeat it for more. 100 MB together."),
+        list[str] | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="A file to send, a pattern, a URL or the id of a kept file; repeat it for more. - is standard input.",
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where files made go.")] = Path("out"),
-    plan: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Run this plan instead of making one: what ask --json printed.")
-    ] = None,
+    out: Out = Path("out"),
+    plan: PlanFile = None,
     policy: Annotated[
         Policy | None, typer.Option(help="local: no byte leaves the house. Unset: as the gateway is set up.")
     ] = None,
@@ -102,22 +84,40 @@ def ask(
             "fail. Unset: as the selector is set up."
         ),
     ] = None,
+    license: Annotated[  # noqa: A002  # what the option is called
+        list[str] | None,
+        typer.Option("--license", metavar="LICENSE", help="Only models under it, such as apache-2.0; repeat it."),
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0.1, metavar="SECONDS", help="When the run must have ended.")
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run every task, even where an earlier run gave its result already.")
     ] = False,
+    review: Annotated[
+        bool, typer.Option("--review", help="Only plan; hugginggpt approve lets the plan run, or another one.")
+    ] = False,
+    goes_on: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on from what was asked last from this home.")
+    ] = False,
+    after: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Go on from this run.", autocompletion=run_ids)
+    ] = None,
     url: Url = None,
+    api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Ask for something, watch it being done, get the answer and the files.
+    """Ask for something, watch it being done, get the answer and the files. What is piped in is sent as a file.
 
     [bold]Examples[/]
 
       hugginggpt ask "What does this letter say, and when is it due?" --file letter.pdf
 
-      hugginggpt ask "Find the faces and blur the picture" --file party.jpg --out faces
+      hugginggpt ask "How many people are in each photo?" --file 'party/*.jpg' --out faces
+
+      cat notes.txt | hugginggpt ask "Summarise this"
+
+      hugginggpt ask --continue "And in two sentences?"
 
       hugginggpt ask "Summarise this" --file notes.txt --json > run.json
 
@@ -128,14 +128,27 @@ def ask(
     from gateway.cli import asking, terminal
 
     question = asking.Question(
-        request, file or [], out, url, policy and policy.value, mode and mode.value, plan, timeout, fresh
+        request,
+        file or [],
+        out,
+        url=url,
+        api_key=api_key,
+        policy=policy and policy.value,
+        mode=mode and mode.value,
+        licenses=license or [],
+        plan=plan,
+        timeout=timeout,
+        fresh=fresh,
+        review=review,
+        goes_on=goes_on,
+        after=after,
     )
     with terminal.problems_told():
         answered = asking.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
         if answered.unsaved:
             raise answered.unsaved
-    raise typer.Exit(0 if answered.run.completed else 1)
+    raise typer.Exit(answered.status)
 
 
 @app.command()
@@ -169,25 +182,50 @@ def up(
 
 
 @app.command()
-def tasks(url: Url = None, as_json: Json = False) -> None:
+def mcp(
+    root: Annotated[
+        list[Path] | None,
+        typer.Option("--root", metavar="FOLDER", help="A folder to use beside the client's roots; repeat it."),
+    ] = None,
+    url: Url = None,
+    api_key: ApiKey = None,
+) -> None:
+    """Serve an agent on standard input and output, by the Model Context Protocol.
+
+    The agent starts it. Tools are those of the gateway at /mcp; files in the client's roots can be named by their path,
+    and what is made can be saved there. HUGGINGGPT_API_KEY is sent where a gateway asks for a key.
+
+    [bold]Example[/], in the client's settings:
+
+      {"mcpServers": {"hugginggpt": {"command": "hugginggpt", "args": ["mcp"]}}}
+    """
+    from gateway.cli import terminal
+    from gateway.mcp.bridge import serving
+
+    with terminal.problems_told():
+        serving.serve(url, api_key, root or [])
+
+
+@app.command()
+def tasks(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
     """List the kinds of task that can be planned now."""
     from gateway.cli import catalogue, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/tasks", catalogue.tasks, url, as_json=as_json)
+        catalogue.show("/v1/tasks", catalogue.tasks, url, api_key, as_json=as_json)
 
 
 @app.command()
-def models(url: Url = None, as_json: Json = False) -> None:
+def models(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
     """List the models that can be chosen now."""
     from gateway.cli import catalogue, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/models", catalogue.models, url, as_json=as_json)
+        catalogue.show("/v1/models", catalogue.models, url, api_key, as_json=as_json)
 
 
 @app.command()
-def doctor(url: Url = None, as_json: Json = False) -> None:
+def doctor(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
     """Look for what is wrong, and say what helps. Exit status 1 if something is.
 
     An LLM endpoint that LLM_BASE_URL names is asked three or four questions, one of them as long as LLM_CONTEXT_TOKENS
@@ -197,7 +235,7 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
     from gateway.cli import terminal
 
     with terminal.problems_told():
-        well = examination.examine(url, as_json=as_json)
+        well = examination.examine(url, api_key, as_json=as_json)
     raise typer.Exit(0 if well else 1)
 
 
@@ -236,54 +274,3 @@ def check_expert(
     with terminal.problems_told():
         well = checking.check(wanted, as_json=as_json)
     raise typer.Exit(0 if well else 1)
-
-
-@experts.callback()
-def experts_or_list(context: typer.Context) -> None:
-    """List the experts, add one that runs elsewhere, forget one."""
-    if context.invoked_subcommand is None:
-        list_experts()
-
-
-@experts.command("list")
-def list_experts(url: Url = None, as_json: Json = False) -> None:
-    """List the experts known, awake or not, and what is wrong with any."""
-    from gateway.cli import catalogue, terminal
-
-    with terminal.problems_told():
-        catalogue.show("/v1/experts", catalogue.experts, url, as_json=as_json)
-
-
-@experts.command("add")
-def add_expert(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to call the address. Unset: made from the address.")
-    ] = None,
-) -> None:
-    """Make an expert that runs elsewhere known to the house on this machine; it is used within seconds.
-
-    [bold]Example[/]
-
-      hugginggpt experts add 127.0.0.1:50061 --name mine
-    """
-    from gateway.cli import addresses, terminal
-
-    with terminal.problems_told():
-        typer.echo(f"added {addresses.add(address, name)}: {address}")
-
-
-@experts.command("forget")
-def forget_expert(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="As experts list shows it, by name or address, or as it was added."),
-    ],
-    url: Url = None,
-) -> None:
-    """Forget an expert: its address, and what is remembered of it while it sleeps."""
-    from gateway.cli import addresses, terminal
-
-    with terminal.problems_told():
-        addresses.forget(name, url)
-        typer.echo(f"forgotten {name}")

@@ -16,12 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli import terminal
-from gateway.cli.api import Api
 from gateway.cli.door import DEFAULT_URL
 from gateway.cli.endpoints import endpoints
 from gateway.cli.finding import Finding, Level
-from gateway.cli.problem import NobodyThere, Problem
 from gateway.cli.view import printable
+from gateway.client import HuggingGPT, HuggingGPTError, Refused, Unreachable
 from services.runtime.settings import StoreSettings, home
 
 GRPC_PORT = 50051
@@ -45,10 +44,10 @@ ENGINES = {
 """The lite expert's packages, and what is missing without them."""
 
 
-def examine(url: str | None, *, as_json: bool) -> bool:
+def examine(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
     """Prints what every check found; says whether nothing is wrong."""
     with terminal.err().status("looking"):
-        findings = [*machine(), *endpoints(), *house(url)]
+        findings = [*machine(), *endpoints(), *house(url, api_key)]
     well = all(finding.level is not Level.WRONG for finding in findings)
     if as_json:
         terminal.tell_json({"ok": well, "checks": [asdict(finding) for finding in findings]})
@@ -70,28 +69,30 @@ def machine() -> Iterator[Finding]:
     yield _disk(home())
 
 
-def house(url: str | None) -> Iterator[Finding]:
+def house(url: str | None, api_key: str | None) -> Iterator[Finding]:
     """What holds of the house that runs, or of the ports where one would."""
     try:
-        with Api(url or DEFAULT_URL) as api:
-            api.greet()
-            yield Finding("gateway", Level.OK, f"answers at {api.url}")
-            yield from _standing(api)
-    except NobodyThere as problem:
+        with HuggingGPT(url or DEFAULT_URL, api_key) as there:
+            there.greet()
+            yield Finding("gateway", Level.OK, f"answers at {there.url}")
+            yield from _standing(there)
+    except Unreachable as problem:
         if url:
             yield Finding("gateway", Level.WRONG, problem.message, problem.remedy)
         else:
             yield Finding("gateway", Level.OK, "none runs; ask starts a house for each request", "hugginggpt up")
             yield _port("gRPC port", GRPC_PORT)
-    except Problem as problem:
+    except HuggingGPTError as problem:
         yield Finding("gateway", Level.WRONG, problem.message, problem.remedy)
 
 
-def _standing(api: Api) -> Iterator[Finding]:
-    ready, told = api.ready()
-    found = "takes requests" if ready else f"takes no requests: {told.get('detail', '')}"
-    yield Finding("readiness", Level.OK if ready else Level.WRONG, found, told.get("remedy", ""))
-    experts: list[Any] = api.get("/v1/experts")["data"]
+def _standing(house: HuggingGPT) -> Iterator[Finding]:
+    try:
+        house.fetch("/readyz")
+        yield Finding("readiness", Level.OK, "takes requests")
+    except Refused as error:
+        yield Finding("readiness", Level.WRONG, f"takes no requests: {error.message}", error.remedy)
+    experts: list[Any] = house.fetch("/v1/experts")["data"]
     if not experts:
         yield Finding("experts", Level.WRONG, "none: nothing can be done", "hugginggpt experts add HOST:PORT")
     for expert in experts:

@@ -3,35 +3,43 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gateway.cli.api import Api
 from gateway.cli.house import House
-from gateway.cli.problem import NobodyThere
+from gateway.client import HuggingGPT, Unreachable
+from gateway.client.form import Sent
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 
 @contextmanager
-def gateway(url: str | None, busy: Callable[[str], None]) -> Iterator[Api]:
+def gateway(
+    url: str | None, busy: Callable[[str], None], api_key: str | None = None, on_sent: Sent | None = None
+) -> Iterator[HuggingGPT]:
     """A gateway that answers; none at the default address means that a house is started, and stopped after.
 
     Args:
         url: the gateway wanted; None for the default address.
         busy: told what takes time.
+        api_key: who asks; None for what the environment says.
+        on_sent: told of bytes of files sent, and of all there are.
 
     Raises:
-        Problem: another server answers there, nobody answers at a wanted address, or the house does not start.
+        HuggingGPTError: another server answers there, or nobody answers at a wanted address.
+        Problem: the house does not start.
     """
-    with Api(url or DEFAULT_URL) as api:
+    with HuggingGPT(url or DEFAULT_URL, api_key, on_sent=on_sent) as there:
         try:
-            api.greet()
-        except NobodyThere:
+            there.greet()
+        except Unreachable:
             if url:
                 raise
         else:
-            yield api
+            yield there
             return
     busy("starting the house")
-    with House(ANY_PORTS, on_line=lambda _: None) as house, Api(house.ready()["url"]) as api:
+    with (
+        House(ANY_PORTS, on_line=lambda _: None) as house,
+        HuggingGPT(house.ready()["url"], api_key, on_sent=on_sent) as there,
+    ):
         busy("")
-        yield api
+        yield there

@@ -12,10 +12,9 @@ import structlog
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from gateway.cli.api import Api
 from gateway.cli.finding import Finding, Level
 from gateway.cli.probing import prove
-from gateway.cli.problem import Problem
+from gateway.client import HuggingGPT, HuggingGPTError
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
 from services.llm.settings import LlmSettings
 
@@ -126,8 +125,8 @@ def _models(url: str) -> list[str]:
 
 def _is_gateway(url: str) -> bool:
     try:
-        with Api(url) as api:
-            api.greet()
-    except Problem:
+        with HuggingGPT(url) as house:
+            house.greet()
+    except HuggingGPTError:
         return False
     return True

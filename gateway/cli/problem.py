@@ -1,5 +1,7 @@
 """What goes wrong for the person at the command line."""
 
+from gateway.client.errors import HuggingGPTError, InvalidRequest
+
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 """Exit statuses: it did not come about; it was asked wrongly; Ctrl-C."""
 
@@ -13,6 +15,11 @@ class Problem(Exception):
         self.remedy = remedy
         self.status = status
 
+    @classmethod
+    def of(cls, error: HuggingGPTError) -> "Problem":
+        """What the client says, as an exit status and words."""
+        return cls(error.message, remedy=error.remedy, status=USAGE if isinstance(error, InvalidRequest) else FAILED)
+
 
 class NobodyThere(Problem):
-    """Nothing listens at the gateway's address."""
+    """Nothing listens at an address."""

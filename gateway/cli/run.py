@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from gateway.cli.deciding import Decision
-from gateway.cli.events import Event
+
+Event = Mapping[str, Any]
+"""A RunEvent in JSON: one of its keys says what happened."""
 
 COMPLETED = "completed"
 ENDS = (COMPLETED, "incomplete", "failed", "cancelled")
@@ -74,6 +76,11 @@ class Run:
     def completed(self) -> bool:
         return self.status == COMPLETED
 
+    @property
+    def waits(self) -> bool:
+        """Its plan waits for approval."""
+        return self.status == "awaiting_approval"
+
     def artifacts(self) -> list[Mapping[str, Any]]:
         """What the tasks made, each once, in the order of the plan."""
         found = {
@@ -134,7 +141,7 @@ def _plan_approved(run: Run, event: Event, body: Mapping[str, Any]) -> None:
     run.status = "running"
     if "plan" in body:
         run.tasks.clear()
-        for task in body["plan"].get("tasks", []):
+        for task in body["plan"]:
             _task_planned(run, event, {"task": task})
 
 

@@ -11,10 +11,15 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.text import Text
 
-from gateway.cli.asking import Answered
+from gateway.cli.following import Answered
 from gateway.cli.problem import FAILED, INTERRUPTED, Problem
 from gateway.cli.run import report
 from gateway.cli.view import Lines, Picture, Silent, View, printable
+from gateway.client import HuggingGPTError
+
+
+def out() -> Console:
+    return Console(highlight=False)
 
 
 def err() -> Console:
@@ -25,8 +30,8 @@ def view(*, as_json: bool) -> View:
     """A picture on a terminal, lines to standard error elsewhere, nothing for --json."""
     if as_json:
         return Silent()
-    out = Console(highlight=False)
-    return Picture(out) if out.is_terminal else Lines(err())
+    console = out()
+    return Picture(console) if console.is_terminal else Lines(err())
 
 
 def tell(answered: Answered, *, as_json: bool) -> None:
@@ -35,6 +40,8 @@ def tell(answered: Answered, *, as_json: bool) -> None:
         tell_json(report(answered.run, answered.saved))
     else:
         _tell_answer(answered)
+    if answered.run.waits:
+        err().print(f"the plan waits: hugginggpt approve {answered.run.run_id}", soft_wrap=True)
     failure = answered.run.failure or {}
     message = failure.get("message", "")
     if message and (as_json or message not in answered.run.answer):  # which mostly says it already
@@ -44,6 +51,14 @@ def tell(answered: Answered, *, as_json: bool) -> None:
 def tell_json(content: Any) -> None:
     known = sys.stdout.encoding.lower().startswith("utf")
     sys.stdout.write(json.dumps(content, ensure_ascii=not known, indent=2) + "\n")
+
+
+def tell_done(words: str, content: Any, *, as_json: bool) -> None:
+    """Something was done that leaves nothing to show."""
+    if as_json:
+        tell_json(content)
+    else:
+        typer.echo(words)
 
 
 def tell_problem(message: str, remedy: str) -> None:
@@ -67,6 +82,10 @@ def problems_told() -> Iterator[None]:
     except Problem as problem:
         tell_problem(problem.message, problem.remedy)
         raise typer.Exit(problem.status) from None
+    except HuggingGPTError as error:
+        known = Problem.of(error)
+        tell_problem(known.message, known.remedy)
+        raise typer.Exit(known.status) from None
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -75,7 +94,7 @@ def problems_told() -> Iterator[None]:
 
 
 def _tell_answer(answered: Answered) -> None:
-    console = Console(highlight=False)
+    console = out()
     text = printable(answered.run.answer)
     if console.is_terminal:
         console.print()

@@ -26,12 +26,18 @@ MARKS = {
 PLAIN_MARKS = {"·": ".", "…": ".", "✓": "+", "✗": "x", "–": "-"}
 """For terminals that know no more than ASCII."""
 
+WORTH_TELLING = 10_000_000
+"""Bytes, from which on sending them takes a while."""
+
 
 class View(Protocol):
     """Follows a run."""
 
     def busy(self, what: str) -> None:
         """Before the run has begun."""
+
+    def sent(self, done: int, total: int) -> None:
+        """Files are on their way: bytes sent, and all there are."""
 
     def show(self, run: Run, kind: str, task_id: int) -> None:
         """After an event of a kind, about a task or (0) the run."""
@@ -51,6 +57,9 @@ class Silent:
     def busy(self, what: str) -> None:
         pass
 
+    def sent(self, done: int, total: int) -> None:
+        pass
+
     def show(self, run: Run, kind: str, task_id: int) -> None:
         pass
 
@@ -68,6 +77,10 @@ class Lines:
     def busy(self, what: str) -> None:
         self._tell(what)
 
+    def sent(self, done: int, total: int) -> None:
+        if total >= WORTH_TELLING and done == total:
+            self._tell(f"sent {_megabytes(total)}")
+
     def show(self, run: Run, kind: str, task_id: int) -> None:
         if kind in _SAID_OF_TASKS:
             task = run.tasks[task_id]
@@ -84,6 +97,10 @@ class Lines:
     def _tell(self, what: str, of: str = "") -> None:
         if what:
             self._console.print(Text(printable(of + what)), soft_wrap=True)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
 
 
 def _seconds(seconds: float | None) -> str:
@@ -142,6 +159,9 @@ class Picture:
     def busy(self, what: str) -> None:
         self._what = what
         self._live.start()
+
+    def sent(self, done: int, total: int) -> None:
+        self._what = f"sending {_megabytes(done)} of {_megabytes(total)}"
 
     def show(self, run: Run, kind: str, task_id: int) -> None:
         self._run = run

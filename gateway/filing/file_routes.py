@@ -74,7 +74,7 @@ class FileRoutes:
     async def index(
         self,
         after: Annotated[str, Query(description="The id of the last file of the page before.")] = "",
-        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = PAGE,
+        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most files of a page.")] = PAGE,
         order: Annotated[Literal["asc", "desc"], Query(description="By when they were made.")] = "desc",
         purpose: Annotated[str, Query(description="Only files for this purpose.")] = "",
     ) -> Response:

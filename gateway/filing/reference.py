@@ -37,6 +37,7 @@ CREATE_FILE: dict[str, Any] = {
                     "schema": {
                         "type": "object",
                         "required": ["file"],
+                        "dependentRequired": {"expires_after[anchor]": ["expires_after[seconds]"]},
                         "properties": {
                             "file": {"type": "string", "format": "binary"},
                             "purpose": {"type": "string", "default": "user_data"},

@@ -84,10 +84,10 @@ class ResponseRoutes:
     ) -> Response:
         """A response as it stands, or its events from the first or after a number."""
         run_id = _run_of(response_id)
-        if not stream:
-            return json_response((await self._house.told(run_id, links.site(request))).response())
         if last_event_id and not _NUMBER.fullmatch(last_event_id):
             refuse("Last-Event-ID", "is not a number", remedy="send the id of an event")
+        if not stream:
+            return json_response((await self._house.told(run_id, links.site(request))).response())
         after = max(-1 if starting_after is None else starting_after, int(last_event_id or -1))
         run = await self._house.runs.get(run_id)
         source = Watched(await self._house.runs.watch(run_id, 0))

@@ -44,6 +44,9 @@ _BACKOFF = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
+_NO_READING_AHEAD = ("grpc.http2.bdp_probe", 0)
+"""A stream that nobody reads holds one message: else gRPC takes in megabytes of it, whole runs of events."""
+
 _NO_PROXY = ("grpc.enable_http_proxy", 0)
 """A proxy for the web, set in the environment, knows nothing of the house."""
 
@@ -53,7 +56,8 @@ def connect(target: str) -> grpc.aio.Channel:
 
     Balanced over all addresses of the name, by their health; waits for a server to be there; retries UNAVAILABLE.
     """
-    options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.service_config", _SERVICE_CONFIG)]
+    config = ("grpc.service_config", _SERVICE_CONFIG)
+    options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_READING_AHEAD, _NO_PROXY, config]
     return carrying(_channel(target, options))
 
 

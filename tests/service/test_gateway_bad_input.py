@@ -287,7 +287,13 @@ async def test_a_last_event_id_that_is_no_number_is_refused(doors: Doors) -> Non
 
 @pytest.mark.parametrize(
     ("path", "methods"),
-    [("/v1/runs", "GET, POST"), ("/v1/runs/x", "GET, DELETE"), ("/v1/artifacts/x", "GET, HEAD"), ("/docs", "GET")],
+    [
+        ("/v1/runs", "GET, HEAD, POST"),
+        ("/v1/runs/x", "GET, HEAD, DELETE"),
+        ("/v1/runs/x/cancel", "POST"),
+        ("/v1/artifacts/x", "GET, HEAD"),
+        ("/docs", "GET, HEAD"),
+    ],
 )
 async def test_a_wrong_method_is_told_all_right_ones(doors: Doors, path: str, methods: str) -> None:
     response = await doors.http.put(path)

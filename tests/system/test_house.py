@@ -136,10 +136,12 @@ def test_an_address_that_others_reach_is_refused(tmp_path: Path) -> None:
     assert "open only to its own machine" in said.err
 
 
-def test_an_unknown_expert_is_a_clear_error(tmp_path: Path) -> None:
-    said = cli(tmp_path, "up", *ANY_PORTS, "--experts", "lite,vison")
+@pytest.mark.parametrize("name", ["vison", "host", "endpoints", "torch_host"])
+def test_an_unknown_expert_is_a_clear_error(tmp_path: Path, name: str) -> None:
+    said = cli(tmp_path, "up", *ANY_PORTS, "--experts", f"lite,{name}")
     assert said.status == 1
-    assert "there is no expert vison" in said.err
+    assert f"there is no expert {name}" in said.err
+    assert "audio, diffusion, lite, remote, served, text, video, vision" in said.err
 
 
 def test_up_says_where_it_is_and_leaves_on_ctrl_c(tmp_path: Path) -> None:

@@ -16,4 +16,10 @@ def test_no_command_imports_the_house() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
     assert "gateway.cli.asking" in imported
-    assert not {"services.supervisor", "services.light", "gateway.__main__", "grpc"} & imported
+    assert not {"services.supervisor", "services.light", "gateway.__main__", "fastapi"} & imported
+
+
+def test_the_python_client_brings_nothing_of_the_services_along() -> None:
+    program = "import sys, gateway.client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"grpc", "google.protobuf", "services", "protos", "fastapi", "numpy"} & set(done.stdout.split())

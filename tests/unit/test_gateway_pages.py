@@ -23,7 +23,7 @@ def test_a_module_stays_small_and_makes_no_markup(name: str) -> None:
     code = MODULES[name]
     assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", code) == []
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", code) == []
-    assert code.count("\n") < 300
+    assert code.count("\n") <= 300
 
 
 def test_nothing_stands_inline_and_every_part_has_this_version() -> None:

@@ -92,7 +92,11 @@ export class Api {
       return await fetch(path, { ...options, headers, credentials: "same-origin" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Problem({ detail: "The house does not answer.", remedy: "See whether it runs, then try again.", code: "UNREACHABLE" });
+      throw new Problem({
+        detail: "The house does not answer.",
+        remedy: "See whether it runs, then try again.",
+        code: "UNREACHABLE",
+      });
     }
   }
 

@@ -64,14 +64,21 @@ export class Composer {
 
   _build() {
     const [pick, words] = ["pick-files", "request"];
-    this._words = h("textarea", { id: words, rows: 2, input: () => this._changed(), keydown: (event) => this._key(event) });
+    this._words = h("textarea", {
+      id: words,
+      rows: 2,
+      input: () => this._changed(),
+      keydown: (event) => this._key(event),
+    });
     this._picker = h("input.unseen", { id: pick, type: "file", multiple: true, change: () => this._picked() });
     this._chips = h("ul.chips", { "aria-label": "Files to send" });
     this._continues = h("p.continues", { hidden: true });
     this._button = h("button.primary.send", { type: "submit", "aria-label": "Ask" }, glyph(ARROW));
     this._hint = h("small.hint", { role: "status" });
     this._choices = new Map(CHOICES.map(([name]) => [name, h("input", { type: "checkbox" })]));
-    const choices = CHOICES.map(([name, title, about]) => h("label.choice", {}, this._choices.get(name), h("span", {}, title, h("small", {}, about))));
+    const choices = CHOICES.map(([name, title, about]) =>
+      h("label.choice", {}, this._choices.get(name), h("span", {}, title, h("small", {}, about))),
+    );
     this._options = h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices));
     this.element = h(
       "form.composer",
@@ -141,7 +148,9 @@ export class Composer {
 
   _changed() {
     this._attempt = "";
-    const inputs = this._inputs.map(({ artifact, name }, at) => this._chip(artifact?.name || name, artifact?.size_bytes, glyph(PAPER), this._inputs, at));
+    const inputs = this._inputs.map(({ artifact, name }, at) =>
+      this._chip(artifact?.name || name, artifact?.size_bytes, glyph(PAPER), this._inputs, at),
+    );
     const files = this._files.map((file, at) => this._chip(file.name, file.size, face(file), this._files, at));
     this._chips.replaceChildren(...inputs, ...files);
     this._continues.hidden = !this._parent;
@@ -157,7 +166,13 @@ export class Composer {
       this._words.focus();
     };
     const button = h("button.icon", { type: "button", "aria-label": `Remove ${name}`, click: remove }, "×");
-    return h("li.chip", {}, picture, h("span.chip-words", {}, h("span", {}, name), bytes !== undefined && h("small", {}, size(bytes))), button);
+    return h(
+      "li.chip",
+      {},
+      picture,
+      h("span.chip-words", {}, h("span", {}, name), bytes !== undefined && h("small", {}, size(bytes))),
+      button,
+    );
   }
 
   async _send() {

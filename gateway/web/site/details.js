@@ -38,7 +38,10 @@ export class Details {
     const known = this._known.get(id);
     if (!known) return;
     known.element.open = true;
-    known.element.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    known.element.scrollIntoView({
+      block: "nearest",
+      behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
+    });
     known.summary.focus({ preventScroll: true });
   }
 
@@ -49,8 +52,20 @@ export class Details {
 
   _made(task) {
     const by = h("span.task-by");
-    const known = { state: "", stale: true, by, summary: h("summary", {}, headline(task), by, h("span")), body: h("div.task-body"), fill: () => {} };
-    known.element = h("details.task-details", { id: `task-${task.id}`, toggle: () => known.element.open && known.fill() }, known.summary, known.body);
+    const known = {
+      state: "",
+      stale: true,
+      by,
+      summary: h("summary", {}, headline(task), by, h("span")),
+      body: h("div.task-body"),
+      fill: () => {},
+    };
+    known.element = h(
+      "details.task-details",
+      { id: `task-${task.id}`, toggle: () => known.element.open && known.fill() },
+      known.summary,
+      known.body,
+    );
     this._known.set(task.id, known);
     this.element.append(known.element);
     return known;
@@ -58,17 +73,39 @@ export class Details {
 
   _fill(known, run, task) {
     known.stale = false;
-    const parts = [trouble(task), why(task), candidates(task), attempts(task, run.now), this._inputs(run, task), this._outputs(run, task), parameters(task)];
+    const parts = [
+      trouble(task),
+      why(task),
+      candidates(task),
+      attempts(task, run.now),
+      this._inputs(run, task),
+      this._outputs(run, task),
+      parameters(task),
+    ];
     known.body.replaceChildren(...parts.filter(Boolean));
   }
 
   _inputs(run, task) {
     const ports = Object.entries(task.task.arguments || {});
-    return ports.length ? part("In", h("div.ports", {}, ports.map(([name, argument]) => port(name, [...origin(run, argument), this._given(run, argument)])))) : null;
+    return ports.length
+      ? part(
+          "In",
+          h(
+            "div.ports",
+            {},
+            ports.map(([name, argument]) => port(name, [...origin(run, argument), this._given(run, argument)])),
+          ),
+        )
+      : null;
   }
 
   _given(run, argument) {
-    if (Array.isArray(argument)) return h("div", {}, argument.map((item) => this._given(run, item)));
+    if (Array.isArray(argument))
+      return h(
+        "div",
+        {},
+        argument.map((item) => this._given(run, item)),
+      );
     const value = resolved(run, argument);
     if (value === undefined) return null;
     return value?.artifact ? this._files.chip(value.artifact) : shown(value, this._files);
@@ -78,12 +115,22 @@ export class Details {
     const outputs = Object.entries(task.result?.outputs || {});
     if (!outputs.length) return null;
     const drawn = this._overlaid(run, task);
-    return part("Out", h("div.ports", {}, drawn && port("found", [drawn]), outputs.map(([name, value]) => port(name, [shown(value, this._files)]))));
+    return part(
+      "Out",
+      h(
+        "div.ports",
+        {},
+        drawn && port("found", [drawn]),
+        outputs.map(([name, value]) => port(name, [shown(value, this._files)])),
+      ),
+    );
   }
 
   /** The picture that went in, with what was found on it; nothing where there is neither. */
   _overlaid(run, task) {
-    const picture = Object.values(task.task.arguments || {}).map((argument) => resolved(run, argument)?.artifact).find((artifact) => artifact?.media_type.startsWith("image/"));
+    const picture = Object.values(task.task.arguments || {})
+      .map((argument) => resolved(run, argument)?.artifact)
+      .find((artifact) => artifact?.media_type.startsWith("image/"));
     const outputs = task.result.outputs;
     const found = marks(Object.values(outputs).filter((value) => !value?.artifact));
     const mask = outputs.mask?.artifact;
@@ -93,7 +140,10 @@ export class Details {
 }
 
 function headline(task) {
-  return [h("span.task-number", {}, task.id), h("span.task-name", {}, task.task.task, task.task.source && h("q", {}, task.task.source))];
+  return [
+    h("span.task-number", {}, task.id),
+    h("span.task-name", {}, task.task.task, task.task.source && h("q", {}, task.task.source)),
+  ];
 }
 
 function taken(task, now) {
@@ -103,41 +153,88 @@ function taken(task, now) {
 
 function trouble(task) {
   const failure = task.result?.failure;
-  return failure ? h("div.problem", {}, h("p", {}, h("strong", {}, failure.message || failure.reason)), failure.remedy && h("p", {}, failure.remedy)) : null;
+  return failure
+    ? h(
+        "div.problem",
+        {},
+        h("p", {}, h("strong", {}, failure.message || failure.reason)),
+        failure.remedy && h("p", {}, failure.remedy),
+      )
+    : null;
 }
 
 function why(task) {
   if (!task.decision) return null;
-  const by = { rank: "by merit", llm: `by ${task.decision.llm_model || "an LLM"}`, pinned: "pinned by the plan" }[task.decision.controller] || task.decision.controller;
+  const by =
+    { rank: "by merit", llm: `by ${task.decision.llm_model || "an LLM"}`, pinned: "pinned by the plan" }[
+      task.decision.controller
+    ] || task.decision.controller;
   const fell = task.decision.fell_back_because ? ` ${task.decision.fell_back_because}` : "";
-  return part("Why this model", h("p", {}, task.decision.reason || "No reason was given.", " ", h("small", {}, `Chosen ${by}.${fell}`)));
+  return part(
+    "Why this model",
+    h("p", {}, task.decision.reason || "No reason was given.", " ", h("small", {}, `Chosen ${by}.${fell}`)),
+  );
 }
 
 function candidates(task) {
   if (task.candidates.length < 2) return null;
   const row = (candidate) =>
-    h("tr", {}, h("td", {}, candidate.model_id), h("td", {}, candidate.expert), h("td", {}, candidate.role || ""), h("td.number", {}, candidate.score), h("td", {}, candidate.reason || ""));
+    h(
+      "tr",
+      {},
+      h("td", {}, candidate.model_id),
+      h("td", {}, candidate.expert),
+      h("td", {}, candidate.role || ""),
+      h("td.number", {}, candidate.score),
+      h("td", {}, candidate.reason || ""),
+    );
   return part("Models considered", grid(["model", "expert", "role", "score", "why"], task.candidates.map(row)));
 }
 
 function attempts(task, now) {
   if (!task.attempts.length) return null;
   const row = (attempt) => {
-    const how = attempt.failure ? [attempt.failure.message, attempt.next && `next: ${attempt.next}`].filter(Boolean).join("; ") : attempt.ended ? "done" : attempt.progress?.message || "running";
+    const how = attempt.failure
+      ? [attempt.failure.message, attempt.next && `next: ${attempt.next}`].filter(Boolean).join("; ")
+      : attempt.ended
+        ? "done"
+        : attempt.progress?.message || "running";
     const by = `${attempt.by.model_id || ""}${attempt.by.revision ? ` @${attempt.by.revision.slice(0, 10)}` : ""}`;
-    return h("tr", {}, h("td.number", {}, attempt.number), h("td", {}, by), h("td", {}, attempt.by.expert || ""), h("td.number", {}, duration(((attempt.ended ?? now) - attempt.began) / 1000)), h("td", {}, how));
+    return h(
+      "tr",
+      {},
+      h("td.number", {}, attempt.number),
+      h("td", {}, by),
+      h("td", {}, attempt.by.expert || ""),
+      h("td.number", {}, duration(((attempt.ended ?? now) - attempt.began) / 1000)),
+      h("td", {}, how),
+    );
   };
   return part("Attempts", grid(["", "model", "expert", "took", "outcome"], task.attempts.map(row)));
 }
 
 function parameters(task) {
   const given = task.task.parameters;
-  return given && Object.keys(given).length ? part("Parameters", h("p.text", {}, h("code", {}, JSON.stringify(given)))) : null;
+  return given && Object.keys(given).length
+    ? part("Parameters", h("p.text", {}, h("code", {}, JSON.stringify(given))))
+    : null;
 }
 
 function grid(columns, rows) {
-  const head = h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column || "no."))));
-  return h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Table" }, h("table", {}, head, h("tbody", {}, rows)));
+  const head = h(
+    "thead",
+    {},
+    h(
+      "tr",
+      {},
+      columns.map((column) => h("th", { scope: "col" }, column || "no.")),
+    ),
+  );
+  return h(
+    "div.scroll",
+    { tabindex: "0", role: "group", "aria-label": "Table" },
+    h("table", {}, head, h("tbody", {}, rows)),
+  );
 }
 
 function part(title, content) {
@@ -150,13 +247,22 @@ function port(name, content) {
 
 function origin(run, argument) {
   return references(argument).map(({ task_id, output, input }) =>
-    h("small.origin", {}, input ? "from your request" : `${output} of task ${task_id}, ${run.tasks.get(task_id)?.task.task || "which is not there"}`),
+    h(
+      "small.origin",
+      {},
+      input
+        ? "from your request"
+        : `${output} of task ${task_id}, ${run.tasks.get(task_id)?.task.task || "which is not there"}`,
+    ),
   );
 }
 
 function resolved(run, argument) {
-  if (argument && typeof argument === "object" && "task_id" in argument) return run.tasks.get(argument.task_id)?.result?.outputs?.[argument.output];
+  if (argument && typeof argument === "object" && "task_id" in argument)
+    return run.tasks.get(argument.task_id)?.result?.outputs?.[argument.output];
   if (!argument || typeof argument !== "object" || !("input" in argument)) return argument;
   const input = (run.spec.inputs || []).find(({ name }) => name === argument.input);
-  return input?.artifact ? { artifact: input.artifact } : (input?.text ?? (input && "json" in input ? { json: input.json } : undefined));
+  return input?.artifact
+    ? { artifact: input.artifact }
+    : (input?.text ?? (input && "json" in input ? { json: input.json } : undefined));
 }

@@ -41,6 +41,11 @@ function dressed(element, classes, traits, children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
   }
-  element.append(...children.flat().filter((child) => child || child === 0).map((child) => (child instanceof Node ? child : String(child))));
+  element.append(
+    ...children
+      .flat()
+      .filter((child) => child || child === 0)
+      .map((child) => (child instanceof Node ? child : String(child))),
+  );
   return element;
 }

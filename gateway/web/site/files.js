@@ -44,21 +44,30 @@ export class Files {
 
   /** The file itself where a browser can show it, with its line beneath. */
   figure(artifact) {
-    return h("figure.file", {}, this._body(artifact), h("figcaption", {}, this.link(artifact), h("small", {}, size(artifact.size_bytes || 0)), this._saving(artifact)));
+    return h(
+      "figure.file",
+      {},
+      this._body(artifact),
+      h("figcaption", {}, this.link(artifact), h("small", {}, size(artifact.size_bytes || 0)), this._saving(artifact)),
+    );
   }
 
   _body(artifact) {
     const kind = artifact.media_type || "";
     if (kind.startsWith("image/") && this.shows(artifact)) return this.picture(artifact);
-    if (kind.startsWith("audio/")) return this._loaded(h("audio", { controls: true, preload: "metadata", "aria-label": name(artifact) }), artifact);
-    if (kind.startsWith("video/")) return this._loaded(h("video", { controls: true, preload: "metadata", "aria-label": name(artifact) }), artifact);
+    if (kind.startsWith("audio/"))
+      return this._loaded(h("audio", { controls: true, preload: "metadata", "aria-label": name(artifact) }), artifact);
+    if (kind.startsWith("video/"))
+      return this._loaded(h("video", { controls: true, preload: "metadata", "aria-label": name(artifact) }), artifact);
     return READ.test(kind) ? this._text(artifact) : null;
   }
 
   _text(artifact) {
     const shown = h("pre.text", { tabindex: "0" }, "…");
     const read = async () => {
-      const response = await this._api.fetch(artifactPath(artifact), { headers: { range: `bytes=0-${MOST_READ - 1}` } });
+      const response = await this._api.fetch(artifactPath(artifact), {
+        headers: { range: `bytes=0-${MOST_READ - 1}` },
+      });
       const text = await response.text();
       shown.textContent = artifact.size_bytes > MOST_READ ? `${text}\n…` : text;
     };
@@ -69,13 +78,22 @@ export class Files {
   _saving(artifact) {
     const link = h("a.save", { href: artifactPath(artifact), download: name(artifact) }, "Save");
     link.setAttribute("aria-label", `Save ${name(artifact)}`);
-    if (this._api.hasKey) this._api.address(artifact).then((address) => link.setAttribute("href", address), () => link.remove());
+    if (this._api.hasKey)
+      this._api.address(artifact).then(
+        (address) => link.setAttribute("href", address),
+        () => link.remove(),
+      );
     return link;
   }
 
   _loaded(element, artifact) {
-    this._api.address(artifact).then((address) => element.setAttribute("src", address), () => element.remove());
-    element.addEventListener("error", () => element.replaceWith(h("span.broken", {}, "This browser cannot show it.")), { once: true });
+    this._api.address(artifact).then(
+      (address) => element.setAttribute("src", address),
+      () => element.remove(),
+    );
+    element.addEventListener("error", () => element.replaceWith(h("span.broken", {}, "This browser cannot show it.")), {
+      once: true,
+    });
     return element;
   }
 

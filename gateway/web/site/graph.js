@@ -28,7 +28,10 @@ export class Graph {
     this._run = null;
     this._nodes = new Map();
     this._edges = [];
-    this.element = h("div.graph", { role: "group", "aria-label": "The plan as a graph. Arrow keys move between its tasks, Enter shows one." });
+    this.element = h("div.graph", {
+      role: "group",
+      "aria-label": "The plan as a graph. Arrow keys move between its tasks, Enter shows one.",
+    });
     this.element.addEventListener("keydown", (event) => this._move(event));
     new ResizeObserver(() => this._run && this.show(this._run)).observe(this.element);
   }
@@ -46,15 +49,25 @@ export class Graph {
 
   _draw(run, upright) {
     const { nodes, edges } = shapeOf(run);
-    const { size, plan } = upright ? stacked(nodes, edges, this.element.clientWidth - 2 * MARGIN) : { size: NODE, plan: layered(nodes, edges, sizes(NODE.wide, NODE.high, GAP)) };
+    const { size, plan } = upright
+      ? stacked(nodes, edges, this.element.clientWidth - 2 * MARGIN)
+      : { size: NODE, plan: layered(nodes, edges, sizes(NODE.wide, NODE.high, GAP)) };
     const at = ({ along, across }) => (upright ? { x: across, y: along } : { x: along, y: across });
     const half = (id) => (isEnd(run, id) ? (upright ? END.high : END.wide) : upright ? size.high : size.wide) / 2;
-    this._edges = plan.routes.map(({ from, to, points }) => ({ from, to, line: svg("path", { d: curve(points, half(from), half(to), at) }) }));
+    this._edges = plan.routes.map(({ from, to, points }) => ({
+      from,
+      to,
+      line: svg("path", { d: curve(points, half(from), half(to), at) }),
+    }));
     this._nodes = new Map(nodes.map((id) => [id, this._node(run, id, at(plan.places.get(id)), size)]));
     const room = at(plan);
     const drawing = svg(
       "svg",
-      { width: room.x + 2 * MARGIN, height: room.y + 2 * MARGIN, viewBox: `${-MARGIN} ${-MARGIN} ${room.x + 2 * MARGIN} ${room.y + 2 * MARGIN}` },
+      {
+        width: room.x + 2 * MARGIN,
+        height: room.y + 2 * MARGIN,
+        viewBox: `${-MARGIN} ${-MARGIN} ${room.x + 2 * MARGIN} ${room.y + 2 * MARGIN}`,
+      },
       ...this._edges.map(({ line }) => line),
       ...[...this._nodes.values()].map(({ element }) => element),
     );
@@ -123,7 +136,12 @@ class TaskNode {
     const act = () => choose(task.id);
     this.element = svg(
       "g",
-      { role: "button", tabindex: "-1", click: act, keydown: (event) => ["Enter", " "].includes(event.key) && (event.preventDefault(), act()) },
+      {
+        role: "button",
+        tabindex: "-1",
+        click: act,
+        keydown: (event) => ["Enter", " "].includes(event.key) && (event.preventDefault(), act()),
+      },
       svg("rect.box", { x: left, y: top, width: size.wide, height: size.high, rx: 12 }),
       svg("g.mark", { transform: `translate(${left + 10} ${top + 12})` }, this._glyph),
       this._name,
@@ -137,14 +155,18 @@ class TaskNode {
     for (const text of [this._name, this._by]) {
       const whole = text.textContent;
       if (whole.length * WIDEST < this._wide - TEXT) continue;
-      for (let most = whole.length - 1; most > 3 && text.getComputedTextLength() > this._wide - TEXT; most -= 1) text.textContent = cut(whole, most);
+      for (let most = whole.length - 1; most > 3 && text.getComputedTextLength() > this._wide - TEXT; most -= 1)
+        text.textContent = cut(whole, most);
     }
   }
 
   light(run, id) {
     const task = run.tasks.get(id);
     const took = seconds(task, run.now);
-    const by = [model(task).split("/").at(-1), took === undefined || this._slim ? "" : duration(took)].filter(Boolean).join(" · ") || said(task.state);
+    const by =
+      [model(task).split("/").at(-1), took === undefined || this._slim ? "" : duration(took)]
+        .filter(Boolean)
+        .join(" · ") || said(task.state);
     this.element.setAttribute("class", `task is-${look(task.state)}`);
     this._glyph.setAttribute("d", shape(task.state));
     if (!this._split && this._by.textContent !== by) {
@@ -153,7 +175,10 @@ class TaskNode {
     }
     const fraction = task.state === "running" ? task.attempts.at(-1)?.progress?.fraction || 0 : 0;
     this._bar.setAttribute("width", String(fraction * (this._wide - 20)));
-    this.element.setAttribute("aria-label", `Task ${id}, ${task.task.task}: ${said(task.state)}${model(task) ? `, by ${model(task)}` : ""}`);
+    this.element.setAttribute(
+      "aria-label",
+      `Task ${id}, ${task.task.task}: ${said(task.state)}${model(task) ? `, by ${model(task)}` : ""}`,
+    );
   }
 }
 
@@ -166,7 +191,9 @@ function stacked(nodes, edges, room) {
   const plan = layered(nodes, edges, sizes(SLIM.high, SLIM.wide, TIGHT));
   const beside = (plan.across + TIGHT.across) / (SLIM.wide + TIGHT.across);
   const wide = Math.max(SLIM.least, Math.min(SLIM.wide, Math.floor((room + TIGHT.across) / beside - TIGHT.across)));
-  return wide === SLIM.wide ? { size: SLIM, plan } : { size: { ...SLIM, wide }, plan: layered(nodes, edges, sizes(SLIM.high, wide, TIGHT)) };
+  return wide === SLIM.wide
+    ? { size: SLIM, plan }
+    : { size: { ...SLIM, wide }, plan: layered(nodes, edges, sizes(SLIM.high, wide, TIGHT)) };
 }
 
 function isEnd(run, id) {
@@ -177,7 +204,9 @@ function isEnd(run, id) {
 function halves(name) {
   const hyphens = [...name.matchAll(/-/g)].map(({ index }) => index + 1);
   if (name.length < LONG || !hyphens.length) return [name, ""];
-  const nearest = hyphens.reduce((best, at) => (Math.abs(at - name.length / 2) < Math.abs(best - name.length / 2) ? at : best));
+  const nearest = hyphens.reduce((best, at) =>
+    Math.abs(at - name.length / 2) < Math.abs(best - name.length / 2) ? at : best,
+  );
   return [name.slice(0, nearest), name.slice(nearest)];
 }
 
@@ -188,9 +217,17 @@ function answered(run) {
 /** Nodes and edges of a run's plan; where several edges join the same two nodes they are one. */
 function shapeOf(run) {
   const tasks = [...run.tasks.values()];
-  const pairs = tasks.flatMap((task) => Object.values(task.task.arguments || {}).flatMap(references).map(({ input, task_id }) => [input ?? task_id, task.id]));
+  const pairs = tasks.flatMap((task) =>
+    Object.values(task.task.arguments || {})
+      .flatMap(references)
+      .map(({ input, task_id }) => [input ?? task_id, task.id]),
+  );
   const known = new Set([...run.tasks.keys(), ...(run.spec.inputs || []).map(({ name }) => name)]);
-  const edges = new Map(pairs.filter(([from, to]) => known.has(from) && (!run.tasks.has(from) || from < to)).map((pair) => [pair.join(" "), pair]));
+  const edges = new Map(
+    pairs
+      .filter(([from, to]) => known.has(from) && (!run.tasks.has(from) || from < to))
+      .map((pair) => [pair.join(" "), pair]),
+  );
   const used = new Set([...edges.values()].map(([from]) => from));
   const inputs = (run.spec.inputs || []).map(({ name }) => name).filter((name) => used.has(name));
   const last = answered(run) ? tasks.map(({ id }) => id).filter((id) => !used.has(id)) : [];
@@ -212,7 +249,11 @@ function flow(run, { from, to }) {
 /** From the end of the first node to the beginning of the last, through the places between them. */
 function curve(points, from, to, at) {
   const reach = (index) => (index === 0 ? from : index === points.length - 1 ? to : 0);
-  const ends = points.map((point, index) => ({ ...point, in: point.along - reach(index), out: point.along + reach(index) }));
+  const ends = points.map((point, index) => ({
+    ...point,
+    in: point.along - reach(index),
+    out: point.along + reach(index),
+  }));
   const first = ends[0];
   const pieces = ends.slice(1).map((point, index) => {
     const previous = ends[index];

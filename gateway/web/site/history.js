@@ -19,7 +19,13 @@ export class History {
     this._list = h("ol");
     this._more = h("button.quiet", { type: "button", hidden: true, click: () => this._page(this._next) }, "Older runs");
     this._said = h("p.quiet");
-    place.append(h("a.new", { href: "/" }, glyph(PLUS), "New request"), h("h2", {}, "Earlier runs"), this._list, this._said, this._more);
+    place.append(
+      h("a.new", { href: "/" }, glyph(PLUS), "New request"),
+      h("h2", {}, "Earlier runs"),
+      this._list,
+      this._said,
+      this._more,
+    );
   }
 
   /** Begins again with the newest. */
@@ -54,7 +60,22 @@ export class History {
 }
 
 function item(run) {
-  const mark = h(`span.badge.is-${look(run.state)}`, { title: said(run.state) }, glyph(shape(run.state)), h("span.unseen", {}, said(run.state)));
+  const mark = h(
+    `span.badge.is-${look(run.state)}`,
+    { title: said(run.state) },
+    glyph(shape(run.state)),
+    h("span.unseen", {}, said(run.state)),
+  );
   const words = run.spec?.request || "A plan of its own";
-  return h("li", {}, h("a", { href: `/?run=${encodeURIComponent(run.run_id)}`, "data-run": run.run_id, title: words }, mark, h("span.words", {}, words), h("small", {}, ago(run.created))));
+  return h(
+    "li",
+    {},
+    h(
+      "a",
+      { href: `/?run=${encodeURIComponent(run.run_id)}`, "data-run": run.run_id, title: words },
+      mark,
+      h("span.words", {}, words),
+      h("small", {}, ago(run.created)),
+    ),
+  );
 }

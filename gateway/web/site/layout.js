@@ -82,7 +82,9 @@ function positions(layers) {
 }
 
 function ordered(layer, towards, at) {
-  const weight = new Map(layer.map((node) => [node, average((towards.get(node) || [node]).map((other) => at.get(other)))]));
+  const weight = new Map(
+    layer.map((node) => [node, average((towards.get(node) || [node]).map((other) => at.get(other)))]),
+  );
   layer.sort((one, other) => weight.get(one) - weight.get(other));
   layer.forEach((node, place) => at.set(node, place - (layer.length - 1) / 2));
 }
@@ -95,13 +97,20 @@ function placed(layers, chains, before, after, { nodeAlong, nodeAcross, gapAlong
     for (const layer of down ? layers : [...layers].reverse()) settled(layer, down ? before : after, across, step);
   }
   const least = Math.min(...across.values()) - nodeAcross / 2;
-  const place = (node, layer) => ({ along: layer * (nodeAlong + gapAlong) + nodeAlong / 2, across: across.get(node) - least });
+  const place = (node, layer) => ({
+    along: layer * (nodeAlong + gapAlong) + nodeAlong / 2,
+    across: across.get(node) - least,
+  });
   const places = new Map(layers.flatMap((layer, at) => layer.map((node) => [node, place(node, at)])));
   return {
     along: layers.length * (nodeAlong + gapAlong) - gapAlong,
     across: Math.max(...across.values()) - least + nodeAcross / 2,
     places,
-    routes: chains.map((chain) => ({ from: chain[0], to: chain.at(-1), points: chain.map((node) => places.get(node)) })),
+    routes: chains.map((chain) => ({
+      from: chain[0],
+      to: chain.at(-1),
+      points: chain.map((node) => places.get(node)),
+    })),
   };
 }
 

@@ -51,9 +51,33 @@ class Page {
   _home() {
     document.title = "HuggingGPT";
     this._composer.reset();
-    const samples = SAMPLES.map((sample) => h("li", {}, h("button.sample", { type: "button", click: () => this._try(sample) }, face(sample), h("span", {}, sample.request))));
+    const samples = SAMPLES.map((sample) =>
+      h(
+        "li",
+        {},
+        h(
+          "button.sample",
+          { type: "button", click: () => this._try(sample) },
+          face(sample),
+          h("span", {}, sample.request),
+        ),
+      ),
+    );
     part("main").replaceChildren(
-      h("section.home", {}, h("h1", {}, "What shall be done?"), h("p.lead", {}, "Say it in a sentence, with files if you like. It becomes a plan of tasks, each run by a model that fits."), this._composer.element, this._problems, h("h2", {}, "Or try one of these"), h("ul.samples", {}, samples)),
+      h(
+        "section.home",
+        {},
+        h("h1", {}, "What shall be done?"),
+        h(
+          "p.lead",
+          {},
+          "Say it in a sentence, with files if you like. It becomes a plan of tasks, each run by a model that fits.",
+        ),
+        this._composer.element,
+        this._problems,
+        h("h2", {}, "Or try one of these"),
+        h("ul.samples", {}, samples),
+      ),
     );
     if (matchMedia("(hover: hover)").matches) this._composer.focus();
   }

@@ -83,7 +83,16 @@ const LINE = { begins: (lines, at) => RULE.test(lines[at]), ends: (lines, at) =>
 const QUOTATION = {
   begins: (lines, at, depth) => QUOTE.test(lines[at]) && depth < DEEPEST,
   ends: (lines, at) => until(lines, at, (line) => !QUOTE.test(line)),
-  make: (lines, known, depth) => h("blockquote", {}, inside(lines.map((line) => QUOTE.exec(line)[1]), known, depth)),
+  make: (lines, known, depth) =>
+    h(
+      "blockquote",
+      {},
+      inside(
+        lines.map((line) => QUOTE.exec(line)[1]),
+        known,
+        depth,
+      ),
+    ),
 };
 
 const LIST = {
@@ -120,20 +129,39 @@ const TABLE = {
   begins: (lines, at) => lines[at].includes("|") && DIVIDER.test(lines[at + 1] || "") && lines[at + 1].includes("-"),
   ends: (lines, at) => until(lines, at, (line) => !line.includes("|")),
   make([head, , ...rows], known) {
-    const row = (line, tag) => h("tr", {}, cells(line).map((cell) => h(tag, {}, inline(cell, known))));
-    const table = h("table", {}, h("thead", {}, row(head, "th")), h("tbody", {}, rows.map((line) => row(line, "td"))));
+    const row = (line, tag) =>
+      h(
+        "tr",
+        {},
+        cells(line).map((cell) => h(tag, {}, inline(cell, known))),
+      );
+    const table = h(
+      "table",
+      {},
+      h("thead", {}, row(head, "th")),
+      h(
+        "tbody",
+        {},
+        rows.map((line) => row(line, "td")),
+      ),
+    );
     return h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Table" }, table);
   },
 };
 
 function cells(line) {
-  return line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+  return line
+    .trim()
+    .replace(/^\||\|$/g, "")
+    .split("|")
+    .map((cell) => cell.trim());
 }
 
 const TAKES = [CODE, TITLE, LINE, QUOTATION, LIST, TABLE];
 
 const PARAGRAPH = {
-  ends: (lines, at) => until(lines, at, (line, end) => !line.trim() || TAKES.some(({ begins }) => begins(lines, end, 0))),
+  ends: (lines, at) =>
+    until(lines, at, (line, end) => !line.trim() || TAKES.some(({ begins }) => begins(lines, end, 0))),
   make: (lines, known) => h("p", {}, inline(lines.map((line) => line.trim()).join("\n"), known)),
 };
 
@@ -210,13 +238,20 @@ function link(text, at, known, depth) {
 
 function picture(text, at, known) {
   const parts = text[at + 1] === "[" ? target(text, at + 1) : null;
-  return parts && { node: known.picture(parts.target, parts.label) || node(`${parts.label} (${parts.target})`), end: parts.end };
+  return (
+    parts && {
+      node: known.picture(parts.target, parts.label) || node(`${parts.label} (${parts.target})`),
+      end: parts.end,
+    }
+  );
 }
 
 function target(text, at) {
   const closed = near(text, "](", at + 1);
   const end = closed < 0 ? -1 : near(text, ")", closed + 2);
-  return end < 0 ? null : { label: text.slice(at + 1, closed), target: text.slice(closed + 2, end).trim(), end: end + 1 };
+  return end < 0
+    ? null
+    : { label: text.slice(at + 1, closed), target: text.slice(closed + 2, end).trim(), end: end + 1 };
 }
 
 /** Where a mark is found before the paragraph ends and not far away, past what is escaped; -1: nowhere. */

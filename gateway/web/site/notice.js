@@ -8,8 +8,19 @@ import { h } from "./element.js";
  */
 export function notice(problem, dismiss) {
   const close = dismiss && h("button.icon", { type: "button", "aria-label": "Dismiss", click: dismiss }, "×");
-  const words = h("div", {}, h("p", {}, h("strong", {}, spoken(problem.message))), problem.remedy && h("p", {}, spoken(sentence(problem.remedy))));
-  return h(problem.mild ? "div.problem.mild" : "div.problem", { role: "alert" }, words, problem.code && h("code.quiet", {}, problem.code), close);
+  const words = h(
+    "div",
+    {},
+    h("p", {}, h("strong", {}, spoken(problem.message))),
+    problem.remedy && h("p", {}, spoken(sentence(problem.remedy))),
+  );
+  return h(
+    problem.mild ? "div.problem.mild" : "div.problem",
+    { role: "alert" },
+    words,
+    problem.code && h("code.quiet", {}, problem.code),
+    close,
+  );
 }
 
 /**

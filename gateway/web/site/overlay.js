@@ -56,17 +56,34 @@ export function overlay(files, picture, found, mask) {
     if (wide && high) stage.append(drawing(wide, high, found, mask && (await mask)));
   };
   image.addEventListener("load", draw, { once: true });
-  const shown = h("input", { type: "checkbox", checked: true, change: () => stage.classList.toggle("bare", !shown.checked) });
+  const shown = h("input", {
+    type: "checkbox",
+    checked: true,
+    change: () => stage.classList.toggle("bare", !shown.checked),
+  });
   const what = found.length ? `${found.length} found` : "the mask";
-  return h("figure.file", {}, stage, h("figcaption", {}, h("label", {}, shown, ` Show ${what}`), h("small", {}, `on ${picture.name || "the picture"}`)));
+  return h(
+    "figure.file",
+    {},
+    stage,
+    h("figcaption", {}, h("label", {}, shown, ` Show ${what}`), h("small", {}, `on ${picture.name || "the picture"}`)),
+  );
 }
 
 function drawing(wide, high, found, mask) {
   const unit = Math.max(wide, high) / 480;
-  const layer = svg("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": found.map(({ label }) => label).join(", ") || "mask" });
+  const layer = svg("svg", {
+    viewBox: `0 0 ${wide} ${high}`,
+    role: "img",
+    "aria-label": found.map(({ label }) => label).join(", ") || "mask",
+  });
   if (mask) layer.append(...masked(wide, high, mask));
   const hues = [...new Set(found.map(hue))];
-  layer.append(...found.map((mark) => svg(`g.hue-${hues.indexOf(hue(mark)) % HUES}`, {}, mark.box ? boxed(mark, unit) : dotted(mark, unit))));
+  layer.append(
+    ...found.map((mark) =>
+      svg(`g.hue-${hues.indexOf(hue(mark)) % HUES}`, {}, mark.box ? boxed(mark, unit) : dotted(mark, unit)),
+    ),
+  );
   return layer;
 }
 
@@ -76,7 +93,11 @@ function hue({ label, silent }) {
 
 function masked(wide, high, mask) {
   const id = `mask-${(masks += 1)}`;
-  const shape = svg("mask", { id }, svg("image", { href: mask, width: wide, height: high, preserveAspectRatio: "none" }));
+  const shape = svg(
+    "mask",
+    { id },
+    svg("image", { href: mask, width: wide, height: high, preserveAspectRatio: "none" }),
+  );
   return [shape, svg("rect.veil", { width: wide, height: high, mask: `url(#${id})` })];
 }
 
@@ -86,8 +107,17 @@ function boxed({ box: [left, top, right, bottom], label, silent }, unit) {
   return svg(
     "g",
     {},
-    svg("rect.frame", { x: left, y: top, width: right - left, height: bottom - top, rx: 2 * unit, "stroke-width": 2 * unit }, svg("title", {}, label)),
-    !silent && svg("text", { x: left + 2 * unit, y: above ? top - 4 * unit : top + high, "font-size": high, "stroke-width": 3 * unit }, label.slice(0, 60)),
+    svg(
+      "rect.frame",
+      { x: left, y: top, width: right - left, height: bottom - top, rx: 2 * unit, "stroke-width": 2 * unit },
+      svg("title", {}, label),
+    ),
+    !silent &&
+      svg(
+        "text",
+        { x: left + 2 * unit, y: above ? top - 4 * unit : top + high, "font-size": high, "stroke-width": 3 * unit },
+        label.slice(0, 60),
+      ),
   );
 }
 

@@ -20,7 +20,9 @@ export class Prose {
   show(text, artifacts) {
     const known = knowing(this._files, artifacts);
     const parts = blocks(text);
-    const same = parts.findIndex(({ source }, at) => this._made[at]?.source !== source || this._made[at].artifacts !== artifacts.size);
+    const same = parts.findIndex(
+      ({ source }, at) => this._made[at]?.source !== source || this._made[at].artifacts !== artifacts.size,
+    );
     const kept = same < 0 ? parts.length : same;
     this._made.splice(kept).forEach(({ element }) => element.remove());
     for (const part of parts.slice(kept)) {
@@ -33,13 +35,27 @@ export class Prose {
 
 /** What an answer may lead to: the run's files, by their digests or their names. */
 function knowing(files, artifacts) {
-  const named = new Map([...artifacts.values()].filter(({ name }) => name?.includes(".")).map((artifact) => [artifact.name, artifact]));
-  const pattern = named.size ? new RegExp(`(${[...named.keys()].sort((one, other) => other.length - one.length).map(literal).join("|")})`, "u") : null;
+  const named = new Map(
+    [...artifacts.values()].filter(({ name }) => name?.includes(".")).map((artifact) => [artifact.name, artifact]),
+  );
+  const pattern = named.size
+    ? new RegExp(
+        `(${[...named.keys()]
+          .sort((one, other) => other.length - one.length)
+          .map(literal)
+          .join("|")})`,
+        "u",
+      )
+    : null;
   const find = (target) => artifacts.get(OURS.exec(target)?.[1]);
   return {
     link: (target, label) => (find(target) ? files.link(find(target), label) : null),
-    picture: (target, label) => (find(target)?.media_type.startsWith("image/") ? files.picture(find(target), label) : null),
-    words: (text) => (pattern ? text.split(pattern) : [text]).filter(Boolean).map((part) => (named.has(part) ? files.link(named.get(part), [part]) : document.createTextNode(part))),
+    picture: (target, label) =>
+      find(target)?.media_type.startsWith("image/") ? files.picture(find(target), label) : null,
+    words: (text) =>
+      (pattern ? text.split(pattern) : [text])
+        .filter(Boolean)
+        .map((part) => (named.has(part) ? files.link(named.get(part), [part]) : document.createTextNode(part))),
   };
 }
 

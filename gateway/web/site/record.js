@@ -47,7 +47,10 @@ export class RunRecord {
 
   /** Files that went in, and those that came out, each once. */
   get artifacts() {
-    const values = [...(this.spec.inputs || []), ...[...this.tasks.values()].flatMap((task) => Object.values(task.result?.outputs || {}))];
+    const values = [
+      ...(this.spec.inputs || []),
+      ...[...this.tasks.values()].flatMap((task) => Object.values(task.result?.outputs || {})),
+    ];
     return new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact]));
   }
 
@@ -126,7 +129,8 @@ const TAKES = {
   replanning: (run) => (run.planned = 0),
   run_ended(run, what, time) {
     Object.assign(run, { state: what.state, failure: what.failure || null, usage: what.usage || null, ended: time });
-    for (const task of run.tasks.values()) if (!OVER.has(task.state) && run.state === "cancelled") task.state = "cancelled";
+    for (const task of run.tasks.values())
+      if (!OVER.has(task.state) && run.state === "cancelled") task.state = "cancelled";
   },
 };
 

@@ -4,9 +4,17 @@
 
 /** @type {Sample[]} */
 export const SAMPLES = [
-  { request: "Read the text in this image aloud and tell me whether it sounds happy", file: "sign.png", type: "image/png" },
+  {
+    request: "Read the text in this image aloud and tell me whether it sounds happy",
+    file: "sign.png",
+    type: "image/png",
+  },
   { request: "What is the total on this invoice, and when is it due?", file: "invoice.png", type: "image/png" },
-  { request: "How many people are in this photo? Also make a pencil sketch of it", file: "face.jpg", type: "image/jpeg" },
+  {
+    request: "How many people are in this photo? Also make a pencil sketch of it",
+    file: "face.jpg",
+    type: "image/jpeg",
+  },
   { request: "Summarize this letter and find all names and dates", file: "letter.pdf", type: "application/pdf" },
   { request: "Does this sound happy? “We won the contract, and everybody in the team is delighted.”" },
 ];

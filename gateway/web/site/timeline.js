@@ -39,7 +39,9 @@ export class Timeline {
   }
 
   _made(row) {
-    const name = row.task ? h("button.row-name", { type: "button", click: () => this._choose(row.task) }, row.name) : h("span.row-name", {}, row.name);
+    const name = row.task
+      ? h("button.row-name", { type: "button", click: () => this._choose(row.task) }, row.name)
+      : h("span.row-name", {}, row.name);
     const known = { track: h("span.track"), time: h("span.row-time") };
     known.element = h("li", {}, name, known.track, known.time);
     this._rows.set(row.key, known);
@@ -68,7 +70,14 @@ function stepFor(whole, most) {
 }
 
 function rowsOf(run) {
-  const planning = { key: "plan", name: "plan", still: "", spans: [{ from: run.began, to: run.planned || run.now, state: run.planned ? "succeeded" : "running", title: "Planning" }] };
+  const planning = {
+    key: "plan",
+    name: "plan",
+    still: "",
+    spans: [
+      { from: run.began, to: run.planned || run.now, state: run.planned ? "succeeded" : "running", title: "Planning" },
+    ],
+  };
   const tasks = [...run.tasks.values()].map((task) => ({
     key: `task ${task.id}`,
     task: task.id,
@@ -77,16 +86,37 @@ function rowsOf(run) {
     spans: spansOf(task, run.now),
   }));
   const end = run.ended || run.now;
-  const answer = { key: "answer", name: "answer", still: "", spans: [{ from: run.answering, to: end, state: run.over ? "succeeded" : "running", title: "Writing the answer" }] };
+  const answer = {
+    key: "answer",
+    name: "answer",
+    still: "",
+    spans: [{ from: run.answering, to: end, state: run.over ? "succeeded" : "running", title: "Writing the answer" }],
+  };
   return run.began ? [planning, ...tasks, ...(run.answering ? [answer] : [])] : [];
 }
 
 function spansOf(task, now) {
-  const waits = task.waits.map((wait) => ({ from: wait.since, to: wait.until ?? now, state: "waiting", title: `Waiting. ${wait.reason}` }));
+  const waits = task.waits.map((wait) => ({
+    from: wait.since,
+    to: wait.until ?? now,
+    state: "waiting",
+    title: `Waiting. ${wait.reason}`,
+  }));
   const attempts = task.attempts.map((attempt) => {
-    const state = attempt.failure ? "failed" : attempt.ended ? task.state === "cancelled" ? "cancelled" : "succeeded" : "running";
+    const state = attempt.failure
+      ? "failed"
+      : attempt.ended
+        ? task.state === "cancelled"
+          ? "cancelled"
+          : "succeeded"
+        : "running";
     const took = duration(((attempt.ended ?? now) - attempt.began) / 1000);
-    return { from: attempt.began, to: attempt.ended ?? now, state, title: `Attempt ${attempt.number} by ${attempt.by.model_id || "?"}: ${took}` };
+    return {
+      from: attempt.began,
+      to: attempt.ended ?? now,
+      state,
+      title: `Attempt ${attempt.number} by ${attempt.by.model_id || "?"}: ${took}`,
+    };
   });
   return [...waits, ...attempts];
 }

@@ -27,8 +27,14 @@ function structured(content) {
   const rows = flat(content);
   if (rows) return table(rows);
   const small = JSON.stringify(content);
-  if (content === null || typeof content !== "object" || small.length < 80) return h("p.text", {}, h("code", {}, small));
-  return h("details.json", {}, h("summary", {}, "JSON"), h("pre.text", { tabindex: "0" }, JSON.stringify(content, null, 2).slice(0, MOST_TEXT)));
+  if (content === null || typeof content !== "object" || small.length < 80)
+    return h("p.text", {}, h("code", {}, small));
+  return h(
+    "details.json",
+    {},
+    h("summary", {}, "JSON"),
+    h("pre.text", { tabindex: "0" }, JSON.stringify(content, null, 2).slice(0, MOST_TEXT)),
+  );
 }
 
 /** A list of records, if that is what it is; one record counts. */
@@ -42,10 +48,28 @@ function flat(content) {
 
 function table(rows) {
   const columns = [...new Set(rows.flatMap(Object.keys))].sort((one, other) => rank(one) - rank(other));
-  const body = rows.slice(0, MOST_ROWS).map((row) => h("tr", {}, columns.map((column) => cell(row[column]))));
+  const body = rows.slice(0, MOST_ROWS).map((row) =>
+    h(
+      "tr",
+      {},
+      columns.map((column) => cell(row[column])),
+    ),
+  );
   const caption = rows.length > MOST_ROWS ? h("caption", {}, `The first ${MOST_ROWS} of ${rows.length}.`) : null;
-  const head = h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column))));
-  return h("div.scroll", { tabindex: "0", role: "group", "aria-label": "Table" }, h("table", {}, caption, head, h("tbody", {}, body)));
+  const head = h(
+    "thead",
+    {},
+    h(
+      "tr",
+      {},
+      columns.map((column) => h("th", { scope: "col" }, column)),
+    ),
+  );
+  return h(
+    "div.scroll",
+    { tabindex: "0", role: "group", "aria-label": "Table" },
+    h("table", {}, caption, head, h("tbody", {}, body)),
+  );
 }
 
 /** What it is stands before how sure that is. */
@@ -58,6 +82,17 @@ function cell(value) {
   if (typeof value === "number" && value >= 0 && value <= 1 && !Number.isInteger(value)) {
     return h("td.number", {}, h("meter", { min: 0, max: 1, value, "aria-hidden": "true" }), ` ${value.toFixed(3)}`);
   }
-  if (value && typeof value === "object") return h("td", {}, Object.entries(value).map(([key, part]) => `${key} ${typeof part === "object" ? JSON.stringify(part) : part}`).join(", "));
-  return h(typeof value === "number" ? "td.number" : "td", {}, value === null || value === undefined ? "" : String(value));
+  if (value && typeof value === "object")
+    return h(
+      "td",
+      {},
+      Object.entries(value)
+        .map(([key, part]) => `${key} ${typeof part === "object" ? JSON.stringify(part) : part}`)
+        .join(", "),
+    );
+  return h(
+    typeof value === "number" ? "td.number" : "td",
+    {},
+    value === null || value === undefined ? "" : String(value),
+  );
 }

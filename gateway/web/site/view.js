@@ -55,7 +55,11 @@ export class RunView {
     this._inputs = h("ul.chips", { "aria-label": "Files of the request" });
     this._actions = h("div.actions");
     this._problems = h("div");
-    this._lost = h("p.lost", { role: "status", hidden: true }, "The connection was lost. It goes on where it stopped as soon as it is back.");
+    this._lost = h(
+      "p.lost",
+      { role: "status", hidden: true },
+      "The connection was lost. It goes on where it stopped as soon as it is back.",
+    );
     this._plan = h("p.quiet");
     this._notes = h("ul.notes");
     this._made = h("div.gallery");
@@ -63,12 +67,23 @@ export class RunView {
     this.element = h(
       "article.run",
       { "aria-label": "Run" },
-      h("header.asked", {}, h("div.line", {}, h("span.state", {}, this._badge, this._took), this._actions), this._title, this._inputs),
+      h(
+        "header.asked",
+        {},
+        h("div.line", {}, h("span.state", {}, this._badge, this._took), this._actions),
+        this._title,
+        this._inputs,
+      ),
       this._problems,
       this._lost,
       (this._planCard = card("plan", "Plan", this._plan, this._graph.element, this._notes)),
       (this._answerCard = card("answer", "Answer", this._prose.element, this._by)),
-      h("div.side", {}, (this._madeCard = card("made", "Files made", this._made)), (this._timeCard = card("time", "Timeline", this._timeline.element))),
+      h(
+        "div.side",
+        {},
+        (this._madeCard = card("made", "Files made", this._made)),
+        (this._timeCard = card("time", "Timeline", this._timeline.element)),
+      ),
       (this._taskCard = card("tasks", "Tasks", this._details.element)),
     );
   }
@@ -110,12 +125,17 @@ export class RunView {
       this._shownState = state;
       this._title.textContent = run.spec.request || "A plan of its own";
       document.title = `${run.spec.request || "Run"} · HuggingGPT`;
-      this._inputs.replaceChildren(...(run.spec.inputs || []).map((input) => h("li", {}, input.artifact ? this._files.chip(input.artifact) : h("span.chip", {}, input.name))));
+      this._inputs.replaceChildren(
+        ...(run.spec.inputs || []).map((input) =>
+          h("li", {}, input.artifact ? this._files.chip(input.artifact) : h("span.chip", {}, input.name)),
+        ),
+      );
       this._acts(run);
       this._badge.replaceChildren(badge(run.state));
       this._problems.replaceChildren(...(run.failure ? [notice(trouble(run))] : []));
     }
-    this._took.textContent = run.began && run.state !== "awaiting_approval" ? duration((run.now - run.began) / 1000) : "";
+    this._took.textContent =
+      run.began && run.state !== "awaiting_approval" ? duration((run.now - run.began) / 1000) : "";
     const words = planWords(run);
     if (this._plan.textContent !== words) this._plan.textContent = words;
     run.notes.slice(this._notes.children.length).forEach((note) => this._notes.append(h("li", {}, spoken(note.text))));
@@ -126,12 +146,23 @@ export class RunView {
     const act = (words, kind, does) => h(`button.${kind}`, { type: "button", click: does }, words);
     const again = (follow) => () => this._listener.again(run, follow);
     const waits = run.state === "awaiting_approval";
-    const going = [waits && act("Run this plan", "primary", () => this._send("approve")), act("Cancel", "quiet", () => this._send("cancel"))];
-    this._actions.replaceChildren(...(run.over ? [act("Ask a follow-up", "quiet", again(true)), act("Ask again", "quiet", again(false))] : going).filter(Boolean));
+    const going = [
+      waits && act("Run this plan", "primary", () => this._send("approve")),
+      act("Cancel", "quiet", () => this._send("cancel")),
+    ];
+    this._actions.replaceChildren(
+      ...(run.over
+        ? [act("Ask a follow-up", "quiet", again(true)), act("Ask again", "quiet", again(false))]
+        : going
+      ).filter(Boolean),
+    );
   }
 
   async _send(verb) {
-    const options = verb === "approve" ? { method: "POST", body: "{}", headers: { "content-type": "application/json" } } : { method: "POST" };
+    const options =
+      verb === "approve"
+        ? { method: "POST", body: "{}", headers: { "content-type": "application/json" } }
+        : { method: "POST" };
     try {
       await this._api.fetch(`/v1/runs/${encodeURIComponent(this.run.id)}/${verb}`, options);
     } catch (problem) {
@@ -157,7 +188,9 @@ export class RunView {
 
   _wrong(problem) {
     this._title.textContent = problem.status === 404 ? "There is no such run" : "It cannot be shown";
-    [this._planCard, this._answerCard, this._madeCard, this._timeCard, this._taskCard].forEach((each) => (each.hidden = !this.run.tasks.size));
+    [this._planCard, this._answerCard, this._madeCard, this._timeCard, this._taskCard].forEach(
+      (each) => (each.hidden = !this.run.tasks.size),
+    );
     this._problems.replaceChildren(notice(problem));
   }
 
@@ -178,12 +211,22 @@ export class RunView {
 }
 
 function card(kind, title, ...content) {
-  return h(`section.card.${kind}`, { "aria-labelledby": `title-${kind}`, hidden: true }, h("h2", { id: `title-${kind}` }, title), content);
+  return h(
+    `section.card.${kind}`,
+    { "aria-labelledby": `title-${kind}`, hidden: true },
+    h("h2", { id: `title-${kind}` }, title),
+    content,
+  );
 }
 
 /** What is missing is told in the answer, where there is one. */
 function trouble({ answer, failure, state }) {
-  const told = { ...failure, message: failure.message || failure.reason, code: failure.reason, mild: state !== "failed" };
+  const told = {
+    ...failure,
+    message: failure.message || failure.reason,
+    code: failure.reason,
+    mild: state !== "failed",
+  };
   return answer && state === "incomplete" ? { ...told, message: "Something is missing: the answer says what." } : told;
 }
 
@@ -191,7 +234,8 @@ function planWords(run) {
   const tasks = [...run.tasks.values()];
   if (!run.planDecision) return tasks.length ? `${counted(tasks.length, "task")} so far …` : "";
   const { controller, llm_model: llm, fell_back_because: fell } = run.planDecision;
-  const by = { llm: `by ${llm || "an LLM"}`, embedded: "without an LLM", supplied: "by you" }[controller] || `by ${controller}`;
+  const by =
+    { llm: `by ${llm || "an LLM"}`, embedded: "without an LLM", supplied: "by you" }[controller] || `by ${controller}`;
   const done = tasks.filter(({ state }) => GOOD.has(state)).length;
   return [`${counted(tasks.length, "task")}, planned ${by}`, `${done} done`, fell].filter(Boolean).join("; ");
 }
@@ -199,5 +243,7 @@ function planWords(run) {
 /** Files that tasks have made, each once, in the order of the tasks. */
 function made(run) {
   const values = [...run.tasks.values()].flatMap(({ result }) => Object.values(result?.outputs || {}));
-  return [...new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact])).values()];
+  return [
+    ...new Map(values.filter((value) => value?.artifact).map(({ artifact }) => [artifact.sha256, artifact])).values(),
+  ];
 }

@@ -1,0 +1,43 @@
+"""What a shell is offered to complete: asked of a gateway that runs, nothing where none does."""
+
+from collections.abc import Callable, Iterator
+
+import typer
+
+OFFERED = 50
+SHOWN = 60
+"""Characters of a request."""
+
+Offer = tuple[str, str]
+"""A word, and what it stands for."""
+
+
+def runs(context: typer.Context, incomplete: str) -> list[Offer]:
+    def offers() -> Iterator[Offer]:
+        from gateway.client import HuggingGPT  # noqa: PLC0415  # completing other words is quick
+
+        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
+            house.greet()
+            for run in house.runs(page_size=OFFERED):
+                yield run.run_id, " ".join(f"{run.state}: {run.spec.get('request', '')}".split())[:SHOWN]
+
+    return _beginning(incomplete, offers)
+
+
+def experts(context: typer.Context, incomplete: str) -> list[Offer]:
+    def offers() -> Iterator[Offer]:
+        from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise
+
+        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
+            house.greet()
+            for expert in house.fetch("/v1/experts")["data"]:
+                yield expert["name"], ", ".join(expert.get("addresses", ()))
+
+    return _beginning(incomplete, offers)
+
+
+def _beginning(incomplete: str, offers: Callable[[], Iterator[Offer]]) -> list[Offer]:
+    try:
+        return [offer for offer in offers() if offer[0].startswith(incomplete)]
+    except Exception:  # noqa: BLE001  # a shell is told words, never what went wrong
+        return []

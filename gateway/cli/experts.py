@@ -1,0 +1,69 @@
+"""hugginggpt experts."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli import completing
+from gateway.cli.options import ApiKey, Json, Url
+
+experts = typer.Typer(invoke_without_command=True)
+
+
+@experts.callback()
+def experts_or_list(context: typer.Context) -> None:
+    """List the experts, add one that runs elsewhere, forget one."""
+    if context.invoked_subcommand is None:
+        list_experts()
+
+
+@experts.command("list")
+def list_experts(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """List the experts known, awake or not, and what is wrong with any."""
+    from gateway.cli import catalogue, terminal
+
+    with terminal.problems_told():
+        catalogue.show("/v1/experts", catalogue.experts, url, api_key, as_json=as_json)
+
+
+@experts.command("add")
+def add_expert(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What to call the address. Unset: made from the address.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an expert that runs elsewhere known to the house on this machine; it is used within seconds.
+
+    [bold]Example[/]
+
+      hugginggpt experts add 127.0.0.1:50061 --name mine
+    """
+    from gateway.cli import addresses, terminal
+
+    with terminal.problems_told():
+        added = addresses.add(address, name)
+        terminal.tell_done(f"added {added}: {address}", {"name": added, "address": address}, as_json=as_json)
+
+
+@experts.command("forget")
+def forget_expert(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="As experts list shows it, by name or address, or as it was added.",
+            autocompletion=completing.experts,
+        ),
+    ],
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Forget an expert: its address, and what is remembered of it while it sleeps."""
+    from gateway.cli import addresses, terminal
+
+    with terminal.problems_told():
+        addresses.forget(name, url, api_key)
+        terminal.tell_done(f"forgotten {name}", {"name": name, "forgotten": True}, as_json=as_json)

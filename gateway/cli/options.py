@@ -1,0 +1,62 @@
+"""Options that several commands have."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli import completing
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="HUGGINGGPT_URL",
+        metavar="URL",
+        help="The gateway. Unset: the one at http://127.0.0.1:8080 or, if none runs, a house started for this command.",
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        envvar="HUGGINGGPT_API_KEY",
+        metavar="KEY",
+        show_envvar=True,
+        help="Who asks, where the gateway wants to know. In the environment it is not seen by other users.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where files made go.")]
+PlanFile = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", help="Run this plan instead: what ask --json printed.")
+]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id.", autocompletion=completing.runs)]
+
+
+class Policy(StrEnum):
+    """Whether bytes may leave the house."""
+
+    LOCAL = "local"
+    OPEN = "open"
+
+
+class Mode(StrEnum):
+    """Which models do the work."""
+
+    LOCAL = "local"
+    HYBRID = "hybrid"
+    REMOTE = "remote"
+
+
+class State(StrEnum):
+    """Where a run stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    AWAITING_APPROVAL = "awaiting_approval"
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"

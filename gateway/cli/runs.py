@@ -1,0 +1,131 @@
+"""The commands about runs that were started before."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.options import ApiKey, Json, Out, PlanFile, RunId, State, Url
+
+
+def watch(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Follow a run, from its beginning to its end. Leaving does not stop it.
+
+    [bold]Example[/]
+
+      hugginggpt watch run_19a2b3c4d5e6f708192a3b4
+
+    Exit status: 0 completed, or waiting for its approval; 1 any other end.
+    """
+    from gateway.cli import history, terminal
+
+    with terminal.problems_told():
+        answered = history.watch(run, terminal.view(as_json=as_json), url, api_key)
+        terminal.tell(answered, as_json=as_json)
+    raise typer.Exit(answered.status)
+
+
+def runs(
+    *,
+    state: Annotated[list[State] | None, typer.Option(help="Only those; repeat it for more.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
+    page: Annotated[str, typer.Option(metavar="PAGE", help="Go on where a list ended, which says so.")] = "",
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """List runs, newest first.
+
+    [bold]Examples[/]
+
+      hugginggpt runs
+
+      hugginggpt runs --state running --state queued --json
+    """
+    from gateway.cli import history, terminal
+
+    with terminal.problems_told():
+        history.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)
+
+
+def approve(
+    run: RunId,
+    *,
+    plan: PlanFile = None,
+    out: Out = Path("out"),
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Let a plan run that waits, follow it to its end, get the answer and the files.
+
+    [bold]Examples[/]
+
+      hugginggpt ask "Read this aloud" --file sign.png --review --json > plan.json
+
+      hugginggpt approve run_19a2b3c4d5e6f708192a3b4
+
+      hugginggpt approve run_19a2b3c4d5e6f708192a3b4 --plan plan.json
+
+    Exit status: 0 completed; 1 any other end; 2 asked wrongly; 130 cancelled with Ctrl-C.
+    """
+    from gateway.cli import history, terminal
+
+    with terminal.problems_told():
+        answered = history.approve(run, plan, out, terminal.view(as_json=as_json), url=url, api_key=api_key)
+        terminal.tell(answered, as_json=as_json)
+        if answered.unsaved:
+            raise answered.unsaved
+    raise typer.Exit(answered.status)
+
+
+def cancel(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Ask a run to stop. What has finished is kept.
+
+    [bold]Example[/]
+
+      hugginggpt cancel run_19a2b3c4d5e6f708192a3b4
+    """
+    from gateway.cli import history, terminal
+
+    with terminal.problems_told():
+        history.cancel(run, url, api_key)
+        terminal.tell_done(f"asked {run} to stop", {"run_id": run, "cancelled": True}, as_json=as_json)
+
+
+def get(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="A run, or the id of a file, or the SHA-256 of an artifact.")
+    ],
+    *,
+    out: Out = Path("out"),
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Save what a run made, a kept file, or an artifact. No file is written over.
+
+    [bold]Examples[/]
+
+      hugginggpt get run_19a2b3c4d5e6f708192a3b4 --out speech
+
+      hugginggpt get file_5d1c2f8e7a9b40d3c6e1f2a3
+    """
+    from gateway.cli import history, terminal
+
+    with terminal.problems_told():
+        history.get(what, out, url, api_key, as_json=as_json)
+
+
+def delete(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Remove a run that has ended, for good.
+
+    [bold]Example[/]
+
+      hugginggpt delete run_19a2b3c4d5e6f708192a3b4
+    """
+    from gateway.cli import history, terminal
+
+    with terminal.problems_told():
+        history.delete(run, url, api_key)
+        terminal.tell_done(f"deleted {run}", {"run_id": run, "deleted": True}, as_json=as_json)

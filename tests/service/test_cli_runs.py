@@ -1,0 +1,227 @@
+"""The commands about runs, and what is piped in, by the real command and a real gateway before scripted services."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_COMPLETED,
+    TASK_STATE_SUCCEEDED,
+    AnswerChunk,
+    Artifact,
+    RunEnded,
+    RunEvent,
+    Task,
+    TaskEnded,
+    TaskPlanned,
+    TaskResult,
+    Value,
+)
+from tests.doors import Doors, opened_doors
+from tests.fakes import ScriptedOrchestrator
+from tests.keyholders import opened_keyholders
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left."""
+
+    status: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Where commands are typed."""
+
+    doors: Doors
+    folder: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("HUGGINGGPT_", "LLM_"))}
+        ours = {
+            "PYTHONPATH": str(ROOT),
+            "HUGGINGGPT_URL": f"http://127.0.0.1:{self.doors.http_port}",
+            "HUGGINGGPT_HOME": str(self.folder / "home"),
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+        }
+        return {**kept, **ours, **more}
+
+    async def type(self, *arguments: str, stdin: bytes | None = None, **environment: str) -> Said:
+        """Runs hugginggpt with something piped in, or nothing."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.cli", *arguments),
+            cwd=self.folder,
+            env=self.environment(**environment),
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            out, err = await process.communicate(stdin)
+        return Said(process.returncode or 0, out.decode(), err.decode())
+
+
+def made(artifact: Artifact) -> tuple[RunEvent, ...]:
+    """A run that made a file."""
+    done = TaskResult(task_id=1, outputs={"audio": Value(artifact=artifact)})
+    return (
+        RunEvent(task_id=1, task_planned=TaskPlanned(task=Task(id=1, task="text-to-speech"))),
+        RunEvent(task_id=1, task_ended=TaskEnded(state=TASK_STATE_SUCCEEDED, result=done)),
+        RunEvent(answer_chunk=AnswerChunk(text="Read.")),
+        RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)),
+    )
+
+
+@pytest.fixture
+async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
+    orchestrator = ScriptedOrchestrator()
+    async with opened_doors(tmp_path, orchestrator) as doors:
+        artifact = await doors.store.put("default", b"RIFF", media_type="audio/wav", name="speech.wav")
+        orchestrator.script = made(artifact)
+        yield Shell(doors, tmp_path)
+
+
+async def test_what_is_piped_in_is_a_file(shell: Shell) -> None:
+    said = await shell.type("ask", "Summarise this", stdin=b"a long story")
+    assert (said.status, said.out) == (0, "Read.\n")
+    (named,) = shell.doors.orchestrator.runs["run_1"].spec.inputs
+    assert (named.value.artifact.name, named.value.artifact.media_type) == ("stdin", "text/plain")
+
+
+async def test_a_dash_is_standard_input_as_the_request_or_a_file(shell: Shell) -> None:
+    assert (await shell.type("ask", "-", stdin="Größe?".encode())).status == 0
+    assert (await shell.type("ask", "look", "--file", "-", stdin=b"\x89PNG\r\n\x1a\n....")).status == 0
+    words, file = (shell.doors.orchestrator.runs[name].spec for name in ("run_1", "run_2"))
+    assert (words.request, len(words.inputs)) == ("Größe?", 0)
+    assert file.inputs[0].value.artifact.media_type == "image/png"
+    said = await shell.type("ask", "-", stdin=b"\xff")
+    assert (said.status, "not UTF-8" in said.err) == (2, True)
+
+
+async def test_a_pattern_stands_for_its_files_in_order(shell: Shell) -> None:
+    (shell.folder / "in").mkdir()
+    for name in ("b.txt", "a.txt", "c.md"):
+        (shell.folder / "in" / name).write_text(name)
+    (shell.folder / "in" / "d[1].txt").write_text("brackets")
+    said = await shell.type("ask", "look", "--file", "in/*.txt", "--file", "in/d[1].txt")
+    assert said.status == 0, said.err
+    inputs = shell.doors.orchestrator.runs["run_1"].spec.inputs
+    assert [named.value.artifact.name for named in inputs] == ["a.txt", "b.txt", "d[1].txt", "d[1].txt"]
+
+
+async def test_what_was_asked_last_or_is_named_is_continued(shell: Shell) -> None:
+    for arguments in (["first"], ["--continue", "second"], ["--after", "run_1", "third"], ["-c", "fourth"]):
+        assert (await shell.type("ask", *arguments)).status == 0
+    parents = [run.spec.parent_run_id for run in shell.doors.orchestrator.runs.values()]
+    assert parents == ["", "run_1", "run_1", "run_3"]
+
+
+async def test_what_models_must_be_and_that_one_looks_first_is_sent(shell: Shell) -> None:
+    said = await shell.type("ask", "x", "--license", "mit", "--license", "apache-2.0", "--review", "--json")
+    spec = shell.doors.orchestrator.runs["run_1"].spec
+    assert (said.status, list(spec.constraints.licenses), spec.mode) == (0, ["mit", "apache-2.0"], 2)
+
+
+async def test_runs_are_listed_watched_and_what_they_made_is_saved(shell: Shell) -> None:
+    for request in ("first", "second\x1b[2J"):
+        await shell.type("ask", request, "--out", "made")
+    listed = await shell.type("runs", "--limit", "1")
+    assert listed.out.split()[:2] == ["run_2", "completed"]
+    assert "\x1b" not in listed.out
+    assert "more: hugginggpt runs --page more" in listed.err
+    assert [run["run_id"] for run in json.loads((await shell.type("runs", "--json")).out)["runs"]] == ["run_2", "run_1"]
+    watched = await shell.type("watch", "run_1", "--json")
+    told = json.loads(watched.out)
+    assert (watched.status, told["answer"], told["artifacts"]) == (0, "Read.", [])
+    speech = told["results"][0]["outputs"]["audio"]["artifact"]
+    got = await shell.type("get", speech["sha256"], "--json")
+    assert json.loads(got.out) == {"saved": ["out/speech.wav"]}
+    assert (shell.folder / "out" / "speech.wav").read_bytes() == b"RIFF"
+
+
+async def test_runs_are_approved_cancelled_and_deleted(shell: Shell) -> None:
+    run = json.loads((await shell.type("ask", "first", "--json")).out)
+    (shell.folder / "plan.json").write_text(json.dumps(run))
+    approved = await shell.type("approve", "run_1", "--plan", "plan.json")
+    assert (approved.status, approved.out) == (0, "Read.\n")
+    assert shell.doors.orchestrator.approved[0][1].tasks[0].task == "text-to-speech"
+    assert json.loads((await shell.type("cancel", "run_1", "--json")).out) == {"run_id": "run_1", "cancelled": True}
+    assert (await shell.type("delete", "run_1")).out == "deleted run_1\n"
+    for command in ("delete", "watch", "get", "cancel", "approve"):
+        said = await shell.type(command, "run_1")
+        assert (said.status, "there is no run run_1" in said.err, "Traceback" in said.err) == (1, True, False)
+
+
+async def test_who_stops_watching_leaves_the_run_alone(shell: Shell) -> None:
+    shell.doors.orchestrator.script = [RunEvent(answer_chunk=AnswerChunk(text="so far"))]
+    run = (await shell.doors.ask()).json()["run_id"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.cli", "watch", run, "--url", shell.environment()["HUGGINGGPT_URL"]),
+        env=shell.environment(),
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr
+    async with asyncio.timeout(60):
+        assert await process.stderr.readline() == b"looking\n"
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"error: no longer watched; the run goes on\n")
+    assert not shell.doors.orchestrator.cancelled
+
+
+async def test_a_key_is_told_by_option_or_environment(tmp_path: Path) -> None:
+    async with opened_keyholders(tmp_path) as holders:
+        shell, token = Shell(holders.doors, tmp_path), await holders.token("a")
+        refused = await shell.type("runs")
+        assert (refused.status, "error: " in refused.err) == (1, True)
+        assert (await shell.type("ask", "hello", HUGGINGGPT_API_KEY=token)).status == 0
+        assert "run_1" in (await shell.type("runs", "--api-key", token)).out
+        assert token not in refused.err
+
+
+async def test_a_shell_completes_commands_options_and_runs(shell: Shell) -> None:
+    await shell.type("ask", "read it aloud")
+    program = shell.folder / "bin" / "hugginggpt"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c \'from gateway.cli import app; app(prog_name="hugginggpt")\' "$@"\n'
+    )
+    program.chmod(0o755)
+    typed = """
+        source <(_HUGGINGGPT_COMPLETE=source_bash hugginggpt)
+        complete -p hugginggpt
+        try() {
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            _hugginggpt_completion "$1"
+            echo "${COMPREPLY[*]}"
+        }
+        try hugginggpt canc
+        try hugginggpt ask --lic
+        try hugginggpt watch run_
+        HUGGINGGPT_URL=http://127.0.0.1:9 try hugginggpt watch run_
+    """
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "--noprofile", "--norc", "-ec", typed),
+        env=shell.environment(PATH=f"{program.parent}:{os.environ['PATH']}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    async with asyncio.timeout(90):
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    registered, *completed = out.decode().splitlines()
+    assert registered == "complete -o default -F _hugginggpt_completion hugginggpt"
+    assert completed == ["cancel", "--license", "run_1", ""]

@@ -1,0 +1,72 @@
+"""The API's description is tried against the API: every route, with what the description allows and what it forbids."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.doors import opened_doors
+from tests.service.test_gateway_origin import flat
+
+pytestmark = pytest.mark.timeout(180)
+
+SECONDS = 90.0
+CONFIGURATION = Path(__file__).parents[1] / "schemathesis.toml"
+
+OTHERS = re.compile(r"/|/openapi\.json|/(docs|web)(/.*)?|/mcp(/.*)?")
+"""The page, the documentation, and what has a description of another kind."""
+
+
+async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
+    """How it ends, and what it says."""
+    tried = await asyncio.create_subprocess_exec(
+        *(Path(sys.executable).with_name("schemathesis"), "--config-file", CONFIGURATION, "run", url),
+        *("--checks", "all", "--no-color", "--request-timeout", "15"),
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            said, _ = await tried.communicate()
+    finally:
+        if tried.returncode is None:
+            tried.kill()
+            await tried.wait()
+    return tried.returncode, said.decode()
+
+
+async def test_every_route_does_what_its_description_says(tmp_path: Path) -> None:
+    async with opened_doors(tmp_path) as doors:
+        status, said = await schemathesis(f"http://127.0.0.1:{doors.http_port}/openapi.json", tmp_path)
+    assert status == 0, said
+    cases = re.search(r"(\d+) generated", said)
+    assert cases, said
+    assert int(cases[1]) > 1000
+
+
+async def test_every_route_is_described_with_an_answer_and_an_example(tmp_path: Path) -> None:
+    async with opened_doors(tmp_path) as doors:
+        described = (await doors.http.get("/openapi.json")).json()["paths"]
+        routes = [(route.path, method) for route in flat(doors.app.routes) for method in route.methods]
+    assert len(routes) > 30
+    for path, method in routes:
+        if OTHERS.fullmatch(path) or method == "HEAD":
+            continue
+        operation = described[path][method.lower()]
+        assert operation["description"]
+        assert operation["tags"]
+        good = {status: answer for status, answer in operation["responses"].items() if status[0] in "23"}
+        assert good, (path, method)
+        for status, answer in good.items():
+            assert answer["description"], (path, method, status)
+            for media_type, content in answer.get("content", {}).items():
+                assert "schema" in content, (path, method, status)
+                assert "example" in content or media_type == "*/*", (path, method, status)
+        for body in operation.get("requestBody", {}).get("content", {}).values():
+            assert {"example", "examples"} & body.keys(), (path, method)
+        for parameter in operation.get("parameters", ()):
+            assert parameter.get("description"), (path, method, parameter["name"])
