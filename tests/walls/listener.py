@@ -24,11 +24,11 @@ class Listener:
         packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_IPV4))
         packets.bind((interface, _IPV4))
         names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        names.bind(("0.0.0.0", 53))  # noqa: S104  # of a network of its own
+        names.bind(("0.0.0.0", 53))  # of a network of its own
         self._serve(lambda: self._packet(packets))
         self._serve(lambda: self._name(names))
         for port in PORTS:
-            server = socket.create_server(("0.0.0.0", port), backlog=100)  # noqa: S104  # likewise
+            server = socket.create_server(("0.0.0.0", port), backlog=100)  # likewise
             self._serve(lambda server=server, port=port: self._connection(server, port))  # type: ignore[misc]  # the loop's
 
     def seen(self) -> list[str]:
