@@ -105,6 +105,10 @@ class Guard:
         if port not in PORTS.values() and not self._opened(host, port):
             raise closed(host)
 
+    def names(self, url: httpx.URL) -> bool:
+        """Whether the operator has named the URL's host, at its port."""
+        return self._opened(url.raw_host.decode("ascii").lower(), url.port or PORTS.get(url.scheme, 0))
+
     async def addresses(self, host: str, port: int) -> Sequence[Address]:
         """The addresses of a host, each of which may be reached.
 
