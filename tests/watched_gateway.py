@@ -97,14 +97,13 @@ def _held() -> Held:
 
 
 async def _serve() -> None:
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    asked = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
     settings = Settings()
     telemetry.setup("gateway", level=settings.log_level)
     async with gateway(settings) as running:
         print(json.dumps({"http_port": running.http_port, "grpc_port": running.grpc.port}), flush=True)
-        loop.add_reader(sys.stdin, asked.set)
-        while await asked.wait() and sys.stdin.readline():
-            asked.clear()
+        while await asked.readline():
             print(json.dumps(vars(_held())), flush=True)
 
 

@@ -21,8 +21,6 @@ app = typer.Typer(
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
 app.add_typer(keys, name="keys")
 app.add_typer(webhooks, name="webhooks")
-for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
-    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -276,3 +274,7 @@ def check_expert(
     with terminal.problems_told():
         well = checking.check(wanted, as_json=as_json)
     raise typer.Exit(0 if well else 1)
+
+
+for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
+    app.command()(command)

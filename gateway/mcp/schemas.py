@@ -51,7 +51,7 @@ POLICY: Schema = {
 CANCEL: Schema = {
     "type": "boolean",
     "default": False,
-    "description": "Cancel the run if this call is cancelled. Otherwise it goes on, and get_run finds it.",
+    "description": "Cancel the run if the client leaves before its end. Otherwise it goes on, and get_run finds it.",
 }
 RUN_ID: Schema = {"type": "string", "pattern": r"^run_\w{1,100}$", "description": "As a tool has given it."}
 CONTINUES: Schema = {

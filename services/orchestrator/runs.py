@@ -185,6 +185,14 @@ class Runs:
         await self._journal.row(run_id, caller.current().tenant)
         return RunView(await events_of(run_id, self._journal)).snapshot()
 
+    async def row(self, run_id: str) -> Row:
+        """A run of the caller's without what happened to it.
+
+        Raises:
+            NotFound: RUN.
+        """
+        return await self._journal.row(run_id, caller.current().tenant)
+
     async def rows(
         self,
         *,

@@ -35,10 +35,10 @@ SECONDS = 40.0
 
 
 @contextmanager
-def stalled(port: int, path: str) -> Iterator[socket.socket]:
-    """A reader that asks and never reads."""
+def asking(port: int, path: str, ahead: int = 4096) -> Iterator[socket.socket]:
+    """A reader that has asked; its system takes that many bytes before they are read."""
     with socket.socket() as reader:
-        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ahead)
         reader.connect(("127.0.0.1", port))
         reader.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode())
         yield reader
@@ -75,7 +75,7 @@ async def test_readers_that_stop_reading(tmp_path: Path) -> None:
         before = await gateway.held()
         with ExitStack() as readers:
             for _ in range(READERS):
-                readers.enter_context(stalled(gateway.http_port, "/v1/runs/run_1/events"))
+                readers.enter_context(asking(gateway.http_port, "/v1/runs/run_1/events"))
             at_once = await gateway.until(lambda held: held.files >= before.files + READERS, SECONDS)
             assert at_once.files >= before.files + READERS
             orchestrator.runs["run_1"].tell(END)
@@ -88,17 +88,18 @@ async def test_readers_that_stop_reading(tmp_path: Path) -> None:
 
 
 async def test_who_reads_slowly_reads_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(wire, "STALL_SECONDS", 1.0)
     async with opened_doors(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as doors:
         await doors.ask()
-        with stalled(doors.http_port, "/v1/runs/run_1/events") as slow:
+        with asking(doors.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:
             slow.setblocking(False)
             loop, content = asyncio.get_running_loop(), b""
             async with asyncio.timeout(SECONDS):
-                for _ in range(15):  # several times as long as one may take nothing
+                for _ in range(60):  # three times as long as one may take nothing
                     content += await loop.sock_recv(slow, 64 * 1024)
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.05)
                 while b"event: run_ended" not in content[-MB:]:
-                    assert (received := await loop.sock_recv(slow, MB)), "it was cut off"
+                    received = await loop.sock_recv(slow, MB)
+                    assert received, "it was cut off"
                     content += received
     assert content.count(b"event: task_ended") == EVENTS

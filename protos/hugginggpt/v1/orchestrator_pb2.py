@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'protos/hugginggpt/v1/orchestrator.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a protos/hugginggpt/v1/types.proto\"2\n\nRunRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\"9\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\xc2\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x06states\x18\x03 \x03(\x0e\x32\x17.hugginggpt.v1.RunState\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\x12\x31\n\rcreated_after\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x66irst_turns\x18\x06 \x01(\x08\"M\n\x10ListRunsResponse\x12 \n\x04runs\x18\x01 \x03(\x0b\x32\x12.hugginggpt.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x13\n\x11\x43\x61ncelRunResponse\"F\n\x11\x41pproveRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12!\n\x04plan\x18\x02 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\"\x14\n\x12\x41pproveRunResponse\"\"\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x13\n\x11\x44\x65leteRunResponse\"j\n\x10ListEndedRequest\x12/\n\x0b\x65nded_after\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xb9\x01\n\x08\x45ndedRun\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12%\n\x06\x63\x61ller\x18\x02 \x01(\x0b\x32\x15.hugginggpt.v1.Caller\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12)\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x05usage\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"S\n\x11ListEndedResponse\x12%\n\x04runs\x18\x01 \x03(\x0b\x32\x17.hugginggpt.v1.EndedRun\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\".\n\x0bHoldRequest\x12\x0e\n\x06holder\x18\x01 \x01(\t\x12\x0f\n\x07sha256s\x18\x02 \x03(\t\"\x0e\n\x0cHoldResponse2\x93\x05\n\x13OrchestratorService\x12;\n\x03Run\x12\x19.hugginggpt.v1.RunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x42\n\x05Watch\x12\x1e.hugginggpt.v1.WatchRunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x37\n\x03Get\x12\x1c.hugginggpt.v1.GetRunRequest\x1a\x12.hugginggpt.v1.Run\x12G\n\x04List\x12\x1e.hugginggpt.v1.ListRunsRequest\x1a\x1f.hugginggpt.v1.ListRunsResponse\x12K\n\x06\x43\x61ncel\x12\x1f.hugginggpt.v1.CancelRunRequest\x1a .hugginggpt.v1.CancelRunResponse\x12N\n\x07\x41pprove\x12 .hugginggpt.v1.ApproveRunRequest\x1a!.hugginggpt.v1.ApproveRunResponse\x12K\n\x06\x44\x65lete\x12\x1f.hugginggpt.v1.DeleteRunRequest\x1a .hugginggpt.v1.DeleteRunResponse\x12N\n\tListEnded\x12\x1f.hugginggpt.v1.ListEndedRequest\x1a .hugginggpt.v1.ListEndedResponse\x12?\n\x04Hold\x12\x1a.hugginggpt.v1.HoldRequest\x1a\x1b.hugginggpt.v1.HoldResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'protos/hugginggpt/v1/orchestrator.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a protos/hugginggpt/v1/types.proto\"2\n\nRunRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\"9\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\".\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05\x62rief\x18\x02 \x01(\x08\"\xc2\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x06states\x18\x03 \x03(\x0e\x32\x17.hugginggpt.v1.RunState\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\x12\x31\n\rcreated_after\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x66irst_turns\x18\x06 \x01(\x08\"M\n\x10ListRunsResponse\x12 \n\x04runs\x18\x01 \x03(\x0b\x32\x12.hugginggpt.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x13\n\x11\x43\x61ncelRunResponse\"F\n\x11\x41pproveRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12!\n\x04plan\x18\x02 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\"\x14\n\x12\x41pproveRunResponse\"\"\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x13\n\x11\x44\x65leteRunResponse\"j\n\x10ListEndedRequest\x12/\n\x0b\x65nded_after\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xb9\x01\n\x08\x45ndedRun\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12%\n\x06\x63\x61ller\x18\x02 \x01(\x0b\x32\x15.hugginggpt.v1.Caller\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12)\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x05usage\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"S\n\x11ListEndedResponse\x12%\n\x04runs\x18\x01 \x03(\x0b\x32\x17.hugginggpt.v1.EndedRun\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\".\n\x0bHoldRequest\x12\x0e\n\x06holder\x18\x01 \x01(\t\x12\x0f\n\x07sha256s\x18\x02 \x03(\t\"\x0e\n\x0cHoldResponse2\x93\x05\n\x13OrchestratorService\x12;\n\x03Run\x12\x19.hugginggpt.v1.RunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x42\n\x05Watch\x12\x1e.hugginggpt.v1.WatchRunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x37\n\x03Get\x12\x1c.hugginggpt.v1.GetRunRequest\x1a\x12.hugginggpt.v1.Run\x12G\n\x04List\x12\x1e.hugginggpt.v1.ListRunsRequest\x1a\x1f.hugginggpt.v1.ListRunsResponse\x12K\n\x06\x43\x61ncel\x12\x1f.hugginggpt.v1.CancelRunRequest\x1a .hugginggpt.v1.CancelRunResponse\x12N\n\x07\x41pprove\x12 .hugginggpt.v1.ApproveRunRequest\x1a!.hugginggpt.v1.ApproveRunResponse\x12K\n\x06\x44\x65lete\x12\x1f.hugginggpt.v1.DeleteRunRequest\x1a .hugginggpt.v1.DeleteRunResponse\x12N\n\tListEnded\x12\x1f.hugginggpt.v1.ListEndedRequest\x1a .hugginggpt.v1.ListEndedResponse\x12?\n\x04Hold\x12\x1a.hugginggpt.v1.HoldRequest\x1a\x1b.hugginggpt.v1.HoldResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,33 +38,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHRUNREQUEST']._serialized_start=177
   _globals['_WATCHRUNREQUEST']._serialized_end=234
   _globals['_GETRUNREQUEST']._serialized_start=236
-  _globals['_GETRUNREQUEST']._serialized_end=267
-  _globals['_LISTRUNSREQUEST']._serialized_start=270
-  _globals['_LISTRUNSREQUEST']._serialized_end=464
-  _globals['_LISTRUNSRESPONSE']._serialized_start=466
-  _globals['_LISTRUNSRESPONSE']._serialized_end=543
-  _globals['_CANCELRUNREQUEST']._serialized_start=545
-  _globals['_CANCELRUNREQUEST']._serialized_end=579
-  _globals['_CANCELRUNRESPONSE']._serialized_start=581
-  _globals['_CANCELRUNRESPONSE']._serialized_end=600
-  _globals['_APPROVERUNREQUEST']._serialized_start=602
-  _globals['_APPROVERUNREQUEST']._serialized_end=672
-  _globals['_APPROVERUNRESPONSE']._serialized_start=674
-  _globals['_APPROVERUNRESPONSE']._serialized_end=694
-  _globals['_DELETERUNREQUEST']._serialized_start=696
-  _globals['_DELETERUNREQUEST']._serialized_end=730
-  _globals['_DELETERUNRESPONSE']._serialized_start=732
-  _globals['_DELETERUNRESPONSE']._serialized_end=751
-  _globals['_LISTENDEDREQUEST']._serialized_start=753
-  _globals['_LISTENDEDREQUEST']._serialized_end=859
-  _globals['_ENDEDRUN']._serialized_start=862
-  _globals['_ENDEDRUN']._serialized_end=1047
-  _globals['_LISTENDEDRESPONSE']._serialized_start=1049
-  _globals['_LISTENDEDRESPONSE']._serialized_end=1132
-  _globals['_HOLDREQUEST']._serialized_start=1134
-  _globals['_HOLDREQUEST']._serialized_end=1180
-  _globals['_HOLDRESPONSE']._serialized_start=1182
-  _globals['_HOLDRESPONSE']._serialized_end=1196
-  _globals['_ORCHESTRATORSERVICE']._serialized_start=1199
-  _globals['_ORCHESTRATORSERVICE']._serialized_end=1858
+  _globals['_GETRUNREQUEST']._serialized_end=282
+  _globals['_LISTRUNSREQUEST']._serialized_start=285
+  _globals['_LISTRUNSREQUEST']._serialized_end=479
+  _globals['_LISTRUNSRESPONSE']._serialized_start=481
+  _globals['_LISTRUNSRESPONSE']._serialized_end=558
+  _globals['_CANCELRUNREQUEST']._serialized_start=560
+  _globals['_CANCELRUNREQUEST']._serialized_end=594
+  _globals['_CANCELRUNRESPONSE']._serialized_start=596
+  _globals['_CANCELRUNRESPONSE']._serialized_end=615
+  _globals['_APPROVERUNREQUEST']._serialized_start=617
+  _globals['_APPROVERUNREQUEST']._serialized_end=687
+  _globals['_APPROVERUNRESPONSE']._serialized_start=689
+  _globals['_APPROVERUNRESPONSE']._serialized_end=709
+  _globals['_DELETERUNREQUEST']._serialized_start=711
+  _globals['_DELETERUNREQUEST']._serialized_end=745
+  _globals['_DELETERUNRESPONSE']._serialized_start=747
+  _globals['_DELETERUNRESPONSE']._serialized_end=766
+  _globals['_LISTENDEDREQUEST']._serialized_start=768
+  _globals['_LISTENDEDREQUEST']._serialized_end=874
+  _globals['_ENDEDRUN']._serialized_start=877
+  _globals['_ENDEDRUN']._serialized_end=1062
+  _globals['_LISTENDEDRESPONSE']._serialized_start=1064
+  _globals['_LISTENDEDRESPONSE']._serialized_end=1147
+  _globals['_HOLDREQUEST']._serialized_start=1149
+  _globals['_HOLDREQUEST']._serialized_end=1195
+  _globals['_HOLDRESPONSE']._serialized_start=1197
+  _globals['_HOLDRESPONSE']._serialized_end=1211
+  _globals['_ORCHESTRATORSERVICE']._serialized_start=1214
+  _globals['_ORCHESTRATORSERVICE']._serialized_end=1873
 # @@protoc_insertion_point(module_scope)
