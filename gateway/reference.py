@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from gateway import examples, refusals
 from gateway.schemas import TAKEN, reference, schemas
+from gateway.webhooks.schema import WEBHOOK
 from protos.hugginggpt.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
 
@@ -135,35 +136,7 @@ _OWN = {
         },
     },
     "ConversationList": _listed(reference("Conversation"), next_page_token=_TEXT),
-    "Webhook": {
-        "type": "object",
-        "required": ["id", "object", "url", "name", "created_at"],
-        "properties": {
-            "id": _TEXT,
-            "object": {"const": "webhook"},
-            "url": _TEXT,
-            "name": _TEXT,
-            "created_at": {"type": "integer", "description": "Seconds since the epoch."},
-            "ended_at": {"type": "integer", "description": "When its server said that it is gone (410)."},
-            "secret": {"type": "string", "description": "Told once: what signatures are checked with."},
-            "deliveries": {
-                "type": "array",
-                "description": "The last ones, newest first.",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string", "description": "The header webhook-id."},
-                        "run_id": _TEXT,
-                        "state": {"enum": ["waiting", "delivered", "failed", "withheld"]},
-                        "attempts": {"type": "integer"},
-                        "outcome": {"type": "string", "description": "Of the last attempt."},
-                        "created_at": {"type": "integer"},
-                        "next_at": {"type": "integer", "description": "When it is tried next."},
-                    },
-                },
-            },
-        },
-    },
+    "Webhook": WEBHOOK,
     "WebhookList": _listed(reference("Webhook")),
     "Deleted": {
         "type": "object",

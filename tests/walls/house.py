@@ -13,7 +13,7 @@ import httpx
 
 from experts.remote import facts
 from experts.remote.settings import RemoteSettings
-from tests.system.conftest import ROOT, House, standing
+from tests.system.conftest import ROOT, standing
 from tests.walls import HOUSE, OUTSIDE, only_ipv4, set_up
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
@@ -58,7 +58,7 @@ def told_of_the_world(home: Path) -> dict[str, str]:
     }
 
 
-def asked(house: House, http: httpx.Client, policy: str) -> dict[str, Any]:
+def asked(http: httpx.Client, policy: str) -> dict[str, Any]:
     """What came of runs that are planned, executed, and want what is only outside."""
     words = {"policy": policy, "budget": {"wall_time": 20}}
     summary = {"id": 1, "task": "summarization", "arguments": {"text": "All is well."}, "pinned_model": "box/all"}
@@ -88,8 +88,10 @@ def main(home: Path) -> None:
         httpx.Client(base_url=house.url, timeout=90, trust_env=False) as http,
     ):
         tell("it stands")
-        tell(asked(house, http, "local"))
-        tell(asked(house, http, "open"))
+        hook = http.post("/v1/webhooks", json={"url": "https://hooks.test/"}).json()["id"]
+        for policy in ("local", "open"):
+            made = asked(http, policy)
+            tell({**made, "told": http.get(f"/v1/webhooks/{hook}").json()["deliveries"]})
 
 
 if __name__ == "__main__":
