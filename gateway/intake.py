@@ -1,5 +1,6 @@
 """The body of POST /v1/runs: JSON, or a form with files; files go to the store while they come in."""
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 
@@ -8,7 +9,7 @@ from starlette.requests import Request
 from gateway.decoding import decode
 from gateway.fetching import Fetching, Wanted, taken_out
 from gateway.files import Allowance, files_too_large, keep
-from gateway.json_text import loads
+from gateway.json_text import QUICK_BYTES, loads
 from gateway.multipart import Part, is_form, parts
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest
 from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, RunSpec
@@ -61,7 +62,7 @@ class Intake:
         if kind.partition(";")[0].strip().lower() == _JSON:
             if _stated(request) > JSON_BYTES:
                 raise _too_large("the body", JSON_BYTES)
-            return _from_json(await limited(request.stream(), JSON_BYTES, "the body"))
+            return await self._from_json(await limited(request.stream(), JSON_BYTES, "the body"))
         raise InvalidRequest(
             f"the body is {kind[:100] or 'of no stated type'}",
             reason="CONTENT_TYPE",
@@ -89,11 +90,14 @@ class Intake:
                     reason="UNKNOWN_FIELD",
                     remedy="send the fields request or spec once, and any number of file",
                 )
-        asked = _from_json(fields["spec"]) if "spec" in fields else Asked()
+        asked = await self._from_json(fields["spec"]) if "spec" in fields else Asked()
         if "request" in fields:
             asked.spec.request = _text(fields["request"])
         asked.files = files
         return asked
+
+    async def _from_json(self, content: bytes) -> Asked:
+        return _read(content) if len(content) < QUICK_BYTES else await asyncio.to_thread(_read, content)
 
     async def _file(self, part: Part, allowance: Allowance) -> list[Artifact]:
         if part.filename is None:
@@ -107,7 +111,7 @@ class Intake:
         return [await keep(self._store, tenant, part.filename, part.content, allowance, claimed=part.media_type)]
 
 
-def _from_json(content: bytes) -> Asked:
+def _read(content: bytes) -> Asked:
     document = loads(content)
     if not isinstance(document, dict):
         raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')

@@ -18,6 +18,9 @@ HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 20.0
 """How long a head may take to come in, from the connection's beginning or the first byte."""
 
+BODY_SECONDS = 30.0
+"""How long nothing of a body may come in, and how long one may go on that has been answered already."""
+
 STALL_SECONDS = 30.0
 """How long a client may take nothing of what waits for it, before it is taken for gone."""
 
@@ -35,11 +38,13 @@ class Wire(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._stalled: asyncio.TimerHandle | None = None
+        self._body: asyncio.TimerHandle | None = None
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
         self._flows()
+        self._body_ended()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -67,6 +72,15 @@ class Wire(HttpToolsProtocol):
         self._in_head = False
         self._late.cancel()
         super().on_headers_complete()
+        self._await_body()
+
+    def on_body(self, body: bytes) -> None:
+        self._heard = self.loop.time()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._body_ended()
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # as uvicorn calls it
         """Tells a client that what it sent cannot be read."""
@@ -75,6 +89,25 @@ class Wire(HttpToolsProtocol):
     def _await_head(self) -> None:
         self._in_head, self._head_bytes = True, 0
         self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _await_body(self) -> None:
+        self._heard = self.loop.time()
+        self._body = self.loop.call_later(BODY_SECONDS, self._listen)
+
+    def _listen(self) -> None:
+        """Lets go of a client that sends nothing, or goes on though it has its answer."""
+        if self.flow.read_paused:  # it may not send
+            self._heard = self.loop.time()
+        silent = self.loop.time() - self._heard
+        if self.cycle.response_complete or silent >= BODY_SECONDS:
+            self._give_up()
+        else:
+            self._body = self.loop.call_later(BODY_SECONDS - silent, self._listen)
+
+    def _body_ended(self) -> None:
+        if self._body:
+            self._body.cancel()
+            self._body = None
 
     def _watch(self, waiting: int) -> None:
         self._stalled = self.loop.call_later(STALL_SECONDS, self._look, waiting)

@@ -47,7 +47,7 @@ def hugginggpt(
 
       hugginggpt ask "Read the text in this image aloud" --file sign.png
 
-      hugginggpt up           then open http://127.0.0.1:8080/docs
+      hugginggpt up           then open http://127.0.0.1:8080
 
       hugginggpt tasks        what it can do
 

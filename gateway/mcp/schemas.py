@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from gateway.admission import MAX_TASKS
+
 Schema = dict[str, Any]
 
 DEFAULT_WAIT, LONGEST_WAIT = 45, 600
@@ -61,6 +63,7 @@ CONTINUES: Schema = {
 PLAN: Schema = {
     "type": "array",
     "minItems": 1,
+    "maxItems": MAX_TASKS,
     "items": _ANYTHING,
     "description": 'Tasks, as the tool plan gives them: {"id": 1, "task": NAME, "arguments": {PORT: VALUE}, '
     '"parameters": {…}}. A VALUE is text, {"input": "file1"}, {"task_id": 1, "output": PORT} for what an earlier task '

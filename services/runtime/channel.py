@@ -58,17 +58,17 @@ def connect(target: str) -> grpc.aio.Channel:
     """
     config = ("grpc.service_config", _SERVICE_CONFIG)
     options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_READING_AHEAD, _NO_PROXY, config]
-    return carrying(_channel(target, options))
+    return carrying(opened(target, options))
 
 
 def dial(address: str) -> grpc.aio.Channel:
     """A channel to one expert at host:port: no retry, no waiting; the caller alone decides what a failure means."""
     options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
-    return carrying(_channel(address, options))
+    return carrying(opened(address, options))
 
 
-def _channel(target: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-    """Without TLS where this process has no identity."""
+def opened(target: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+    """A channel and nothing more; without TLS where this process has no identity."""
     if identity := own():
         named = [*options, ("grpc.ssl_target_name_override", identity.name)]
         return grpc.aio.secure_channel(target, identity.for_channels(), options=named)
