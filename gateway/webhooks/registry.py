@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.access.audit import Actor, recorded
-from gateway.access.keys import is_tenant
+from  import is_tenant
 from gateway.webhooks.signing import new_secret
 from services.runtime.database import Database, Query, Rows, Steps
 from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
