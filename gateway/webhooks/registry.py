@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.access.audit import Actor, recorded
-from  import is_tenant
 from gateway.webhooks.signing import new_secret
+from services.runtime.artifacts.keys import is_tenant
 from services.runtime.database import Database, Query, Rows, Steps
 from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
 from services.runtime.outbound.guard import Guard
