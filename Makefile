@@ -47,7 +47,7 @@ $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 
 test-deps: ## What tests need beyond Python (Debian; root, or sudo)
 	$(SUDO) apt-get update -qq
-	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium
+	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2
 
 bench: $(VENV)/.dev ## Measure; a table, and out/bench.json
 	$(PY) -m tests.bench

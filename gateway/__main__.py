@@ -43,6 +43,9 @@ from gateway.servicer import GatewayServicer
 from gateway.settings import Settings
 from gateway.store import gateway_store
 from gateway.web.pages import Site
+from gateway.webhooks.delivering import Delivering
+from gateway.webhooks.registry import Webhooks
+from gateway.webhooks.routes import WebhookRoutes
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
@@ -77,8 +80,8 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             refuse_strangers(listen)
     store = ArtifactStore.open(settings.artifacts_url)
     callers = Callers(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
-    guard = Guard(AllowList.parse(settings.fetch_allow)) if settings.fetch_urls else None
-    fetching = Fetching(store, guard, settings.files_bytes)
+    guard = Guard(AllowList.parse(settings.fetch_allow), keeps_in=not settings.fetch_urls)
+    fetching = Fetching(store, guard if settings.fetch_urls else None, settings.files_bytes)
     with bound(settings.http_listen) as listener:
         async with (
             gateway_store(settings.database) as database,
@@ -108,6 +111,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 ChatRoutes(house),
                 ResponseRoutes(house),
                 ModelRoutes(),
+                WebhookRoutes(Webhooks(database, guard)),
                 mcp,
                 UploadRoutes(grants, files, store, callers, access.quotas, upload_bytes=settings.upload_bytes),
                 Health(version("hugginggpt"), backends),
@@ -128,6 +132,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             service = pb.DESCRIPTOR.services_by_name["GatewayService"]
             async with (
                 sweeping(files),
+                Delivering(database, guard).running(),
                 mcp.running(),
                 serving(
                     register,

@@ -47,7 +47,8 @@ class Fetching:
 
         Raises:
             InvalidRequest: URL, FETCH_FAILED, TOO_LARGE, FILE_TYPE, EMPTY_FILE or NOT_UTF8.
-            PermissionDenied: URL_ADDRESS, its host may not be reached; FETCHING_OFF.
+            PermissionDenied: URL_ADDRESS, its host may not be reached; POLICY, it is outside the house and the caller's
+                data policy is local; FETCHING_OFF.
         """
         if self._guard is None:
             raise PermissionDenied(
@@ -56,7 +57,7 @@ class Fetching:
                 remedy="upload the file, or ask the operator to set GATEWAY_FETCH_URLS",
             )
         limits = Limits(self._files_bytes, types=types)
-        async with answer(url, self._guard, limits) as found:
+        async with answer(url, self._guard.as_policy_has_it(), limits) as found:
             name = _named(clean_name(found.name), found.media_type)
             artifact = await keep(
                 self._store,

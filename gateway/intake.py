@@ -29,6 +29,8 @@ class Asked:
 
     spec: RunSpec = field(default_factory=RunSpec)
     files: list[Artifact] = field(default_factory=list)
+    urls: list[Wanted] = field(default_factory=list)
+    """What is to stand in the spec once it has been fetched."""
     policy: "DataPolicy.ValueType" = DataPolicy.DATA_POLICY_UNSPECIFIED
 
 
@@ -47,7 +49,7 @@ class Intake:
         self._files_bytes = files_bytes
 
     async def asked(self, request: Request) -> Asked:
-        """What the body says.
+        """What the body says; its URLs are not fetched yet.
 
         Raises:
             InvalidRequest: CONTENT_TYPE, TOO_LARGE, or what is wrong with it and where.
@@ -66,6 +68,14 @@ class Intake:
             reason="CONTENT_TYPE",
             remedy="send application/json, or multipart/form-data when there are files",
         )
+
+    async def bring_in(self, asked: Asked) -> None:
+        """Fetches what is given as URLs, as the current caller's data policy allows.
+
+        Raises:
+            ServiceError: as Fetching says.
+        """
+        await self._fetching.bring_in(asked.urls, asked.spec)
 
     async def _form(self, kind: str, body: AsyncIterator[bytes]) -> Asked:
         allowance, files, fields = Allowance(self._files_bytes), [], dict[str, bytes]()
@@ -87,9 +97,7 @@ class Intake:
         return asked
 
     async def _from_json(self, content: bytes) -> Asked:
-        asked, urls = _read(content) if len(content) < QUICK_BYTES else await asyncio.to_thread(_read, content)
-        await self._fetching.bring_in(urls, asked.spec)
-        return asked
+        return _read(content) if len(content) < QUICK_BYTES else await asyncio.to_thread(_read, content)
 
     async def _file(self, part: Part, allowance: Allowance) -> list[Artifact]:
         if part.filename is None:
@@ -103,14 +111,13 @@ class Intake:
         return [await keep(self._store, tenant, part.filename, part.content, allowance, claimed=part.media_type)]
 
 
-def _read(content: bytes) -> tuple[Asked, list[Wanted]]:
-    """What JSON says, and the files it names by URL."""
+def _read(content: bytes) -> Asked:
     document = loads(content)
     if not isinstance(document, dict):
         raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
     policy = {"policy": document.pop("policy")} if "policy" in document else {}
     urls = taken_out(document)
-    return Asked(decode(RunSpec, document), policy=decode(AskRequest, policy).policy), urls
+    return Asked(decode(RunSpec, document), urls=urls, policy=decode(AskRequest, policy).policy)
 
 
 def _stated(request: Request) -> int:

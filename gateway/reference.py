@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from gateway import examples, refusals
 from gateway.schemas import TAKEN, reference, schemas
+from gateway.webhooks.schema import WEBHOOK
 from protos.hugginggpt.v1.record_pb2 import RunRecord, Verification
 from protos.hugginggpt.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
@@ -136,6 +137,8 @@ _OWN = {
         },
     },
     "ConversationList": _listed(reference("Conversation"), next_page_token=_TEXT),
+    "Webhook": WEBHOOK,
+    "WebhookList": _listed(reference("Webhook")),
     "Deleted": {
         "type": "object",
         "required": ["id", "object", "deleted"],

@@ -82,6 +82,7 @@ class RunRoutes:
         """
         asked = await self._intake.asked(request)
         with acting_for(self._callers.caller(current().request_id, asked.policy)):
+            await self._intake.bring_in(asked)
             spec = await self._admission.admit(asked.spec, asked.files, idempotency_key)
             streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(",".join(prefer or ()))
             if spec.on_disconnect == ON_DISCONNECT_CANCEL and not streams and not wait:

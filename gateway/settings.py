@@ -42,9 +42,10 @@ class Settings(ServiceSettings, StoreSettings, AccessSettings):
     presign: bool = True
     """Whether clients can reach the object store, if there is one, and are sent there for the bytes of artifacts."""
     fetch_urls: bool = True
-    """Whether files may be given as URLs, which this server then asks for."""
+    """Whether files may be given as URLs, which this server then asks for; if not, webhooks reach named hosts alone."""
     fetch_allow: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
-    """Hosts (with or without a port) and networks that may be asked beside public addresses, separated by commas."""
+    """Hosts (with or without a port) and networks, by comma, that belong to the house: they may be asked beside public
+    addresses, and are asked under the data policy local, too, if a URL names them."""
     mcp_tasks: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
     """Kinds of task that agents see as tools of their own, by comma; the others they find with the tool tasks."""
     data_policy: Literal["local", "open"] = "open"

@@ -7,11 +7,12 @@ from gateway.access.audit import seal
 from gateway.access.tables import ACCESS
 from gateway.filing.tables import FILING
 from gateway.mcp.tables import UPLOADS
+from gateway.webhooks.tables import WEBHOOKS
 from services.runtime.database import Database, opened
 
 SCHEMA = "gateway"
 
-MIGRATIONS: tuple[str, ...] = (ACCESS, FILING, UPLOADS)
+MIGRATIONS: tuple[str, ...] = (ACCESS, FILING, UPLOADS, WEBHOOKS)
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
 

@@ -35,8 +35,15 @@ class Running:
     backend: Backend
     standings: dict[str, Standing] = field(default_factory=dict)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether it is asked though no call is for it: outside the house only once a call there has failed."""
+        return self.server.reach == "internal" or any(standing.trouble for standing in self.standings.values())
+
     async def check(self) -> None:
-        """Asks it whether its models are ready."""
+        """Asks it whether its models are ready, if it may be."""
+        if not self.is_watched:
+            return
         judge(self.standings, self.standings, await self.backend.problems())
 
     async def keep_checking(self, seconds: float) -> None:

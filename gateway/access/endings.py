@@ -1,4 +1,4 @@
-"""Follows runs to their ends: their places become free, and the tokens they took are counted."""
+"""Follows runs to their ends: their places become free, the tokens they took are counted, and whoever asked is told."""
 
 import asyncio
 import time
@@ -11,6 +11,7 @@ import structlog
 
 from gateway.access.quotas import TOKENS
 from gateway.access.windows import DAY, beginning, counted
+from gateway.webhooks.outbox import Outbox
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from services.runtime import caller
 from services.runtime.database import Database, Query, Steps
@@ -38,14 +39,28 @@ _CURSOR = "ended runs"
 
 
 class Endings:
-    """Each run's end counts once, whichever gateway sees it, and also when none was there."""
+    """Each run's end counts once, whichever gateway sees it, and also when none was there.
+
+    Args:
+        stub: the orchestrator's, who knows of them.
+        database: the gateway's.
+        clock: seconds since the epoch.
+        counting: whether keys have limits; without them only ends that somebody wants to be told of are looked for.
+    """
 
     def __init__(
-        self, stub: "OrchestratorServiceAsyncStub", database: Database, clock: Callable[[], float] = time.time
+        self,
+        stub: "OrchestratorServiceAsyncStub",
+        database: Database,
+        clock: Callable[[], float] = time.time,
+        *,
+        counting: bool = True,
     ) -> None:
         self._stub = stub
         self._database = database
         self._clock = clock
+        self._counting = counting
+        self._outbox = Outbox(database)
         self._tidied = 0.0
 
     @asynccontextmanager
@@ -60,13 +75,16 @@ class Endings:
                 await following
 
     async def look(self) -> None:
-        """Counts the runs that have ended since the last look.
+        """Counts the runs that have ended since the last look, and has them told of.
 
         Raises:
             ServiceError: the database does not answer.
             grpc.aio.AioRpcError: the orchestrator does not.
         """
-        since, token = await self._position(), ""
+        first = 0.0 if self._counting else await self._outbox.since()
+        if first is None:
+            return
+        since, token = max(first, await self._position()), ""
         latest = since
         while True:
             request = pb.ListEndedRequest(page_size=PAGE, page_token=token)
@@ -109,6 +127,7 @@ class Endings:
         insert = "INSERT INTO ended_runs (run_id, seen) VALUES (?, ?) ON CONFLICT (run_id) DO NOTHING RETURNING run_id"
         if not (yield Query(insert, (run.run_id, self._clock()))):
             return
+        yield from self._outbox.add(run)
         yield Query("DELETE FROM admitted_runs WHERE run_id = ?", (run.run_id,))
         tokens = run.usage.input_tokens + run.usage.output_tokens
         if run.caller.key_id and tokens:

@@ -78,7 +78,7 @@ class Entry:
 async def entry(
     settings: AccessSettings, callers: Callers, database: Database, stub: "OrchestratorServiceAsyncStub"
 ) -> AsyncIterator[Entry]:
-    """What the settings ask for; with keys, runs are followed to their ends within the block.
+    """What the settings ask for; runs are followed to their ends within the block.
 
     Raises:
         InvalidRequest: the issuer's keys are at no place to fetch them from.
@@ -88,7 +88,8 @@ async def entry(
     quotas, audit = Quotas(minutes, days, Slots(database)), Audit(database)
     if settings.authentication == "none":
         gate = OpenGate()
-        yield Entry(gate, Links(), callers, quotas, audit, Presence(gate), settings.cors_origins)
+        async with Endings(stub, database, counting=False).followed():
+            yield Entry(gate, Links(), callers, quotas, audit, Presence(gate), settings.cors_origins)
         return
     keys = KeyGate(KeyRing(Keys(database)), settings.limits(), _tokens(settings))
     links = Links(await signing_secret(database), settings.link_seconds)

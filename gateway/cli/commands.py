@@ -10,6 +10,7 @@ from gateway.cli.completing import runs as run_ids
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
 from gateway.cli.options import ApiKey, Json, Mode, Out, PlanFile, Policy, Url
+from gateway.cli.webhooks import webhooks
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
 app.add_typer(keys, name="keys")
+app.add_typer(webhooks, name="webhooks")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,32 +1,25 @@
 """What hugginggpt keys does: works on the gateway's database, as the operator of its machine."""
 
-import asyncio
-import getpass
 import json
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from gateway.access.audit import Actor, Audit
-from gateway.access.identity import TENANT
+from gateway.access.audit import Audit
 from gateway.access.keys import Key, Keys, Terms
 from gateway.access.limits import Limits
 from gateway.cli import terminal
+from gateway.cli.own_database import operator, worked_on
 from gateway.cli.problem import USAGE, Problem
 from gateway.cli.view import printable
-from gateway.store import gateway_store
 from protos.hugginggpt.v1.types_pb2 import DataPolicy
 from services.runtime.database import Database
-from services.runtime.errors import InvalidRequest, ServiceError
-from services.runtime.settings import home
-
-T = TypeVar("T")
 
 _FOR = re.compile(r"(\d{1,5})([mhd])")
 _SECONDS = {"m": 60, "h": 3600, "d": 24 * 3600}
@@ -60,9 +53,9 @@ def create(place: str | None, tenant: str, fields: Mapping[str, Any], *, as_json
     """Prints the key to standard output, and what there is to say about it elsewhere."""
 
     async def made(database: Database) -> tuple[Key, str]:
-        return await Keys(database).create(Terms(tenant, **fields), _operator())
+        return await Keys(database).create(Terms(tenant, **fields), operator())
 
-    key, token = _with(place, made)
+    key, token = worked_on(place, made)
     if as_json:
         terminal.tell_json({"key": token, **_told(key)})
         return
@@ -71,7 +64,7 @@ def create(place: str | None, tenant: str, fields: Mapping[str, Any], *, as_json
 
 
 def show(place: str | None, tenant: str, *, as_json: bool) -> None:
-    found = _with(place, lambda database: Keys(database).list(tenant))
+    found = worked_on(place, lambda database: Keys(database).list(tenant))
     if as_json:
         terminal.tell_json({"keys": [_told(key) for key in found]})
         return
@@ -90,7 +83,7 @@ def change(place: str | None, key_id: str, fields: Mapping[str, Any], *, as_json
     """Raises Problem: nothing is named, or there is no such key that has not ended."""
     if not fields:
         raise Problem("nothing to change is named", remedy="see hugginggpt keys change --help", status=USAGE)
-    key = _with(place, lambda database: Keys(database).change(key_id, fields, _operator()))
+    key = worked_on(place, lambda database: Keys(database).change(key_id, fields, operator()))
     if as_json:
         terminal.tell_json(_told(key))
     else:
@@ -98,7 +91,7 @@ def change(place: str | None, key_id: str, fields: Mapping[str, Any], *, as_json
 
 
 def revoke(place: str | None, key_id: str) -> None:
-    _with(place, lambda database: Keys(database).revoke(key_id, _operator()))
+    worked_on(place, lambda database: Keys(database).revoke(key_id, operator()))
 
 
 def audit(place: str | None, *, export: bool) -> None:
@@ -106,27 +99,7 @@ def audit(place: str | None, *, export: bool) -> None:
         async for entry in Audit(database).entries():
             sys.stdout.write((json.dumps(entry) if export else _line(entry)) + "\n")
 
-    _with(place, told)
-
-
-def _with(place: str | None, work: Callable[[Database], Awaitable[T]]) -> T:
-    async def done() -> T:
-        async with gateway_store(place or str(home() / "gateway.sqlite")) as database:
-            return await work(database)
-
-    try:
-        return asyncio.run(done())
-    except ServiceError as error:
-        status = {"status": USAGE} if isinstance(error, InvalidRequest) else {}
-        raise Problem(error.message, remedy=error.remedy, **status) from error
-
-
-def _operator() -> Actor:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a number that has no name
-        user = "unknown"
-    return Actor(TENANT, f"operator:{user}")
+    worked_on(place, told)
 
 
 def _time(text: str) -> float | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,7 +143,8 @@ class Toolbox:
     async def _single(
         self, name: str, arguments: Mapping[str, Any], parameters: Mapping[str, Any], call: Call
     ) -> CallToolResult:
-        plan = await self._means.singles.plan(name, arguments, parameters, call.site, call.text("model"))
+        with self._acting(call):
+            plan = await self._means.singles.plan(name, arguments, parameters, call.site, call.text("model"))
         return telling.told(await self._outcome(RunSpec(plan=plan, mode=RUN_MODE_RESULTS), call), call.site)
 
     async def _get_run(self, call: Call) -> CallToolResult:
@@ -176,13 +178,17 @@ class Toolbox:
 
     async def _outcome(self, spec: RunSpec, call: Call) -> Run:
         """A new run, once it has ended or the time is over."""
-        policy = _POLICIES.get(call.text("policy"), DATA_POLICY_UNSPECIFIED)
-        with acting_for(self._means.callers.caller(current().request_id, policy)):
+        with self._acting(call):
             files = await self._means.references.artifacts(call.arguments.get("files", []), "files", call.site)
             await self._means.admission.admit(spec, files)
             feed = await self._means.runs.start(spec)
             await self._followed(feed, call)
             return await self._means.runs.get(feed.run_id)
+
+    def _acting(self, call: Call) -> AbstractContextManager[None]:
+        """For the current caller, under the policy the call asks for."""
+        policy = _POLICIES.get(call.text("policy"), DATA_POLICY_UNSPECIFIED)
+        return acting_for(self._means.callers.caller(current().request_id, policy))
 
     async def _followed(self, feed: Feed, call: Call) -> None:
         try:

@@ -7,7 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from protos.hugginggpt.v1 import planner_pb2 as planning
-from protos.hugginggpt.v1.types_pb2 import Caller, Plan, RunAccepted, RunEvent, RunSpec, Value
+from protos.hugginggpt.v1.types_pb2 import (
+    DATA_POLICY_LOCAL,
+    DATA_POLICY_OPEN,
+    Caller,
+    Plan,
+    RunAccepted,
+    RunEvent,
+    RunSpec,
+    Value,
+)
 from services.orchestrator.arguments import is_too_long
 from services.orchestrator.journal.tables import NewRun, Row
 from services.runtime.errors import InvalidRequest
@@ -60,6 +69,16 @@ def digest(spec: RunSpec, who: Caller) -> str:
     bare.CopyFrom(spec)
     bare.ClearField("idempotency_key")
     return hashlib.sha256(bare.SerializeToString(deterministic=True) + b"%d" % who.policy).hexdigest()
+
+
+def bound(who: Caller, parent: Row | None) -> Caller:
+    """The caller, as the run is done for: what follows on a run that keeps its data in keeps it in, too."""
+    if parent is None or parent.caller.policy == DATA_POLICY_OPEN:
+        return who
+    kept_in = Caller()
+    kept_in.CopyFrom(who)
+    kept_in.policy = DATA_POLICY_LOCAL
+    return kept_in
 
 
 def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seconds: float) -> NewRun:

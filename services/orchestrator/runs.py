@@ -113,7 +113,7 @@ class Runs:
         parent = await self._journal.row(spec.parent_run_id, who.tenant) if spec.parent_run_id else None
         if spec.HasField("plan"):
             spec.plan.CopyFrom(await self._pipeline.check(acceptance.plan_to_check(spec, spec.plan)))
-        new = acceptance.new_run(spec, who, parent, asked, self._run_seconds)
+        new = acceptance.new_run(spec, acceptance.bound(who, parent), parent, asked, self._run_seconds)
         keeping = self._journal.accept(new)
         self._keeping.add(keeping)
         keeping.add_done_callback(partial(self._start_kept, new))

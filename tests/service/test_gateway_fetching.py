@@ -149,3 +149,22 @@ async def test_a_form_that_states_another_type_is_refused(doors: Doors) -> None:
     response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
     assert (response.status_code, response.json()["code"]) == (400, "FILE_TYPE")
     assert "application/pdf" in response.json()["detail"]
+
+
+async def test_under_the_policy_local_only_what_belongs_to_the_house_is_asked(doors: Doors, web: Web) -> None:
+    inside = await doors.ask(policy="local", inputs=inputs(web, "/silent"))
+    assert inside.status_code == 202, inside.text
+    outside = await doors.ask(policy="local", inputs=[{"text": "a"}, {"url": "https://example.org/a.png"}])
+    problem = outside.json()
+    assert (outside.status_code, problem["code"], problem["error"]["param"]) == (403, "POLICY", "inputs[1]")
+    assert "upload the file" in problem["remedy"]
+    web.replies["/out"] = redirect("https://example.org/a.png")
+    led_out = await doors.ask(policy="local", inputs=inputs(web, "/out"))
+    assert led_out.json()["code"] == "POLICY"
+
+
+async def test_openais_local_model_asks_for_no_url_outside(doors: Doors) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    said = {"model": "hugginggpt-local", "messages": [{"role": "user", "content": [picture]}]}
+    refused = await doors.http.post("/v1/chat/completions", json=said)
+    assert (refused.status_code, refused.json()["code"]) == (403, "POLICY")

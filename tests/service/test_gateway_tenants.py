@@ -44,10 +44,17 @@ COMMON = {
 }
 """Nothing of any tenant is there."""
 
-LISTS = {"GET /v1/runs", "GET /v1/files", "GET /v1/conversations"}
+LISTS = {"GET /v1/runs", "GET /v1/files", "GET /v1/conversations", "GET /v1/webhooks"}
 """Show what the tenant has."""
 
-MAKE = {"POST /v1/runs", "POST /v1/files", "POST /v1/chat/completions", "POST /v1/responses", "POST /mcp"}
+MAKE = {
+    "POST /v1/runs",
+    "POST /v1/files",
+    "POST /v1/chat/completions",
+    "POST /v1/responses",
+    "POST /v1/webhooks",
+    "POST /mcp",
+}
 """Make something new of the tenant's; what they may name of others' stands in NAMING, and in test_mcp_tenants."""
 
 NAMING: list[tuple[str, dict[str, Any]]] = [
@@ -92,12 +99,15 @@ class Estate:
         file = kept.json()
         path = f"/v1/runs/{run['run_id']}/verify"
         again = (await self.doors.http.post(path, headers=bearer(self.a))).json()
+        told = {"url": "https://hooks.invalid/"}
+        webhook = await self.doors.http.post("/v1/webhooks", json=told, headers=bearer(self.a))
         self.ids = {
             "again_id": again["again_run_id"],
             "run_id": run["run_id"],
             "conversation_id": run["conversation_id"],
             "response_id": named(RESPONSE, run["run_id"]),
             "file_id": file["id"],
+            "webhook_id": webhook.json()["id"],
             "sha256": file["artifact"]["sha256"],
             "secret": "of-nobody",
         }

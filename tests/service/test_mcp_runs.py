@@ -81,6 +81,10 @@ async def test_a_single_task_runs_by_its_name(doors: Doors) -> None:
         assert "summarization has no input 'words'" in words(wrong)
         none = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": {"image": "a cat"}})
         assert "arguments.image: 'a cat' names no file" in words(none)
+        outside = {"task": "image-to-text", "arguments": {"image": "https://example.org/a.png"}, "policy": "local"}
+        assert "may not leave the house, and example.org is outside" in words(
+            await agent.call_tool("run_task", outside)
+        )
 
 
 async def test_tasks_are_told_in_a_line_each_and_one_whole(doors: Doors) -> None:

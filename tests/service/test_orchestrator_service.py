@@ -247,6 +247,19 @@ async def test_a_later_turn_sees_the_earlier_one(house: House) -> None:
     assert second[0].run_accepted.conversation_id == first[0].run_id
 
 
+@pytest.mark.parametrize("kept_in", [types.DATA_POLICY_LOCAL, types.DATA_POLICY_UNSPECIFIED])
+async def test_what_follows_on_a_run_that_keeps_its_data_in_keeps_it_in_too(
+    house: House, kept_in: types.DataPolicy.ValueType
+) -> None:
+    house.cast.plan(END)
+    parent = ""
+    for policy in (types.DATA_POLICY_OPEN, kept_in, types.DATA_POLICY_OPEN, types.DATA_POLICY_OPEN):
+        with caller.acting_for(types.Caller(tenant="acme", policy=policy)):
+            parent = (await house.run(parent_run_id=parent))[0].run_id
+    policies = [seen.policy for seen in house.cast.callers]
+    assert policies == [types.DATA_POLICY_OPEN, kept_in, types.DATA_POLICY_LOCAL, types.DATA_POLICY_LOCAL]
+
+
 async def test_a_run_whose_orchestrator_died_is_finished_by_another(cast: Cast, settings: Settings) -> None:
     calls: list[str] = []
     hang = asyncio.Event()

@@ -245,3 +245,21 @@ async def test_it_starts_while_no_server_is_there_and_gets_ready_when_one_comes(
         assert "cannot be reached" in (await room.card("summarization")).failure
         await web.start(port)
         await room.until(SERVING, "readiness")
+
+
+async def test_a_server_outside_is_asked_by_calls_alone_until_one_fails(
+    configure: Configure, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
+    port = int(web.url.rpartition(":")[2])
+    async with tensors() as fake:
+        configure(box(web, reach="external"), triton(fake, reach="external"))
+        async with serving("experts.served", tmp_path) as room:
+            assert await room.health("readiness", "box/all", "triton/twice") == [SERVING] * 3
+            await room.describe()
+            assert (web.connections, fake.calls) == (0, [])
+            await web.stop()
+            assert (await room.refused("summarization", text="x")).code.name == "UNAVAILABLE"
+            await room.until(NOT_SERVING, "box/all")
+            await web.start(port)
+            await room.until(SERVING, "box/all")

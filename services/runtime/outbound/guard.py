@@ -12,12 +12,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import httpcore
 import httpx
 
+from services.runtime import caller
 from services.runtime.errors import InvalidRequest, PermissionDenied
 from services.runtime.outbound.addresses import Address, AllowList, is_public
 
@@ -60,6 +61,14 @@ def closed(host: str) -> PermissionDenied:
     )
 
 
+def outside(host: str) -> PermissionDenied:
+    return PermissionDenied(
+        f"the data of this request may not leave the house, and {host[:100]} is outside",
+        reason="POLICY",
+        remedy="upload the file, allow the data policy open, or ask the operator to name the host as one of the house",
+    )
+
+
 @dataclass(frozen=True)
 class Guard:
     """Decides by URL, then by address."""
@@ -67,13 +76,19 @@ class Guard:
     allowed: AllowList = field(default_factory=AllowList)
     resolve: Resolve = resolved
     tls: Callable[[], ssl.SSLContext] = system_tls
+    keeps_in: bool = False
+    """Only what the operator has named may be asked; no other name is even looked up."""
+
+    def as_policy_has_it(self) -> "Guard":
+        """The guard of what is done for the current caller: under the data policy local it keeps in."""
+        return self if caller.may_leave_the_house() else replace(self, keeps_in=True)
 
     def check(self, url: httpx.URL) -> None:
         """Refuses what is no plain address of a host.
 
         Raises:
             InvalidRequest: URL, it is not one to ask.
-            PermissionDenied: URL_ADDRESS, its port is closed.
+            PermissionDenied: URL_ADDRESS, its port is closed; POLICY, it would leave the house.
         """
         if url.scheme not in PORTS:
             raise refused_url("is neither https nor http")
@@ -85,8 +100,14 @@ class Guard:
         if _NUMBER.fullmatch(host.rpartition(".")[2]) and not _literal(host):
             raise refused_url("writes an address in an unusual way")
         port = PORTS[url.scheme] if url.port is None else url.port
+        if self.keeps_in and not self._opened(host, port):
+            raise outside(host)
         if port not in PORTS.values() and not self._opened(host, port):
             raise closed(host)
+
+    def names(self, url: httpx.URL) -> bool:
+        """Whether the operator has named the URL's host, at its port."""
+        return self._opened(url.raw_host.decode("ascii").lower(), url.port or PORTS.get(url.scheme, 0))
 
     async def addresses(self, host: str, port: int) -> Sequence[Address]:
         """The addresses of a host, each of which may be reached.

@@ -59,7 +59,7 @@ async def answer(url: str, guard: Guard, limits: Limits) -> AsyncIterator[Answer
         async with (
             asyncio.timeout(limits.total_seconds),
             client,
-            _followed(client, _parsed(url), limits) as (place, response),
+            _followed(client, parsed(url), limits) as (place, response),
         ):
             kind = _checked(response, place, limits)
             async with aclosing(_pieces(response, limits)) as pieces:
@@ -97,7 +97,12 @@ async def _sent(client: httpx.AsyncClient, url: httpx.URL, limits: Limits) -> ht
         raise _failed("does not answer") from error
 
 
-def _parsed(url: str) -> httpx.URL:
+def parsed(url: str) -> httpx.URL:
+    """A URL as it was written.
+
+    Raises:
+        InvalidRequest: URL, it is none.
+    """
     if len(url) > URL_CHARACTERS or _UNFIT.search(url):
         raise refused_url("has characters that no URL has, or too many")
     try:
@@ -107,7 +112,7 @@ def _parsed(url: str) -> httpx.URL:
 
 
 def _next(url: httpx.URL, response: httpx.Response) -> httpx.URL:
-    to = url.join(_parsed(response.headers.get("location", "")))
+    to = url.join(parsed(response.headers.get("location", "")))
     if url.scheme == "https" and to.scheme == "http":
         raise _failed("leads from https to http")
     return to

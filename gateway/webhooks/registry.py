@@ -1,0 +1,160 @@
+"""Who is told: a tenant's webhooks."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gateway.access.audit import Actor, recorded
+from gateway.webhooks.signing import new_secret
+from services.runtime.artifacts.keys import is_tenant
+from services.runtime.database import Database, Query, Rows, Steps
+from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
+from services.runtime.outbound.guard import Guard
+from services.runtime.outbound.reading import parsed
+
+MOST = 20
+"""Webhooks of a tenant."""
+
+NAME_CHARACTERS = 100
+SHOWN = 50
+"""Deliveries that are told of a webhook."""
+
+_COLUMNS = "id, tenant, url, name, secret, created, ended"
+_DELIVERED = "id, run_id, state, attempts, outcome, created, due"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Somebody who is told."""
+
+    id: str
+    tenant: str
+    url: str = field(repr=False)
+    """Some services have a secret in it."""
+    name: str
+    secret: str = field(repr=False)
+    created: float
+    """Seconds since the epoch."""
+    ended: float | None
+    """When its server said that it is gone; it is told no more."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One thing to tell, and what became of it."""
+
+    id: str
+    run_id: str
+    state: str
+    """It is waiting, delivered, failed or withheld."""
+    attempts: int
+    outcome: str
+    """Of the last attempt."""
+    created: float
+    due: float | None
+    """When it is tried next."""
+
+
+class Webhooks:
+    """All of them; what is done to them stands in the audit log.
+
+    Args:
+        database: the gateway's.
+        guard: decides which URLs may be given; None: whether they may be asked is seen when they are.
+    """
+
+    def __init__(self, database: Database, guard: Guard | None = None) -> None:
+        self._database = database
+        self._guard = guard
+
+    async def create(self, tenant: str, url: str, name: str, by: Actor) -> Webhook:
+        """A new one; it is told of runs that end from now on.
+
+        Raises:
+            InvalidRequest: the tenant, the name or the URL cannot be one; URL, it is neither https nor of the house.
+            PermissionDenied: URL_ADDRESS or POLICY, its host may not be asked.
+            FailedPrecondition: WEBHOOKS, the tenant has as many as it can have.
+        """
+        _check(tenant, name)
+        host = self._checked(url)
+        webhook_id, secret = f"wh_{secrets.token_hex(12)}", new_secret()
+
+        def operation() -> Steps[Rows]:
+            yield Query(self._database.dialect.lock, (f"webhooks {tenant}",))
+            ((count,),) = yield Query("SELECT count(*) FROM webhooks WHERE tenant = ?", (tenant,))
+            if count >= MOST:
+                what = f"the tenant {tenant} has {count} webhooks, which is as many as it can have"
+                raise FailedPrecondition(what, reason="WEBHOOKS", remedy="delete one of them")
+            insert = (
+                f"INSERT INTO webhooks ({_COLUMNS}) "  # noqa: S608  # of constants
+                f"VALUES (?, ?, ?, ?, ?, {self._database.dialect.now}, NULL) RETURNING {_COLUMNS}"
+            )
+            rows = yield Query(insert, (webhook_id, tenant, url, name, secret))
+            told = {"tenant": tenant, "name": name, "host": host}
+            yield recorded(self._database, by, "webhook.create", webhook_id, told)
+            return rows
+
+        (row,) = await self._database.write(operation)
+        return Webhook(*row)
+
+    async def list(self, tenant: str = "") -> Sequence[Webhook]:
+        """Webhooks, the oldest first; of all tenants if none is named."""
+        select = f"SELECT {_COLUMNS} FROM webhooks WHERE ? IN ('', tenant) ORDER BY created, id"  # noqa: S608
+        return [Webhook(*row) for row in await self._database.read(select, tenant)]
+
+    async def get(self, webhook_id: str, tenant: str = "") -> Webhook:
+        """One; of any tenant if none is named.
+
+        Raises:
+            NotFound: WEBHOOK.
+        """
+        select = f"SELECT {_COLUMNS} FROM webhooks WHERE id = ? AND ? IN ('', tenant)"  # noqa: S608  # of constants
+        for row in await self._database.read(select, webhook_id, tenant):
+            return Webhook(*row)
+        raise NotFound(f"there is no webhook {webhook_id[:60]}", reason="WEBHOOK", remedy="list the webhooks")
+
+    async def delete(self, webhook_id: str, by: Actor, tenant: str = "") -> None:
+        """Removes one, with all it was and would have been told.
+
+        Raises:
+            NotFound: WEBHOOK.
+        """
+        await self.get(webhook_id, tenant)
+
+        def operation() -> Steps[None]:
+            yield recorded(self._database, by, "webhook.delete", webhook_id, {})
+            yield Query("DELETE FROM deliveries WHERE webhook_id = ?", (webhook_id,))
+            yield Query("DELETE FROM webhooks WHERE id = ?", (webhook_id,))
+
+        await self._database.write(operation)
+
+    async def deliveries(self, webhook_id: str) -> Sequence[Delivery]:
+        """The last of what it was told or is to be told, the newest first."""
+        select = (
+            f"SELECT {_DELIVERED} FROM deliveries WHERE webhook_id = ?"  # noqa: S608  # of constants
+            f" ORDER BY created DESC, id DESC LIMIT {SHOWN}"
+        )
+        return [Delivery(*row) for row in await self._database.read(select, webhook_id)]
+
+    def _checked(self, url: str) -> str:
+        """The URL's host."""
+        asked = parsed(url)
+        if self._guard:
+            self._guard.check(asked)
+        if asked.scheme != "https" and not (self._guard and self._guard.names(asked)):
+            raise InvalidRequest(
+                "the URL of a webhook begins with https, unless the operator has named its host as one of the house",
+                reason="URL",
+                remedy="give one such as https://example.org/hooks, or ask for GATEWAY_FETCH_ALLOW",
+                port="url",
+            )
+        return asked.host
+
+
+def _check(tenant: str, name: str) -> None:
+    if not is_tenant(tenant):
+        remedy = "use up to 63 small letters, digits, dots, hyphens and underscores, a letter or digit first"
+        raise InvalidRequest(f"a tenant cannot be called {tenant[:100]!r}", remedy=remedy, port="tenant")
+    if len(name) > NAME_CHARACTERS or not name.isprintable():
+        remedy = f"use up to {NAME_CHARACTERS} printable characters"
+        raise InvalidRequest("a webhook cannot be called so", remedy=remedy, port="name")

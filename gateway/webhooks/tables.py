@@ -1,0 +1,29 @@
+"""Tables of those who are told, and of what they are told."""
+
+WEBHOOKS = """
+    CREATE TABLE webhooks (
+        id TEXT PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        url TEXT NOT NULL,
+        name TEXT NOT NULL,
+        secret TEXT NOT NULL,
+        created REAL NOT NULL,
+        ended REAL
+    );
+    CREATE INDEX webhooks_by_tenant ON webhooks (tenant, created, id);
+    CREATE TABLE deliveries (
+        id TEXT PRIMARY KEY,
+        webhook_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        policy INTEGER NOT NULL,
+        payload TEXT NOT NULL,
+        created REAL NOT NULL,
+        state TEXT NOT NULL,
+        attempts INTEGER NOT NULL,
+        due REAL,
+        outcome TEXT NOT NULL
+    );
+    CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, created, id);
+    CREATE INDEX deliveries_by_time ON deliveries (due) WHERE due IS NOT NULL
+"""
+"""A webhook that has ended is told no more; a delivery that is over is not due. Secrets are kept whole: they sign."""

@@ -1,0 +1,65 @@
+"""hugginggpt webhooks, as the operator runs it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.cli import app
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = str(tmp_path / "gateway.sqlite")
+    monkeypatch.setenv("GATEWAY_DATABASE", path)
+    return path
+
+
+def webhooks(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["webhooks", *arguments])
+
+
+def told(*arguments: str) -> Any:
+    result = webhooks(*arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_secret_is_printed_alone_so_that_a_shell_can_take_it(place: str) -> None:
+    result = webhooks("create", "https://example.org/hooks", "--tenant", "shop")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("whsec_")
+    assert len(result.stdout.splitlines()) == 1
+    assert "shown only now" in result.stderr
+
+
+def test_webhooks_are_listed_and_deleted(place: str) -> None:
+    made = told("create", "https://example.org/hooks", "--tenant", "shop", "--name", "orders", "--json")
+    (listed,) = told("list", "--json")["webhooks"]
+    assert (listed["tenant"], listed["name"], listed["url"]) == ("shop", "orders", "https://example.org/hooks")
+    assert "secret" not in listed
+    for word in (made["id"], "shop", "orders"):
+        assert word in webhooks("list").stdout
+    assert told("list", "--tenant", "other", "--json") == {"webhooks": []}
+    assert webhooks("delete", made["id"]).exit_code == 0
+    assert "there is no webhook" in webhooks("list").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("create", "http://example.org/"), 2, "https"),
+        (("create", "nonsense"), 2, "https"),
+        (("create", "https://example.org/", "--tenant", "A B"), 2, "small letters"),
+        (("delete", "nobody"), 1, "list the webhooks"),
+        (("list", "--database", "/proc/none/x.sqlite"), 1, "written"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said_with_a_remedy(place: str, arguments: tuple[str, ...], status: int, said: str) -> None:
+    result = webhooks(*arguments)
+    assert result.exit_code == status
+    assert said in result.stderr
+    assert "Traceback" not in result.output

@@ -1,0 +1,137 @@
+"""Webhooks at a gateway's doors: made over HTTP by a tenant, told by the gateway, also of what ended without it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL
+from tests.doors import opened_doors
+from tests.fakes import ScriptedOrchestrator
+from tests.fakes.rooms import ANSWERED
+from tests.fakes.web import Web
+from tests.keyholders import Keyholders, bearer, opened_keyholders
+from tests.receiving import PATH, allowed, told
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with Web.serving() as web:
+        web.says(PATH)
+        yield web
+
+
+@pytest.fixture
+async def house(tmp_path: Path, web: Web) -> AsyncIterator[Keyholders]:
+    async with opened_keyholders(tmp_path, {"fetch_allow": ",".join(allowed(web))}) as opened:
+        yield opened
+
+
+async def made(house: Keyholders, token: str, url: str) -> Any:
+    reply = await house.doors.http.post("/v1/webhooks", json={"url": url, "name": "it"}, headers=bearer(token))
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def test_a_tenant_is_told_of_its_runs_and_of_no_others(
+    house: Keyholders, web: Web, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = await house.token("one"), await house.token("other")
+    webhook = await made(house, one, web.url + PATH)
+    await house.doors.ask("a request of the other", headers=bearer(other))
+    asked = await house.doors.ask("a request of its own", headers=bearer(one))
+    async with asyncio.timeout(20):
+        request = await web.arrived.get()
+        shown: Any = {}
+        while not shown or shown["deliveries"][0]["state"] == "waiting":
+            shown = (await house.doors.http.get(f"/v1/webhooks/{webhook['id']}", headers=bearer(one))).json()
+    said = told(request, webhook["secret"])
+    assert said["data"]["run_id"] == asked.json()["run_id"]
+    assert b"a request" not in request.body
+    assert [each["run_id"] for each in shown["deliveries"]] == [said["data"]["run_id"]]
+    assert (shown["deliveries"][0]["state"], "secret" in shown) == ("delivered", False)
+    assert len(web.requests) == 1
+    logged = capsys.readouterr()
+    assert webhook["secret"].removeprefix("whsec_") not in logged.out + logged.err
+    assert web.url + PATH not in logged.out + logged.err
+
+
+async def test_what_ended_while_no_gateway_was_there_is_told(tmp_path: Path, web: Web) -> None:
+    settings, orchestrator = {"fetch_allow": ",".join(allowed(web))}, ScriptedOrchestrator(script=[])
+    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
+        webhook = (await doors.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
+        run_id = (await doors.ask()).json()["run_id"]
+    assert not web.requests
+    orchestrator.script = ANSWERED
+    orchestrator.runs[run_id].tell(*ANSWERED)
+    async with opened_doors(tmp_path, orchestrator, settings=settings), asyncio.timeout(20):
+        request = await web.arrived.get()
+    assert told(request, webhook["secret"])["data"]["run_id"] == run_id
+    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
+        await doors.ask()
+        async with asyncio.timeout(20):
+            await web.arrived.get()
+    assert len({told(each, webhook["secret"])["data"]["run_id"] for each in web.requests}) == len(web.requests) == 2
+
+
+async def test_webhooks_of_one_tenant_are_hidden_from_another(house: Keyholders, web: Web) -> None:
+    one, other = await house.token("one"), await house.token("other")
+    webhook = await made(house, one, web.url + PATH)
+    path = f"/v1/webhooks/{webhook['id']}"
+    for reply in (
+        await house.doors.http.get(path, headers=bearer(other)),
+        await house.doors.http.delete(path, headers=bearer(other)),
+    ):
+        assert (reply.status_code, reply.json()["code"]) == (404, "WEBHOOK")
+    assert (await house.doors.http.get("/v1/webhooks", headers=bearer(other))).json()["data"] == []
+    (listed,) = (await house.doors.http.get("/v1/webhooks", headers=bearer(one))).json()["data"]
+    assert (listed["id"], "secret" in listed) == (webhook["id"], False)
+    assert (await house.doors.http.delete(path, headers=bearer(one))).json()["deleted"]
+    assert (await house.doors.http.get(path, headers=bearer(one))).status_code == 404
+    acts = [(entry["action"], entry["tenant"]) async for entry in house.audit.entries() if "webhook" in entry["action"]]
+    assert acts == [("webhook.create", "one"), ("webhook.delete", "one")]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"[]", "INVALID"),
+        (b"{}", "INVALID"),
+        (b'{"url": 7}', "INVALID"),
+        (b'{"url": "https://example.org/", "tenant": "other"}', "INVALID"),
+        (b'{"url": "https://example.org/", "name": "a\\nb"}', "INVALID"),
+        (b'{"url": "http://example.org/"}', "URL"),
+        (b'{"url": "https://example.org:8443/"}', "URL_ADDRESS"),
+        (b"{", "INVALID"),
+    ],
+    ids=str,
+)
+async def test_what_is_no_webhook_is_refused_with_a_remedy(house: Keyholders, body: bytes, code: str) -> None:
+    headers = bearer(await house.token())
+    problem = (await house.doors.http.post("/v1/webhooks", content=body, headers=headers)).json()
+    assert (problem["code"], bool(problem["remedy"])) == (code, True)
+
+
+async def test_a_gateway_that_asks_no_urls_tells_named_hosts_alone(tmp_path: Path, web: Web) -> None:
+    settings = {"fetch_allow": ",".join(allowed(web)), "fetch_urls": False}
+    async with opened_doors(tmp_path, settings=settings) as doors:
+        assert (await doors.http.post("/v1/webhooks", json={"url": web.url + PATH})).status_code == 201
+        refused = await doors.http.post("/v1/webhooks", json={"url": "https://example.org/"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "POLICY")
+
+
+async def test_a_key_that_keeps_data_in_is_told_in_the_house_alone(house: Keyholders, web: Web) -> None:
+    token = await house.token("one", policy=DATA_POLICY_LOCAL)
+    inside = await made(house, token, web.url + PATH)
+    outside = await made(house, token, "https://example.org/hooks")
+    await house.doors.ask(headers=bearer(token))
+    async with asyncio.timeout(20):
+        told(await web.arrived.get(), inside["secret"])
+        states = {"waiting"}
+        while states == {"waiting"}:
+            shown = (await house.doors.http.get(f"/v1/webhooks/{outside['id']}", headers=bearer(token))).json()
+            states = {each["state"] for each in shown["deliveries"]}
+    assert states == {"withheld"}
+    assert "example.org is outside" in shown["deliveries"][0]["outcome"]

@@ -1,0 +1,83 @@
+"""No byte leaves the house under the data policy local, as seen by whoever sits at its only cable."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.system.conftest import ROOT, environment
+from tests.walls import ANYWHERE, OUTSIDE, behind
+
+REMEDY = """no network of one's own can be made here: run the tests as root, or let any user make one
+(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); make test-deps has ip"""
+SECONDS = 280.0
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What the house told, and what was seen of it outside: once it stood, under the policy local, and then open."""
+    home = tmp_path_factory.mktemp("walls")
+    done = subprocess.run(
+        behind("tests.walls.street", str(home)),
+        env=environment(home),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert "unshare failed" not in done.stderr, f"{done.stderr}{REMEDY}"
+    assert "RuntimeError: ip " not in done.stderr, f"{done.stderr}{REMEDY}"
+    log = home / "log"
+    assert done.returncode == 0, done.stderr[-3000:] + (log.read_text()[-3000:] if log.exists() else "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_nothing_is_sent_by_a_house_that_nobody_asks(lived: list[Any]) -> None:
+    assert lived[0] == {"told": "it stands", "seen": []}
+
+
+def test_under_the_policy_local_nothing_at_all_is_sent(lived: list[Any]) -> None:
+    assert lived[1]["seen"] == []
+
+
+def test_what_the_house_can_do_it_does_and_says_who_planned_it(lived: list[Any]) -> None:
+    planned = lived[1]["told"]["planned"]
+    assert planned["state"] == "completed"
+    assert "so happy" in planned["answer"]
+    (note,) = planned["notes"]
+    assert note["kind"] == "fell_back"
+    assert "may not leave the house, and the LLM outside is outside" in note["text"]
+
+
+@pytest.mark.parametrize("which", ["remote", "served"])
+def test_what_only_others_can_do_fails_and_says_why(lived: list[Any], which: str) -> None:
+    run = lived[1]["told"][which]
+    assert (run["state"], run["failure"]["reason"]) == ("failed", "POLICY")
+    assert "offered only outside the house, and the data policy is local" in run["answer"]
+    assert "an expert of your own" in run["failure"]["remedy"]
+
+
+def test_a_url_outside_is_not_asked_and_why_is_said(lived: list[Any]) -> None:
+    refused = lived[1]["told"]["url"]
+    assert (refused["status"], refused["code"]) == (403, "POLICY")
+    assert "upload the file" in refused["remedy"]
+
+
+def test_ends_of_runs_are_told_to_nobody_outside(lived: list[Any]) -> None:
+    told = lived[1]["told"]["told"]
+    assert [delivery["state"] for delivery in told] == ["withheld"] * 3
+    assert {"hooks.test is outside" in delivery["outcome"] for delivery in told} == {True}
+
+
+def test_under_the_policy_open_the_same_requests_go_to_all_of_them(lived: list[Any]) -> None:
+    seen = lived[2]["seen"]
+    assert {f"connection to {OUTSIDE}:8000", f"connection to {ANYWHERE}:443", f"connection to {ANYWHERE}:80"} <= {*seen}
+    assert {"name router.huggingface.co", "name a.test", "name hooks.test"} <= {*seen}
+    assert "name mobile.events.data.microsoft.com" not in seen
+    runs = {which: lived[2]["told"][which] for which in ("planned", "remote", "served")}
+    reasons = {which: run.get("failure", {}).get("reason") for which, run in runs.items()}
+    assert reasons["planned"] is None
+    assert None not in (reasons["remote"], reasons["served"]), "the listener answers nothing"
+    assert "POLICY" not in reasons.values()

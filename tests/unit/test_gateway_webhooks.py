@@ -1,0 +1,281 @@
+"""Webhooks are told once of each end, whoever sees it; on either database, by one gateway or several."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from gateway.access.audit import Actor
+from gateway.store import gateway_store
+from gateway.webhooks import delivering, sending
+from gateway.webhooks.delivering import Delivering
+from gateway.webhooks.outbox import Outbox
+from gateway.webhooks.registry import MOST, Delivery, Webhook, Webhooks
+from protos.hugginggpt.v1.orchestrator_pb2 import EndedRun
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_UNSPECIFIED, PRIORITY_BATCH, DataPolicy
+from services.runtime.database import Database, Query, Steps
+from services.runtime.errors import FailedPrecondition, ServiceError
+from services.runtime.outbound.addresses import Address, AllowList
+from services.runtime.outbound.guard import Guard
+from tests.fakes.llm.wire import Request
+from tests.fakes.web import Answer, Web
+from tests.receiving import PATH, allowed, ended_run, told
+
+BY = Actor("default", "operator:test")
+NO_TIME = (0.0, 0.0, 0.0)
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[Database]:
+    async with gateway_store(address) as database:
+        yield database
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with Web.serving() as web:
+        web.says(PATH, status=204)
+        yield web
+
+
+class Told:
+    """A tenant's webhook at a server, and those who tell it."""
+
+    def __init__(self, store: Database, web: Web) -> None:
+        self.store, self.web = store, web
+        self.guard = Guard(AllowList.parse(allowed(web)))
+        self.webhooks = Webhooks(store, self.guard)
+
+    async def webhook(self, tenant: str = "a", path: str = PATH) -> Webhook:
+        return await self.webhooks.create(tenant, self.web.url + path, "", BY)
+
+    async def ended(self, *runs: EndedRun) -> None:
+        def operation() -> Steps[None]:
+            yield Query("SELECT 1")  # as in a transaction that does other things, too
+            for run in runs:
+                yield from Outbox(self.store).add(run)
+
+        await self.store.write(operation)
+
+    def delivering(self, pauses: Sequence[float] = NO_TIME, guard: Guard | None = None) -> Delivering:
+        return Delivering(self.store, guard or self.guard, pauses)
+
+    async def tell(self, times: int = 1, guard: Guard | None = None) -> None:
+        """Looks so often, and waits for what begins."""
+        teller = self.delivering(guard=guard)
+        for _ in range(times):
+            await teller.look()
+            await teller.settled()
+
+    async def only(self, webhook: Webhook) -> Delivery:
+        (delivery,) = await self.webhooks.deliveries(webhook.id)
+        return delivery
+
+
+async def never(_request: object) -> Answer:
+    await asyncio.Event().wait()
+    return Answer()
+
+
+@pytest.fixture
+def house(store: Database, web: Web) -> Told:
+    return Told(store, web)
+
+
+async def test_an_end_is_told_signed_and_without_content(house: Told) -> None:
+    webhook = await house.webhook()
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell(3)
+    (request,) = house.web.requests
+    said = told(request, webhook.secret)
+    assert (said["type"], said["data"]["run_id"], said["data"]["state"]) == ("run.ended", "run_1", "completed")
+    assert said["data"].keys() == {"run_id", "state", "ended", "usage", "links"}
+    assert said["data"]["usage"]["input_tokens"] == 7
+    assert said["data"]["links"] == {"run": "/v1/runs/run_1", "events": "/v1/runs/run_1/events"}
+    delivery = await house.only(webhook)
+    assert (delivery.state, delivery.attempts, delivery.outcome, delivery.due) == ("delivered", 1, "answered 204", None)
+    assert request.headers["webhook-id"] == delivery.id
+
+
+async def test_who_is_told_is_the_tenants_own_and_was_there(house: Told) -> None:
+    one, other = await house.webhook("a", "/hooks/a"), await house.webhook("b", "/hooks/b")
+    now = time.time() + 1
+    await house.ended(
+        ended_run("run_1", now),
+        ended_run("run_2", now, tenant="b"),
+        ended_run("run_3", one.created - 60),
+        ended_run("run_4", now, priority=PRIORITY_BATCH),
+        ended_run("run_5", now, tenant="c"),
+    )
+    await house.tell()
+    found = {request.path: told(request, secret)["data"]["run_id"] for request, secret in _with(house.web, one, other)}
+    assert found == {"/hooks/a": "run_1", "/hooks/b": "run_2"}
+    assert len(house.web.requests) == 2
+
+
+async def test_several_gateways_tell_once_each(house: Told) -> None:
+    await house.webhook()
+    await house.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(40)))
+    tellers = [house.delivering() for _ in range(3)]
+    async with asyncio.timeout(30):
+        while len(house.web.requests) < 40:
+            await asyncio.gather(*(teller.look() for teller in tellers))
+            await asyncio.gather(*(teller.settled() for teller in tellers))
+    assert len({request.headers["webhook-id"] for request in house.web.requests}) == 40
+    await asyncio.gather(*(teller.look() for teller in tellers))
+    await asyncio.gather(*(teller.settled() for teller in tellers))
+    assert len(house.web.requests) == 40
+
+
+async def test_what_is_not_taken_is_sent_again_with_the_same_id_until_it_is_given_up(house: Told) -> None:
+    webhook = await house.webhook()
+    house.web.says(PATH, {"secret": "of the receiver"}, status=500)
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell(10)
+    assert len(house.web.requests) == len(NO_TIME) + 1
+    assert len({request.headers["webhook-id"] for request in house.web.requests}) == 1
+    delivery = await house.only(webhook)
+    assert (delivery.state, delivery.attempts, delivery.outcome) == ("failed", len(NO_TIME) + 1, "answered 500")
+
+
+async def test_a_receiver_that_comes_back_is_told(house: Told) -> None:
+    webhook = await house.webhook()
+    house.web.says(PATH, status=503)
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell()
+    assert (await house.only(webhook)).state == "waiting"
+    house.web.says(PATH)
+    await house.tell(3)
+    assert (await house.only(webhook)).state == "delivered"
+    assert len(house.web.requests) == 2
+
+
+async def test_pauses_grow_are_spread_and_heed_the_receiver(house: Told) -> None:
+    webhook = await house.webhook()
+    house.web.says(PATH, status=429, headers={"Retry-After": "900"})
+    await house.ended(ended_run("run_1", time.time() + 1))
+    teller = house.delivering(pauses=(300.0,))
+    await teller.look()
+    await teller.settled()
+    due = (await house.only(webhook)).due
+    assert due
+    assert 890 < due - time.time() < 910
+    await teller.look()
+    assert len(house.web.requests) == 1
+    assert tuple(sorted(delivering.PAUSES)) == delivering.PAUSES
+    assert 3600 < sum(delivering.PAUSES) < 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("location", "words"), [("http://169.254.169.254/", "leads elsewhere"), ("/other", "leads elsewhere")]
+)
+async def test_a_redirect_is_not_followed(house: Told, location: str, words: str) -> None:
+    webhook = await house.webhook()
+    house.web.says(PATH, status=302, headers={"Location": location})
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell()
+    assert words in (await house.only(webhook)).outcome
+    assert [request.path for request in house.web.requests] == [PATH]
+
+
+async def test_who_is_gone_is_told_no_more(house: Told) -> None:
+    webhook = await house.webhook()
+    house.web.says(PATH, status=410)
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell()
+    await house.ended(ended_run("run_2", time.time() + 1))
+    await house.tell(3)
+    assert len(house.web.requests) == 1
+    assert (await house.webhooks.get(webhook.id)).ended
+    assert "gone for good" in (await house.only(webhook)).outcome
+    assert await Outbox(house.store).since() is None
+
+
+async def test_who_is_slow_is_left_and_keeps_no_other_waiting(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "ATTEMPT_SECONDS", 1.0)
+    slow, quick = await house.webhook(path="/slow"), await house.webhook()
+    house.web.answers["/slow"] = never
+    await house.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(8)))
+    teller = house.delivering(pauses=(600.0,))
+    async with asyncio.timeout(30):
+        while len([one for one in house.web.requests if one.path == PATH]) < 8:
+            await teller.look()
+            await asyncio.sleep(0)
+        await teller.settled()
+    assert {delivery.state for delivery in await house.webhooks.deliveries(quick.id)} == {"delivered"}
+    first = [delivery for delivery in await house.webhooks.deliveries(slow.id) if delivery.attempts]
+    assert len(first) <= 2 * delivering.AT_ONCE_EACH
+    assert {delivery.outcome for delivery in first if delivery.outcome} == {"no answer within 1 s"}
+
+
+@pytest.mark.parametrize("policy", [DATA_POLICY_LOCAL, DATA_POLICY_UNSPECIFIED])
+async def test_ends_of_runs_that_keep_in_are_told_in_the_house_alone(
+    house: Told, policy: "DataPolicy.ValueType"
+) -> None:
+    inside, outside = await house.webhook(), await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
+    await house.ended(ended_run("run_1", time.time() + 1, policy=policy))
+
+    async def unasked(host: str, _port: int) -> Sequence[Address]:
+        raise AssertionError(f"{host} was looked up")
+
+    await house.tell(3, Guard(house.guard.allowed, unasked))
+    assert (await house.only(inside)).state == "delivered"
+    delivery = await house.only(outside)
+    assert (delivery.state, delivery.attempts) == ("withheld", 1)
+    assert "may not leave the house, and hooks.test is outside" in delivery.outcome
+
+
+async def test_what_a_gateway_died_over_is_told_by_another(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    webhook = await house.webhook()
+    await house.ended(ended_run("run_1", time.time() + 1))
+    monkeypatch.setattr(delivering, "LEASE_SECONDS", 1.0)
+    house.web.answers[PATH] = never
+    async with asyncio.timeout(20), house.delivering().running():
+        await house.web.arrived.get()
+    house.web.says(PATH)
+    async with asyncio.timeout(20):
+        while (delivery := await house.only(webhook)).state == "waiting":
+            await house.tell()
+    assert (delivery.state, delivery.attempts) == ("delivered", 2)
+
+
+async def test_a_deleted_webhook_takes_along_what_it_was_to_be_told(house: Told) -> None:
+    webhook = await house.webhook()
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.webhooks.delete(webhook.id, BY)
+    await house.tell()
+    assert house.web.requests == []
+    assert not await house.webhooks.deliveries(webhook.id)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://example.org/hooks", "URL"),
+        ("ftp://example.org/", "URL"),
+        ("https://me:secret@example.org/", "URL"),
+        ("https://example.org:22/", "URL_ADDRESS"),
+        ("https://2130706433/", "URL"),
+        ("nonsense", "URL"),
+        ("https://example.org/\n", "URL"),
+    ],
+)
+async def test_what_is_no_url_to_tell_is_refused(house: Told, url: str, reason: str) -> None:
+    with pytest.raises(ServiceError) as refused:
+        await house.webhooks.create("a", url, "", BY)
+    assert (refused.value.reason, bool(refused.value.remedy)) == (reason, True)
+    assert "secret" not in refused.value.message
+
+
+async def test_a_tenant_has_so_many_and_no_more(house: Told) -> None:
+    for _ in range(MOST):
+        await house.webhook()
+    with pytest.raises(FailedPrecondition, match="as many as it can have"):
+        await house.webhook()
+    await house.webhook("b")
+
+
+def _with(web: Web, *webhooks: Webhook) -> list[tuple[Request, str]]:
+    secrets = {webhook.url.removeprefix(web.url): webhook.secret for webhook in webhooks}
+    return [(request, secrets[request.path]) for request in web.requests]
