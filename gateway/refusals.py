@@ -25,7 +25,7 @@ _EXAMPLES = (
     ),
     Unauthenticated(
         "no key was sent",
-        remedy="send authorization: Bearer KEY (hugginggpt: HUGGINGGPT_API_KEY); keys create makes one",
+        remedy="send authorization: Bearer KEY, or set HUGGINGGPT_API_KEY; hugginggpt keys create makes one",
     ),
     PermissionDenied("the key is no administrator's", remedy="use one made with --admin"),
     NotFound("there is no run run_1", reason="RUN", remedy="check the id; it may have been deleted"),
