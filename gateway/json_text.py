@@ -9,6 +9,9 @@ from services.runtime.errors import InvalidRequest
 MAX_DEPTH = 100
 """Deepest nesting of JSON taken: whoever reads it later has less of the stack left."""
 
+MOST_GROUPS = 500_000
+"""Most lists and objects in JSON: making more takes seconds in which not even another thread runs."""
+
 QUICK_BYTES = 1_000_000
 """What is read at once; more is read on a thread, while others are served."""
 
@@ -21,8 +24,10 @@ def loads(content: bytes, where: str = "") -> Any:
     """JSON as it was sent.
 
     Raises:
-        InvalidRequest: not UTF-8, not JSON, nested too deeply, or with numbers that are not finite.
+        InvalidRequest: not UTF-8, not JSON, nested too deeply, with numbers that are not finite; TOO_LARGE.
     """
+    if content.count(b"[") + content.count(b"{") > MOST_GROUPS:
+        refuse(where, f"has more than {MOST_GROUPS} lists and objects", reason="TOO_LARGE", remedy="send data as files")
     try:
         return json.loads(content.decode(), parse_constant=_not_finite)
     except UnicodeDecodeError as error:

@@ -24,7 +24,8 @@ _EXAMPLES = (
         remedy="send the right file, or name it after its content",
     ),
     Unauthenticated(
-        "no key was sent", remedy="send authorization: Bearer KEY; the operator makes keys with hugginggpt keys create"
+        "no key was sent",
+        remedy="send authorization: Bearer KEY, or set HUGGINGGPT_API_KEY; hugginggpt keys create makes one",
     ),
     PermissionDenied("the key is no administrator's", remedy="use one made with --admin"),
     NotFound("there is no run run_1", reason="RUN", remedy="check the id; it may have been deleted"),

@@ -87,7 +87,7 @@ class KeyGate:
         if not token:
             raise Unauthenticated(
                 "no key was sent",
-                remedy="send authorization: Bearer KEY; the operator makes keys with hugginggpt keys create",
+                remedy="send authorization: Bearer KEY, or set HUGGINGGPT_API_KEY; hugginggpt keys create makes one",
             )
         try:
             if self._tokens and not token.startswith(PREFIX):

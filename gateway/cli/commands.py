@@ -117,7 +117,7 @@ def ask(
 
       cat notes.txt | hugginggpt ask "Summarise this"
 
-      hugginggpt ask --continue "And in two sentences?"
+      hugginggpt ask --continue "Find all dates in it"
 
       hugginggpt ask "Summarise this" --file notes.txt --json > run.json
 

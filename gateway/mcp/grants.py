@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gateway.access.gate import Gate
 from gateway.access.identity import Identity, current
 from gateway.access.limits import Limits
+from services.runtime.artifacts.giving import clean_name
 from services.runtime.database import Database, Query, Rows, Steps
 from services.runtime.errors import NotFound
 
@@ -48,7 +49,7 @@ class Grants:
 
         def operation() -> Steps[None]:
             yield Query("DELETE FROM uploads WHERE expires <= ?", (now,))
-            yield Query(_ADD, (_digest(secret), who.tenant, who.key_id, limits, name, now + GRANT_SECONDS))
+            yield Query(_ADD, (_digest(secret), who.tenant, who.key_id, limits, clean_name(name), now + GRANT_SECONDS))
 
         await self._database.write(operation)
         return secret

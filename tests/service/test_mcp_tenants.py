@@ -1,6 +1,8 @@
 """Agents with keys: each its own tenant's, uploads by leave, and logs without what was said."""
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -9,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from gateway.mcp import grants
 from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
+from services.runtime.artifacts.giving import NAME_CHARACTERS
 from tests.doors import Doors, opened_doors
 from tests.fakes.rooms import ANSWERED
 from tests.keyholders import Keyholders, bearer, opened_keyholders
@@ -100,6 +103,15 @@ async def test_a_file_is_uploaded_once_by_leave_and_is_the_tenants(house: Keyhol
         assert not (await agent.call_tool("ask", {"request": "x", "files": [file_id]})).is_error
     assert (await doors.http.get(f"/v1/files/{file_id}", headers=a)).json()["expires_at"]
     assert (await doors.http.get(f"/v1/files/{file_id}", headers=b)).status_code == 404
+
+
+async def test_leave_keeps_a_name_as_files_have_them_however_long_it_is(doors: Doors, tmp_path: Path) -> None:
+    async with opened_client(doors.http_port) as agent:
+        leave = (await agent.call_tool("upload", {"name": f"/a/{'x' * 100_000}.txt"})).structured_content
+    with closing(sqlite3.connect(tmp_path / "gateway.sqlite")) as database:
+        ((name,),) = database.execute("SELECT name FROM uploads")
+    assert len(name) == NAME_CHARACTERS
+    assert (await doors.http.put(leave["url"], content=b"a note")).status_code == 200
 
 
 async def test_leave_ends_with_its_time(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:

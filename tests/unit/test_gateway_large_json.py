@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.decoding import MOST_ENTRIES, decode
-from gateway.json_text import MAX_DEPTH, canonical
+from gateway.json_text import MAX_DEPTH, MOST_GROUPS, canonical, loads
 from gateway.openai import schema
 from protos.hugginggpt.v1.types_pb2 import RunSpec
 from services.runtime.errors import InvalidRequest
@@ -44,6 +44,12 @@ def test_wide_is_not_deep(wide: Any) -> None:
     began = time.process_time()
     assert canonical(wide, "x")
     assert time.process_time() - began < 2
+
+
+def test_json_of_very_many_lists_is_not_read() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        loads(b"[" + b"[]," * MOST_GROUPS + b"[]]")
+    assert refused.value.reason == "TOO_LARGE"
 
 
 @pytest.mark.parametrize(("depth", "taken"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
