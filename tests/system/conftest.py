@@ -56,6 +56,14 @@ class House:
         pairs = (line.split() for line in listed.splitlines())
         return frozenset(int(pid) for parent, pid in pairs if int(parent) == self.process.pid)
 
+    def expert(self, name: str) -> int:
+        """The process id that an expert has now."""
+        listed = subprocess.run(["ps", "-axo", "ppid=,pid=,args="], capture_output=True, text=True, check=True).stdout
+        parted = (line.split(maxsplit=2) for line in listed.splitlines())
+        own = f"experts.{name}"
+        (found,) = (int(pid) for parent, pid, told in parted if int(parent) == self.process.pid and own in told.split())
+        return found
+
     def ask(self, request: str, *files: Path, seconds: float = 60) -> Any:
         """What ask --json prints."""
         sent = [argument for file in files for argument in ("--file", str(file))]

@@ -49,7 +49,7 @@ async def ended(page: Page, state: str = "completed") -> None:
 @contextmanager
 def held(house: House) -> Iterator[None]:
     """The expert stands still, so that whatever it is asked stays running."""
-    expert = house.children["lite"]
+    expert = house.expert("lite")
     os.kill(expert, signal.SIGSTOP)
     try:
         yield
