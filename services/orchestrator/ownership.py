@@ -75,6 +75,11 @@ class Ownership:
         self._driving[run] = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
         self._driving[run].add_done_callback(partial(self._left, run))
 
+    async def left(self, run: LiveRun) -> None:
+        """Waits until a run is not driven here any more."""
+        if run in self._driving:
+            await asyncio.wait([self._driving[run]])
+
     def look(self) -> None:
         """Has runs taken that nobody owns: left by their orchestrator, or let go of and wanted again."""
         self._wanted.set()

@@ -1704,8 +1704,8 @@ class Pipeline(_message.Message):
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Port]:
-        """What it gives: the outputs of tasks that no other task needs. Where two of them have one name it is
-        "task<id>.<output>".
+        """What it gives: the outputs of the task that no other task needs. Where there are several such tasks each output is
+        called "task<id>.<output>".
         """
 
     @_builtins.property
