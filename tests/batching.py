@@ -65,10 +65,16 @@ class Asking:
 
     async def ended(self, batch_id: str) -> types.Batch:
         """The batch once it is over."""
-        batch = types.Batch()
-        async for batch in self.stub.WatchBatch(pb.WatchBatchRequest(batch_id=batch_id), **self.means):
-            pass
-        return batch
+        watching = self.stub.WatchBatch(pb.WatchBatchRequest(batch_id=batch_id), **self.means)
+        return [batch async for batch in watching][-1]
+
+    async def waiting_for(self, batch_id: str) -> str:
+        """Why the batch begins no new item, once it does not."""
+        request = pb.WatchBatchRequest(batch_id=batch_id)
+        async for batch in self.stub.WatchBatch(request, **self.means):
+            if batch.waiting_for:
+                return str(batch.waiting_for)
+        return ""
 
     async def items(self, batch_id: str, page: int = 100, **wanted: Any) -> list[types.BatchItem]:
         found: list[types.BatchItem] = []

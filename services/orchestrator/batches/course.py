@@ -68,7 +68,7 @@ class Course:
             ExceptionGroup: of LeaseLost and Unavailable.
         """
         try:
-            async with asyncio.TaskGroup() as group, self._following:
+            async with self._following, asyncio.TaskGroup() as group:  # none begins any more where none is followed
                 for run_id in await self._means.kept.begun(self._batch.id):
                     self._follow(run_id, places=0)
                 beginning = group.create_task(self._begin_all(), name=f"begin-{self._batch.id}")
