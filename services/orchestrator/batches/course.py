@@ -23,7 +23,7 @@ from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
 
 PAGE = 100
 """Items read at a time."""
-BUNCH = 8
+BUNCH = 4
 """Items begun in one transaction, at most."""
 LOOK_SECONDS = 5.0
 """How often it is looked whether a batch that waits can go on, if the catalogue does not change."""
