@@ -30,6 +30,8 @@ from services.runtime.errors import Unavailable
 
 RATE_SECONDS = 30.0
 """Over which the rate is measured."""
+PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024
+"""Items read at a time, and how many bytes of them are enough for a list."""
 WATCH_SECONDS = 1.0
 """Between two looks at a batch that is watched."""
 
@@ -94,13 +96,22 @@ class Batches:
     async def items(
         self, batch_id: str, after: int, limit: int, states: "Sequence[RunState.ValueType]"
     ) -> list[BatchItem]:
-        """Items behind an index, in the order of the input.
+        """Items behind an index, in the order of the input; of large ones fewer, one at least.
 
         Raises:
             NotFound: BATCH.
         """
         await self._kept.row(batch_id, caller.current().tenant)
-        return await self._kept.items(batch_id, after, limit, states)
+        found: list[BatchItem] = []
+        size = 0
+        while len(found) < limit and size < PAGE_BYTES:
+            page = await self._kept.items(batch_id, after, min(limit - len(found), PAGE), states)
+            found += page
+            size += sum(item.ByteSize() for item in page)
+            if len(page) < PAGE:
+                break
+            after = page[-1].index
+        return found
 
     async def watch(self, batch_id: str) -> AsyncGenerator[Batch]:
         """A batch whenever it has changed, to its end.

@@ -34,9 +34,10 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
 
     async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
         size = page_size(request.page_size)
-        found = await self._batches.items(request.batch_id, request.after, size + 1, list(request.states))
-        following = found[size - 1].index if len(found) > size else 0
-        return pb.ListItemsResponse(items=found[:size], next_after=following)
+        states = list(request.states)
+        found = await self._batches.items(request.batch_id, request.after, size, states)
+        more = found and await self._batches.items(request.batch_id, found[-1].index, 1, states)
+        return pb.ListItemsResponse(items=found, next_after=found[-1].index if more else 0)
 
     async def CancelBatch(self, request: pb.CancelBatchRequest, context: Any) -> pb.CancelBatchResponse:
         await self._batches.cancel(request.batch_id)
