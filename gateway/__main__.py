@@ -90,7 +90,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files, downloads = Files(database, runs, access.audit), Downloads(store, presign=settings.presign)
             house = House(runs, admission, Parts(store, files, fetching, settings.files_bytes))
-            grants, references = Grants(database), References(store, files, fetching, settings.files_bytes)
+            grants, references = Grants(database, access.gate), References(store, files, fetching, settings.files_bytes)
             means = Means(
                 runs, admission, references, Singles(catalogue, references), grants, callers, settings.upload_bytes
             )

@@ -1,11 +1,12 @@
 """What a request must be before a run is made of it; the same over HTTP and gRPC."""
 
+import asyncio
 import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gateway.json_text import canonical, loads
+from gateway.json_text import QUICK_BYTES, canonical, loads
 from gateway.openai.terms import NOTE
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
 from services.runtime import caller
@@ -79,7 +80,7 @@ class Admission:
             case "text" if len(content := value.text.encode()) > INLINE_BYTES:
                 value.artifact.CopyFrom(await self._spill(content, "text/plain", "text.txt"))
             case "json":
-                value.json = canonical(loads(value.json.encode(), where), where)
+                value.json = await _canonical(value.json, where)
                 if len(content := value.json.encode()) > INLINE_BYTES:
                     value.artifact.CopyFrom(await self._spill(content, "application/json", "data.json"))
             case None:
@@ -87,6 +88,13 @@ class Admission:
 
     async def _spill(self, content: bytes, media_type: str, name: str) -> Artifact:
         return await self._store.put(caller.current().tenant, content, media_type=media_type, name=name)
+
+
+async def _canonical(text: str, where: str) -> str:
+    def again() -> str:
+        return canonical(loads(text.encode(), where), where)
+
+    return again() if len(text) < QUICK_BYTES else await asyncio.to_thread(again)
 
 
 def _check_size(spec: RunSpec, files: int) -> None:

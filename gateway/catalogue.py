@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from gateway import reference
@@ -11,6 +11,7 @@ from gateway.access.identity import require_admin
 from gateway.backends import ask
 from gateway.decoding import decode
 from gateway.encoding import dumps, encode
+from gateway.tagged import Tagged
 from protos.hugginggpt.v1 import selector_pb2 as pb
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Catalogue:
     def __init__(self, stub: "SelectorServiceAsyncStub") -> None:
         self._stub = stub
         self._revision = ""
-        self._tasks = b""
+        self._tasks = Tagged(b"")
 
     async def tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
         return await ask(self._stub.ListTasks, request)
@@ -46,10 +47,10 @@ class Catalogue:
     async def forget(self, expert: str) -> None:
         await ask(self._stub.ForgetExpert, pb.ForgetExpertRequest(name=expert))
 
-    async def tasks_json(self) -> bytes:
+    async def tasks_json(self) -> Tagged:
         reply = await self.tasks(pb.ListTasksRequest(known_revision=self._revision))
         if not reply.unchanged:
-            self._revision, self._tasks = reply.revision, dumps(_tasks(reply))
+            self._revision, self._tasks = reply.revision, Tagged(dumps(_tasks(reply)))
         return self._tasks
 
 
@@ -68,12 +69,13 @@ class CatalogueRoutes:
         router.add_api_route("/experts/{name}", self.forget, methods=["DELETE"], **reference.NOTHING)
         return router
 
-    async def tasks(self) -> Response:
-        """The kinds of task that can be planned now."""
-        return Response(await self._catalogue.tasks_json(), media_type="application/json")
+    async def tasks(self, request: Request) -> Response:
+        """The kinds of task that can be planned now; nothing new by `If-None-Match`."""
+        return (await self._catalogue.tasks_json()).response(request)
 
     async def models(
         self,
+        request: Request,
         task: Annotated[str, Query(description="Only models for this task.")] = "",
         page_size: Annotated[int, Query(ge=0, le=10_000, description="0 means all.")] = 0,
         page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
@@ -81,7 +83,7 @@ class CatalogueRoutes:
         """Controllers as OpenAI's clients expect them (`data`), and the models that can be chosen now (`models`)."""
         wanted = {"task": task, "page_size": page_size, "page_token": page_token}
         reply = await self._catalogue.models(decode(pb.ListModelsRequest, wanted))
-        return Response(dumps(_models(reply)), media_type="application/json")
+        return Tagged(dumps(_models(reply))).response(request)
 
     async def experts(self) -> Response:
         """The experts known, awake or not, and what is wrong with any of them."""

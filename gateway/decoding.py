@@ -3,7 +3,8 @@
 A name nobody knows, a number out of range or a value of the wrong kind is refused, naming where it stands.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
@@ -33,6 +34,9 @@ M = TypeVar("M", bound=Message)
 MAX_SECONDS = 366 * 24 * 3600
 """Longest duration taken, in seconds."""
 
+MOST_ENTRIES = 50_000
+"""Most fields and entries of one message: while they are read, nobody else is served."""
+
 _ALIASES: Mapping[str, Mapping[str, str]] = {
     Task.DESCRIPTOR.full_name: {"args": "arguments", "model": "pinned_model", "revision": "pinned_revision"},
 }
@@ -56,18 +60,35 @@ def decode(kind: type[M], content: Any, where: str = "") -> M:
     """A message from JSON.
 
     Raises:
-        InvalidRequest: naming the place and what may stand there.
+        InvalidRequest: naming the place and what may stand there; TOO_LARGE, it has more parts than anybody needs.
     """
+    outer = _entries.set(0)
+    try:
+        return _read(kind, content, where)
+    finally:
+        _entries.reset(outer)
+
+
+_entries: ContextVar[int] = ContextVar("entries", default=0)
+
+
+def _read(kind: type[M], content: Any, where: str) -> M:
     descriptor: Any = kind.DESCRIPTOR  # the stubs know two types for it
     message: M = _reader(descriptor)(content, where)
     return message
+
+
+def _count(entries: Sized) -> None:
+    _entries.set(_entries.get() + len(entries))
+    if _entries.get() > MOST_ENTRIES:
+        refuse("", f"has more than {MOST_ENTRIES} parts", reason="TOO_LARGE", remedy="send less, or data as files")
 
 
 def _read_value(content: Any, where: str) -> Value:
     if isinstance(content, str):
         return Value(text=checked_text(content, where))
     if isinstance(content, dict) and content.keys() == {"artifact"}:
-        return Value(artifact=decode(Artifact, content["artifact"], f"{where}.artifact"))
+        return Value(artifact=_read(Artifact, content["artifact"], f"{where}.artifact"))
     if isinstance(content, dict) and content.keys() == {"json"}:
         return Value(json=canonical(content["json"], where))
     return Value(json=canonical(content, where))
@@ -76,12 +97,13 @@ def _read_value(content: Any, where: str) -> Value:
 def _read_argument(content: Any, where: str) -> Argument:
     match content:
         case list():
+            _count(content)
             if any(isinstance(item, list) for item in content):
                 refuse(where, "is a list of lists", remedy='write JSON that is a list as {"json": […]}')
             items = [_read_argument(item, f"{where}[{index}]") for index, item in enumerate(content)]
             return Argument(list=ArgumentList(items=items))
         case {"task_id": _}:
-            return Argument(reference=decode(Reference, content, where))
+            return Argument(reference=_read(Reference, content, where))
         case {"input": name} if len(content) == 1:
             return Argument(input=Input(name=checked_text(name, f"{where}.input")))
     return Argument(value=_read_value(content, where))
@@ -103,7 +125,7 @@ def _read_named_value(content: Any, where: str) -> NamedValue:
         case "json":
             named.value.json = canonical(entry[key], place)
         case "artifact":
-            named.value.artifact.CopyFrom(decode(Artifact, entry[key], place))
+            named.value.artifact.CopyFrom(_read(Artifact, entry[key], place))
     return named
 
 
@@ -129,7 +151,7 @@ def _is_plain_list(argument: Any) -> bool:
 
 
 def _read_plan(content: Any, where: str) -> Plan:
-    return Plan(tasks=[decode(Task, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))])
+    return Plan(tasks=[_read(Task, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))])
 
 
 def _read_duration(content: Any, where: str) -> Duration:
@@ -243,11 +265,17 @@ _PLAIN: Mapping[int, Callable[[Any, str], Any]] = {
 
 
 def _object(content: Any, where: str) -> dict[str, Any]:
-    return content if isinstance(content, dict) else refuse(where, "is not a JSON object", remedy="send an object")
+    if not isinstance(content, dict):
+        refuse(where, "is not a JSON object", remedy="send an object")
+    _count(content)
+    return content
 
 
 def _list(content: Any, where: str) -> list[Any]:
-    return content if isinstance(content, list) else refuse(where, "is not a list", remedy="send a list")
+    if not isinstance(content, list):
+        refuse(where, "is not a list", remedy="send a list")
+    _count(content)
+    return content
 
 
 def _unknown(where: str, key: str, known: tuple[str, ...]) -> NoReturn:

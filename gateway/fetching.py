@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.claims import agree, usual
-from gateway.files import Allowance, keep
+from gateway.files import MOST_FILES, Allowance, keep, too_many_files
 from gateway.json_text import checked_text, refuse
 from gateway.media_types import by_name, suffix
 from protos.hugginggpt.v1.types_pb2 import Artifact, RunSpec, Value
@@ -76,6 +76,8 @@ class Fetching:
 
     async def bring_in(self, urls: Sequence["Wanted"], spec: RunSpec) -> None:
         """Makes artifacts of the values that were given as URLs; all count together against the limit."""
+        if len(urls) > MOST_FILES:
+            raise too_many_files()
         turn, allowance = asyncio.Semaphore(AT_ONCE), Allowance(self._files_bytes)
 
         async def bring(wanted: Wanted) -> None:

@@ -11,6 +11,9 @@ from services.runtime.artifacts import ArtifactStore
 from services.runtime.artifacts.giving import clean_name
 from services.runtime.errors import InvalidRequest
 
+MOST_FILES = 256
+"""With one request: each is written, or asked for elsewhere, by itself."""
+
 
 def files_too_large(limit: int) -> InvalidRequest:
     return InvalidRequest(
@@ -20,12 +23,25 @@ def files_too_large(limit: int) -> InvalidRequest:
     )
 
 
+def too_many_files() -> InvalidRequest:
+    return InvalidRequest(
+        f"the request has more than {MOST_FILES} files", reason="TOO_LARGE", remedy="send fewer at once"
+    )
+
+
 class Allowance:
-    """Bytes that may come with one request."""
+    """Files that may come with one request: how many, and how large all together."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._left = limit
+        self._files = 0
+
+    def begin(self) -> None:
+        """Raises InvalidRequest TOO_LARGE once more files have come than are allowed."""
+        self._files += 1
+        if self._files > MOST_FILES:
+            raise too_many_files()
 
     def spend(self, size: int) -> None:
         """Raises InvalidRequest TOO_LARGE once more has come than is allowed."""
@@ -48,6 +64,7 @@ async def keep(
     Raises:
         InvalidRequest: EMPTY_FILE, TOO_LARGE, FILE_TYPE or NOT_UTF8.
     """
+    allowance.begin()
     name = clean_name(name)
     rest = aiter(_paid(chunks, allowance))
     head, ended = await _head(rest)

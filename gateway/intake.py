@@ -1,14 +1,15 @@
 """The body of POST /v1/runs: JSON, or a form with files; files go to the store while they come in."""
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
 from gateway.decoding import decode
-from gateway.fetching import Fetching, taken_out
+from gateway.fetching import Fetching, Wanted, taken_out
 from gateway.files import Allowance, files_too_large, keep
-from gateway.json_text import loads
+from gateway.json_text import QUICK_BYTES, loads
 from gateway.multipart import Part, is_form, parts
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest
 from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, RunSpec
@@ -86,12 +87,7 @@ class Intake:
         return asked
 
     async def _from_json(self, content: bytes) -> Asked:
-        document = loads(content)
-        if not isinstance(document, dict):
-            raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
-        policy = {"policy": document.pop("policy")} if "policy" in document else {}
-        urls = taken_out(document)
-        asked = Asked(decode(RunSpec, document), policy=decode(AskRequest, policy).policy)
+        asked, urls = _read(content) if len(content) < QUICK_BYTES else await asyncio.to_thread(_read, content)
         await self._fetching.bring_in(urls, asked.spec)
         return asked
 
@@ -105,6 +101,16 @@ class Intake:
             return []
         tenant = caller.current().tenant
         return [await keep(self._store, tenant, part.filename, part.content, allowance, claimed=part.media_type)]
+
+
+def _read(content: bytes) -> tuple[Asked, list[Wanted]]:
+    """What JSON says, and the files it names by URL."""
+    document = loads(content)
+    if not isinstance(document, dict):
+        raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
+    policy = {"policy": document.pop("policy")} if "policy" in document else {}
+    urls = taken_out(document)
+    return Asked(decode(RunSpec, document), policy=decode(AskRequest, policy).policy), urls
 
 
 def _stated(request: Request) -> int:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import accumulate
 from typing import Any, NoReturn
 
 from services.runtime.errors import InvalidRequest
@@ -10,7 +9,11 @@ from services.runtime.errors import InvalidRequest
 MAX_DEPTH = 100
 """Deepest nesting of JSON taken: whoever reads it later has less of the stack left."""
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+QUICK_BYTES = 1_000_000
+"""What is read at once; more is read on a thread, while others are served."""
+
+_FLAT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^\[\]{}"]+')
+"""All of JSON but its brackets."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -38,16 +41,19 @@ def canonical(content: Any, where: str) -> str:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         refuse(where, "is not plain JSON", remedy="send finite numbers and flat structures")
-    if _depth(text) > MAX_DEPTH:
+    if _is_deep(text):
         refuse(where, f"is nested more than {MAX_DEPTH} deep", remedy="send flatter JSON")
     return checked_text(text, where)
 
 
-def _depth(text: str) -> int:
+def _is_deep(text: str) -> bool:
+    """Whether brackets are left when the innermost have been taken away as often as may be."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return 0
-    steps = ({"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0) for found in _BRACKETS.finditer(text))
-    return max(accumulate(steps))
+        return False
+    brackets = _FLAT.sub("", text)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace("[]", "").replace("{}", "")
+    return bool(brackets)
 
 
 def checked_text(content: Any, where: str) -> str:

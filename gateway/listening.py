@@ -16,6 +16,8 @@ from services.runtime.identity import Certificate
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 30
+UNSENT_BYTES = 512 * 1024
+"""Most that the system takes for a client in advance: of a slow one, it shows by this that it reads at all."""
 LAST_PORT = 65535
 
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -65,6 +67,8 @@ def bound(listen: str) -> Iterator[socket.socket]:
             family, socket.SOCK_STREAM, socket.IPPROTO_TCP
         )  # named, or asyncio keeps Nagle's delay
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     except OSError as error:
         raise _cannot_listen(listen, error) from error
     with listener:

@@ -230,7 +230,8 @@ HEALTH: dict[str, Any] = {
 }
 TASKS: dict[str, Any] = {
     "responses": {
-        200: answer("The kinds of task.", "TaskList", {"object": "list", "revision": "7", "data": [examples.SPEC]})
+        200: answer("The kinds of task.", "TaskList", {"object": "list", "revision": "7", "data": [examples.SPEC]}),
+        304: {"description": "They are what the client has."},
     }
 }
 MODELS: dict[str, Any] = {
@@ -244,7 +245,8 @@ MODELS: dict[str, Any] = {
                 "revision": "7",
                 "models": [examples.CARD],
             },
-        )
+        ),
+        304: {"description": "They are what the client has."},
     }
 }
 EXPERTS: dict[str, Any] = {

@@ -56,7 +56,7 @@ class Runs:
 
     async def watch(self, run_id: str, after: int) -> Feed:
         """The events of a run that is there, after a number."""
-        run = await self.get(run_id)
+        run = await ask(self._stub.Get, pb.GetRunRequest(run_id=run_id, brief=True))
         reopen = self._reopen()
         feed = self._feed(Feed(reopen(run_id, after), reopen, run_id, after))
         feed.ended = run.state in ENDED and after >= run.last_sequence

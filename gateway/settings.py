@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from gateway.access.settings import AccessSettings
@@ -21,6 +21,8 @@ class Settings(ServiceSettings, StoreSettings, AccessSettings):
 
     http_listen: str = "127.0.0.1:8080"
     """host:port of the HTTP server; port 0 takes any free one."""
+    health_listen: str = Field("", validation_alias=AliasChoices("GATEWAY_HEALTH_LISTEN", "HEALTH_LISTEN"))
+    """As everywhere; by its own name where services share a process with it."""
     certificate: Path | None = None
     """PEM file of the certificate both doors show to the world, with its chain; None: no TLS there."""
     certificate_key: Path | None = None

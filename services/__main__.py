@@ -21,6 +21,7 @@ from services.ports import Ports, free
 from services.runtime import telemetry
 from services.runtime.channel import connect
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable
+from services.runtime.identity import assume
 from services.runtime.settings import ServiceSettings, home
 from services.supervisor import Child, supervise
 
@@ -102,14 +103,14 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
         raise InvalidRequest("there must be at least one orchestrator", remedy="give --orchestrators 1 or more")
     _check_llms()
     http, own_grpc = free(asked.http, option="--http"), free(asked.grpc, option="--grpc")
-    planner, selector, responder = ports.keep(), ports.keep(), ports.keep()
+    planner, selector, responder, probe = (ports.keep() for _ in range(4))
     experts = {name: ports.keep() for name in _experts(asked.experts)}
     orchestrators = [ports.keep() for _ in range(asked.orchestrators)]
     added = _folder(home() / "experts")
     light = Child(
         "light",
         "services.light",
-        (planner, selector, responder, own_grpc),
+        (planner, selector, responder),
         {
             "PLANNER_LISTEN": planner,
             "PLANNER_SELECTOR": selector,
@@ -120,7 +121,9 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
             "GATEWAY_HTTP_LISTEN": http,
             "GATEWAY_ORCHESTRATOR": "ipv4:" + ",".join(orchestrators),
             "GATEWAY_SELECTOR": selector,
+            "GATEWAY_HEALTH_LISTEN": probe,
         },
+        probes=(probe,),
     )
     reached = {
         "ORCHESTRATOR_PLANNER": planner,
@@ -199,7 +202,7 @@ async def main(standing: House, settings: ServiceSettings) -> None:
             await known(standing.selector, standing.experts)
         except (TimeoutError, grpc.aio.AioRpcError):
             log.warning("the selector has not learnt of all experts yet", experts=standing.experts)
-        url = f"http://{standing.http}"
+        url = f"{'https' if os.environ.get('GATEWAY_CERTIFICATE') else 'http'}://{standing.http}"
         ready = {"ready": True, "url": url, "grpc": standing.grpc, "pid": os.getpid(), "children": children}
         sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
@@ -227,6 +230,7 @@ def run(asked: argparse.Namespace, settings: ServiceSettings) -> int:
     """The exit status: 0 stopped, 1 cannot stand, 130 stopped at once."""
     telemetry.setup("supervisor", level=settings.log_level, style=settings.log_format)
     try:
+        assume(settings.identity)
         with Ports() as ports:
             asyncio.run(main(house(asked, ports), settings))
     except ServiceError as error:

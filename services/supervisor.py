@@ -11,11 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import grpc
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from services.runtime.channel import opened
 from services.runtime.errors import FailedPrecondition
 
 log = structlog.get_logger(__name__)
@@ -43,12 +45,17 @@ class Child:
     name: str
     module: str
     addresses: Sequence[str] = ()
-    """Its gRPC servers; it is ready when all of them say so."""
+    """Its gRPC servers between services; it is ready when all of them say so."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Its environment, over this process's own."""
     essential: bool = True
     """False: the others do not wait for it for ever."""
+    probes: Sequence[str] = ()
+    """Where it says the same without TLS, of servers for anyone."""
 
+
+Way = Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]
+"""Opens a channel to an address."""
 
 Announce = Callable[[Mapping[str, int]], Awaitable[None]]
 """Given process ids by name, once all children are ready."""
@@ -186,6 +193,8 @@ class Keeper:
         async with asyncio.TaskGroup() as group:
             for address in self._child.addresses:
                 group.create_task(until_serving(address))
+            for address in self._child.probes:
+                group.create_task(until_serving(address, grpc.aio.insecure_channel))
         log.info("child ready", child=self.name, pid=self.pid, seconds=round(time.monotonic() - began, 2))
         self.ready.set()
 
@@ -221,9 +230,9 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     return {"GRPC_VERBOSITY": "ERROR", **os.environ, **settings, "PYTHONPATH": path}
 
 
-async def until_serving(address: str) -> None:
+async def until_serving(address: str, way: Way = opened) -> None:
     """Waits until the server at an address is there and says that it serves."""
-    async with grpc.aio.insecure_channel(address, options=_PROMPT) as channel:
+    async with way(address, _PROMPT) as channel:
         while True:
             stub = health_pb2_grpc.HealthStub(channel)
             try:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ import asyncpg
 import pytest
 
 PASSWORD = "of-the-tests"  # of a server that lives as long as the tests
+
+START_SECONDS = 60.0
+"""How long a server may take to be there: after a crash, on a busy machine, it reads its log first."""
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -143,7 +147,8 @@ def _free_port() -> int:
 
 def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
     asked = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "10"]
-    for _ in range(100):
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
         if subprocess.run(asked, check=False).returncode == 0:
             return
         try:

@@ -193,6 +193,9 @@ class Model:
         except ServiceError as error:
             log.warning("model not loaded", model=self.id, task=self.task, error=error.message)
             self._outcome = self._failed(error.message, error.remedy)
+        except ModuleNotFoundError as error:
+            log.exception("model not loaded", model=self.id, task=self.task)
+            self._outcome = self._failed(str(error), "install what the expert needs: the extra of its name")
         except Exception as error:
             log.exception("model not loaded", model=self.id, task=self.task)
             self._outcome = self._failed(type(error).__name__, "look for the cause in the log of the expert")

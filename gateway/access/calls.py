@@ -8,15 +8,17 @@ import grpc
 from gateway.access.bearer import token
 from gateway.access.gate import Gate
 from gateway.access.identity import Identity, identified_as
+from gateway.access.presence import Presence
 from gateway.access.quotas import Meter, Quotas
 
 
 class Identified(grpc.aio.ServerInterceptor):
     """Serves each call as whoever its key belongs to; health and reflection, which say nothing of anybody, to all."""
 
-    def __init__(self, gate: Gate, quotas: Quotas) -> None:
+    def __init__(self, gate: Gate, quotas: Quotas, presence: Presence) -> None:
         self._gate = gate
         self._quotas = quotas
+        self._presence = presence
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
@@ -36,15 +38,20 @@ class Identified(grpc.aio.ServerInterceptor):
         async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             who = await self._admitted(context)
             meter = self._quotas.meter(who)
-            with identified_as(who):
-                if not meter:
-                    return await method(request, context)
-                try:
-                    return await method(await _metered(request, meter), context)
-                finally:
-                    await meter.settle()
+            async with self._presence.of(who):
+                with identified_as(who):
+                    return await self._served(method, request, context, meter)
 
         return call
+
+    @staticmethod
+    async def _served(method: Callable[..., Any], request: Any, context: Any, meter: Meter | None) -> Any:
+        if not meter:
+            return await method(request, context)
+        try:
+            return await method(await _metered(request, meter), context)
+        finally:
+            await meter.settle()
 
     async def _admitted(self, context: grpc.aio.ServicerContext[Any, Any]) -> Identity:
         sent = dict(context.invocation_metadata() or ()).get("authorization", "")

@@ -17,6 +17,7 @@ from gateway.access.gate import Gate, KeyGate, OpenGate, Tokens
 from gateway.access.keys import Keys
 from gateway.access.links import Links, signing_secret
 from gateway.access.origin import OriginGuard
+from gateway.access.presence import Presence
 from gateway.access.quotas import Quotas
 from gateway.access.ring import KeyRing
 from gateway.access.settings import AccessSettings
@@ -52,12 +53,15 @@ class Entry:
     callers: Callers
     quotas: Quotas
     audit: Audit
+    presence: Presence
     origins: Sequence[str]
     """Of pages elsewhere that may ask."""
 
     def http(self, app: ASGIApp, port: int) -> ASGIApp:
         """The application, behind all of it; the port is the one it is reached at."""
-        guarded: ASGIApp = http.Identified(app, self.gate, self.links, self.callers, self.quotas)
+        guarded: ASGIApp = http.Identified(
+            app, self.gate, self.links, self.callers, quotas=self.quotas, presence=self.presence
+        )
         if self.origins:
             methods = ("GET", "HEAD", "POST", "DELETE")
             guarded = CORSMiddleware(
@@ -67,7 +71,7 @@ class Entry:
 
     def grpc(self) -> grpc.aio.ServerInterceptor:
         """The same for calls."""
-        return calls.Identified(self.gate, self.quotas)
+        return calls.Identified(self.gate, self.quotas, self.presence)
 
 
 @asynccontextmanager
@@ -83,12 +87,14 @@ async def entry(
     minutes = MemoryCounters() if database.dialect is sqlite.DIALECT else days
     quotas, audit = Quotas(minutes, days, Slots(database)), Audit(database)
     if settings.authentication == "none":
-        yield Entry(OpenGate(), Links(), callers, quotas, audit, settings.cors_origins)
+        gate = OpenGate()
+        yield Entry(gate, Links(), callers, quotas, audit, Presence(gate), settings.cors_origins)
         return
-    gate = KeyGate(KeyRing(Keys(database)), settings.limits(), _tokens(settings))
+    keys = KeyGate(KeyRing(Keys(database)), settings.limits(), _tokens(settings))
     links = Links(await signing_secret(database), settings.link_seconds)
-    async with Endings(stub, database).followed():
-        yield Entry(gate, links, callers, quotas, audit, settings.cors_origins)
+    presence = Presence(keys)
+    async with Endings(stub, database).followed(), presence.watched():
+        yield Entry(keys, links, callers, quotas, audit, presence, settings.cors_origins)
 
 
 def _tokens(settings: AccessSettings) -> Tokens | None:

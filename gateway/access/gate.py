@@ -29,12 +29,23 @@ class Gate(Protocol):
         """
         ...
 
+    async def stands(self, who: Identity) -> bool:
+        """Whether somebody who was let in would be again.
+
+        Raises:
+            Unavailable: it cannot be known now.
+        """
+        ...
+
 
 class OpenGate:
     """Asks nobody: for a gateway that only its own machine can reach."""
 
     async def identity(self, token: str, address: str) -> Identity:  # noqa: ARG002  # it asks for nothing
         return OWNER
+
+    async def stands(self, who: Identity) -> bool:  # noqa: ARG002  # it asks for nothing
+        return True
 
 
 class Tokens(Protocol):
@@ -85,6 +96,11 @@ class KeyGate:
         except Unauthenticated:
             self._failures.count(address)
             raise
+
+    async def stands(self, who: Identity) -> bool:
+        """Of a token or a signature nobody says that it has ended before its time."""
+        key = await self._ring.find(who.key_id)
+        return key is None or (key.state(self._clock()) == "active" and key.terms.tenant == who.tenant)
 
     async def _of_key(self, token: str) -> Identity:
         sent = parts(token)

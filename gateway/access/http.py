@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.access.bearer import token
@@ -11,10 +12,11 @@ from gateway.access.caller import Callers
 from gateway.access.gate import Gate
 from gateway.access.identity import Identity, identified_as
 from gateway.access.links import Links, signing_with
+from gateway.access.presence import Presence
 from gateway.access.quotas import Meter, Quotas
 from gateway.door import problem_response
 from services.runtime.caller import acting_for, current
-from services.runtime.errors import ServiceError
+from services.runtime.errors import ServiceError, Unauthenticated
 
 PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|(docs|web)(/.*)?|mcp/uploads/[\w-]+)")
 """Paths that need no key: they say nothing of anybody, or their last part is as good as one."""
@@ -26,12 +28,15 @@ class Identified:
     So that what it answers passes through the layers before it, as every answer does.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate, links: Links, callers: Callers, quotas: Quotas) -> None:
+    def __init__(
+        self, app: ASGIApp, gate: Gate, links: Links, callers: Callers, *, quotas: Quotas, presence: Presence
+    ) -> None:
         self._app = app
         self._gate = gate
         self._links = links
         self._callers = callers
         self._quotas = quotas
+        self._presence = presence
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if PUBLIC.fullmatch(scope["path"]):
@@ -57,12 +62,36 @@ class Identified:
 
     async def _serve(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         meter = self._quotas.meter(who)
+        answer = _Answer(send)
         with identified_as(who), signing_with(self._links), acting_for(self._callers.caller(current().request_id)):
             try:
-                await self._app(scope, _metered(receive, meter) if meter else receive, send)
+                async with self._presence.of(who):
+                    await self._app(scope, _metered(receive, meter) if meter else receive, answer)
+            except Unauthenticated as error:
+                await answer.end(problem_response(error, scope["path"]), scope, receive)
             finally:
                 if meter:
                     await meter.settle()
+
+
+class _Answer:
+    """What has been sent, so that it can be ended."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._head: Message | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._head = message
+        await self._send(message)
+
+    async def end(self, refusal: Response, scope: Scope, receive: Receive) -> None:
+        """Refuses, if nothing has been sent; ends a stream; leaves what has a length broken off."""
+        if self._head is None:
+            await refusal(scope, receive, self._send)
+        elif "content-length" not in MutableHeaders(scope=self._head):
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _telling(send: Send, headers: Mapping[str, str]) -> Send:

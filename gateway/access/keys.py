@@ -16,6 +16,7 @@ from typing import Any
 from gateway.access.audit import Actor, recorded
 from gateway.access.limits import Limits
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
+from services.runtime.artifacts.keys import is_tenant
 from services.runtime.database import Database, Query, Rows, Steps
 from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
 
@@ -24,7 +25,6 @@ PREFIX = "hgpt_"
 NAME_CHARACTERS = 100
 
 _TOKEN = re.compile(r"hgpt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-_TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _COLUMNS = "id, digest, name, tenant, policy, admin, limits, created, expires, revoked"
 
 
@@ -71,11 +71,6 @@ def parts(token: str) -> tuple[str, str] | None:
     """Public id and secret of what looks like a key."""
     found = _TOKEN.fullmatch(token)
     return (found[1], found[2]) if found else None
-
-
-def is_tenant(name: str) -> bool:
-    """Whether a tenant can be called so: it is part of the paths of its artifacts."""
-    return bool(_TENANT.fullmatch(name))
 
 
 class Keys:
@@ -172,7 +167,7 @@ class Keys:
 
 def _check(terms: Terms) -> None:
     if not is_tenant(terms.tenant):
-        remedy = "use up to 63 small letters, digits, dots, hyphens and underscores, a letter or digit first"
+        remedy = "use up to 63 small letters, digits and hyphens, a letter or digit first"
         raise InvalidRequest(f"a tenant cannot be called {terms.tenant[:100]!r}", remedy=remedy, port="tenant")
     if len(terms.name) > NAME_CHARACTERS or not terms.name.isprintable():
         remedy = f"use up to {NAME_CHARACTERS} printable characters"

@@ -8,8 +8,8 @@ from jwt.exceptions import ExpiredSignatureError, InvalidAudienceError, InvalidI
 
 from gateway.access.identity import Identity
 from gateway.access.jwks import Jwks
-from gateway.access.keys import is_tenant
 from gateway.access.limits import Limits
+from services.runtime.artifacts.keys import is_tenant
 from services.runtime.errors import PermissionDenied, Unauthenticated
 
 LEEWAY_SECONDS = 30
@@ -51,7 +51,7 @@ class JwtTokens:
             raise PermissionDenied(
                 f"the token's claim {self._tenant_claim} names no tenant",
                 reason="TENANT",
-                remedy="have the issuer set it to a name of small letters, digits, dots and hyphens",
+                remedy="have the issuer set it to a name of small letters, digits and hyphens",
             )
         return Identity(tenant, f"jwt:{subject[:SUBJECT_CHARACTERS]}", limits=self._limits)
 

@@ -19,8 +19,6 @@ app = typer.Typer(
 )
 app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
 app.add_typer(keys, name="keys")
-for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
-    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -47,7 +45,7 @@ def hugginggpt(
 
       hugginggpt ask "Read the text in this image aloud" --file sign.png
 
-      hugginggpt up           then open http://127.0.0.1:8080/docs
+      hugginggpt up           then open http://127.0.0.1:8080
 
       hugginggpt tasks        what it can do
 
@@ -274,3 +272,7 @@ def check_expert(
     with terminal.problems_told():
         well = checking.check(wanted, as_json=as_json)
     raise typer.Exit(0 if well else 1)
+
+
+for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
+    app.command()(command)

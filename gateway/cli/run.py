@@ -141,7 +141,7 @@ def _plan_approved(run: Run, event: Event, body: Mapping[str, Any]) -> None:
     run.status = "running"
     if "plan" in body:
         run.tasks.clear()
-        for task in body["plan"].get("tasks", []):
+        for task in body["plan"]:
             _task_planned(run, event, {"task": task})
 
 

@@ -36,7 +36,7 @@ class AsyncHuggingGPT:
     Args:
         url: where it is; else HUGGINGGPT_URL, else http://127.0.0.1:8080.
         api_key: who asks; else HUGGINGGPT_API_KEY, else nobody in particular.
-        verify: whose certificates are believed; True: those that the system believes.
+        verify: whose certificates are believed; True: those of certifi, or of SSL_CERT_FILE.
         on_sent: told of bytes sent and of all there are, while files are on their way.
     """
 

@@ -11,7 +11,7 @@ import httpx
 
 from gateway.client.attachments import Attachment, Url
 from gateway.client.connection import GREETING_SECONDS
-from gateway.client.errors import NoGateway, Unreachable, refusal
+from gateway.client.errors import NoGateway, refusal, unreachable
 from gateway.client.form import Form, Sent
 from gateway.client.models import Artifact, Conversation, KeptFile, Model, Page, Run, TaskKind
 from gateway.client.naming import disposed
@@ -79,7 +79,7 @@ def greeted(url: str, reply: httpx.Response | None, error: httpx.TransportError 
         NoGateway: something else does.
     """
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        raise Unreachable(f"no gateway answers at {url}", code="UNREACHABLE", remedy="start one: hugginggpt up")
+        raise unreachable(url, error)
     try:
         ours = reply is not None and reply.json().get("service") == SERVICE
     except (ValueError, AttributeError):

@@ -50,7 +50,7 @@ class Connection:
             "timeout": httpx.Timeout(SILENCE_SECONDS, connect=GREETING_SECONDS),
             "headers": {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {},
             "trust_env": _host(self.url) not in _LOOPBACK,  # no proxy stands between us and this machine
-            "verify": self.verify,
+            "verify": httpx.create_ssl_context(self.verify),  # reads SSL_CERT_FILE, wherever the gateway is
         }
 
 

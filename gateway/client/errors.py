@@ -14,6 +14,7 @@ HuggingGPTError
    └─ ServerError       something broke or is not there now
 """
 
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -123,6 +124,17 @@ def refusal(reply: httpx.Response, problem: Mapping[str, Any] | None = None) -> 
         retry_after=_seconds(reply.headers.get("retry-after", "")),
         request_id=reply.headers.get("x-request-id", ""),
     )
+
+
+def unreachable(url: str, error: BaseException | None) -> Unreachable:
+    """Nobody is there, or somebody with whom no TLS connection comes about."""
+    if error is None:
+        return Unreachable(f"no gateway answers at {url}", code="UNREACHABLE", remedy="start one: hugginggpt up")
+    if not isinstance(error, ssl.SSLError):
+        return unreachable(url, error.__cause__ or error.__context__)
+    why = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+    remedy = "name its authority's certificate in SSL_CERT_FILE; a gateway without TLS has an address with http://"
+    return Unreachable(f"no TLS connection to {url}: {why}", code="UNREACHABLE", remedy=remedy)
 
 
 def _content(reply: httpx.Response) -> Mapping[str, Any]:

@@ -30,6 +30,7 @@ class Following:
         self._url = url
         self._sequence = after
         self._start = start
+        self._starting = Patience(url)
         self._patience = Patience(url, tries=STREAM_TRIES, hasty=True)
 
     def call(self) -> "Call[Run] | Call[None]":
@@ -64,11 +65,12 @@ class Following:
         Raises:
             HuggingGPTError: it is not to be.
         """
+        if not self.run_id:
+            return self._starting.pause(error)
         try:
             return self._patience.pause(error)
         except Unreachable as given_up:
-            if self.run_id:
-                given_up.remedy = f"the run goes on; it is at {self._url}/v1/runs/{self.run_id}"
+            given_up.remedy = f"the run goes on; it is at {self._url}/v1/runs/{self.run_id}"
             raise
 
 

@@ -2,7 +2,7 @@
 
 import httpx
 
-from gateway.client.errors import HuggingGPTError, RateLimited, Refused, ServerError, Unreachable
+from gateway.client.errors import HuggingGPTError, RateLimited, Refused, ServerError, Unreachable, unreachable
 
 TRIES, FIRST_SECONDS, LONGEST_SECONDS = 3, 0.25, 2.0
 """Of one call: how often, the pause before the second try, and the longest before a later one."""
@@ -67,7 +67,7 @@ def _told(error: Exception | None, url: str) -> HuggingGPTError:
     if isinstance(error, HuggingGPTError):
         return error
     if isinstance(error, _NEVER_ARRIVED):
-        return Unreachable(f"no gateway answers at {url}", code="UNREACHABLE", remedy="start one: hugginggpt up")
+        return unreachable(url, error)
     what = type(error).__name__ if error else "it says no more"
     message = f"the gateway at {url} does not answer any more: {what}"
     return Unreachable(message, code="UNREACHABLE", remedy="is it still running?")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.exceptions import ValidationError
 
 from gateway.mcp.schemas import Schema
 from services.runtime.errors import InvalidRequest
@@ -13,8 +13,8 @@ _MOST = 300
 
 
 def checked(arguments: Mapping[str, Any], schema: Schema) -> None:
-    """Raises InvalidRequest, naming the argument that is wrong, and how."""
-    error = best_match(Draft202012Validator(schema).iter_errors(dict(arguments)))
+    """Raises InvalidRequest, naming the first argument that is wrong, and how."""
+    error = next(Draft202012Validator(schema).iter_errors(dict(arguments)), None)
     if error is None:
         return
     where = _place(error)

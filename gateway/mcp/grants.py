@@ -8,6 +8,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
+from gateway.access.gate import Gate
 from gateway.access.identity import Identity, current
 from gateway.access.limits import Limits
 from services.runtime.database import Database, Query, Rows, Steps
@@ -29,10 +30,16 @@ class Grant:
 
 
 class Grants:
-    """Gives leave to the current identity, and takes it back when it is used."""
+    """Gives leave to the current identity, and takes it back when it is used.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: the gateway's.
+        gate: knows whose key has ended since.
+    """
+
+    def __init__(self, database: Database, gate: Gate) -> None:
         self._database = database
+        self._gate = gate
 
     async def give(self, name: str) -> str:
         """A secret for one file of that name."""
@@ -50,15 +57,16 @@ class Grants:
         """What was given; the secret is worth nothing from now on.
 
         Raises:
-            NotFound: UPLOAD, it never was, has been used, or its time is over.
+            NotFound: UPLOAD, it never was, has been used, or its time or its key's is over.
         """
 
         def operation() -> Steps[Rows]:
             return (yield Query(_TAKE, (_digest(secret),), alone=True))
 
         for tenant, key_id, limits, name, expires in await self._database.write(operation):
-            if expires > time.time():
-                return Grant(Identity(tenant, key_id, limits=Limits.model_validate_json(limits)), name)
+            who = Identity(tenant, key_id, limits=Limits.model_validate_json(limits))
+            if expires > time.time() and await self._gate.stands(who):
+                return Grant(who, name)
         raise NotFound(
             "nothing can be uploaded here: the URL has been used, or its time is over",
             reason="UPLOAD",

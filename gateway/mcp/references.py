@@ -31,6 +31,10 @@ class References:
         self._fetching = fetching
         self._files_bytes = files_bytes
 
+    def allowance(self) -> Allowance:
+        """For the files of one call."""
+        return Allowance(self._files_bytes)
+
     async def artifacts(self, given: Sequence[str], where: str, site: str) -> list[Artifact]:
         """The artifacts that are meant, in their order.
 
@@ -42,28 +46,26 @@ class References:
         Raises:
             ServiceError: naming the one that cannot be had.
         """
-        allowance = Allowance(self._files_bytes)
-        return [await self._named(text, f"{where}[{index}]", site, allowance) for index, text in enumerate(given)]
+        allowance = self.allowance()
+        return [await self.artifact(text, f"{where}[{index}]", site, allowance) for index, text in enumerate(given)]
 
-    async def artifact(self, given: str, where: str, site: str) -> Artifact:
-        """One."""
-        return await self._named(given, where, site, Allowance(self._files_bytes))
-
-    async def _named(self, text: str, where: str, site: str, allowance: Allowance) -> Artifact:
+    async def artifact(self, given: str, where: str, site: str, allowance: Allowance) -> Artifact:
+        """One, of all that an allowance is for."""
         try:
-            return await self._found(text.strip(), site, allowance)
+            return await self._found(given.strip(), site, allowance)
         except ServiceError as error:
             error.message, error.port = f"{where}: {error.message}", where
             raise
 
     async def _found(self, text: str, site: str, allowance: Allowance) -> Artifact:
+        if _URL.match(text) and not text.startswith(f"{site}/v1/artifacts/"):
+            return await self._fetching.fetched(text, allowance=allowance)
+        allowance.begin()
         if text.startswith("file_"):
             return (await self._files.get(text)).artifact
         digest = addresses.digest(text.removeprefix(f"{site}/v1/artifacts/"))
         if digest:
             return await self._store.head(caller.current().tenant, digest)
-        if _URL.match(text):
-            return await self._fetching.fetched(text, allowance=allowance)
         raise InvalidRequest(
             f"{text[:100]!r} names no file",
             reason="FILE_REFERENCE",

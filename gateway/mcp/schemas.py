@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from gateway.admission import MAX_TASKS
+
 Schema = dict[str, Any]
 
 DEFAULT_WAIT, LONGEST_WAIT = 45, 600
@@ -51,7 +53,7 @@ POLICY: Schema = {
 CANCEL: Schema = {
     "type": "boolean",
     "default": False,
-    "description": "Cancel the run if this call is cancelled. Otherwise it goes on, and get_run finds it.",
+    "description": "Cancel the run if the client leaves before its end. Otherwise it goes on, and get_run finds it.",
 }
 RUN_ID: Schema = {"type": "string", "pattern": r"^run_\w{1,100}$", "description": "As a tool has given it."}
 CONTINUES: Schema = {
@@ -61,6 +63,7 @@ CONTINUES: Schema = {
 PLAN: Schema = {
     "type": "array",
     "minItems": 1,
+    "maxItems": MAX_TASKS,
     "items": _ANYTHING,
     "description": 'Tasks, as the tool plan gives them: {"id": 1, "task": NAME, "arguments": {PORT: VALUE}, '
     '"parameters": {…}}. A VALUE is text, {"input": "file1"}, {"task_id": 1, "output": PORT} for what an earlier task '

@@ -1,7 +1,8 @@
 """Single tasks: what kinds there are, and a plan of one."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from gateway.catalogue import Catalogue
@@ -14,12 +15,16 @@ from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_JSON,
     MODALITY_TABLE,
     MODALITY_TEXT,
+    Artifact,
     Plan,
     Port,
     Task,
     TaskSpec,
 )
 from services.runtime.errors import InvalidRequest, NotFound
+
+Read = Callable[[str, str], Awaitable[Artifact]]
+"""Finds what a text stands for, at a place in the arguments."""
 
 _PLACES = {
     MODALITY_TEXT: {"type": "string"},
@@ -72,24 +77,25 @@ class Singles:
                 remedy=f"use {', '.join(ports)}; parameters are given apart",
                 port=unknown[0],
             )
-        given = {
-            port: await self._value(ports[port], value, f"arguments.{port}", site) for port, value in arguments.items()
-        }
+        read = partial(self._references.artifact, site=site, allowance=self._references.allowance())
+        given = {port: await _value(ports[port], value, f"arguments.{port}", read) for port, value in arguments.items()}
         task = {"id": 1, "task": name, "arguments": given, "parameters": dict(parameters), "pinned_model": model}
         return Plan(tasks=[decode(Task, task, "task")])
 
-    async def _value(self, port: Port, value: Any, where: str, site: str) -> Any:
-        if port.many and isinstance(value, list):
-            return [await self._one(port, item, f"{where}[{index}]", site) for index, item in enumerate(value)]
-        return await self._one(port, value, where, site)
 
-    async def _one(self, port: Port, value: Any, where: str, site: str) -> Any:
-        if port.modality == MODALITY_JSON:
-            return {"json": value}
-        named = isinstance(value, str) and port.modality != MODALITY_TEXT
-        if not named or (port.modality == MODALITY_TABLE and not is_reference(value)):
-            return value
-        return {"artifact": encode(await self._references.artifact(value, where, site))}
+async def _value(port: Port, value: Any, where: str, read: Read) -> Any:
+    if port.many and isinstance(value, list):
+        return [await _one(port, item, f"{where}[{index}]", read) for index, item in enumerate(value)]
+    return await _one(port, value, where, read)
+
+
+async def _one(port: Port, value: Any, where: str, read: Read) -> Any:
+    if port.modality == MODALITY_JSON:
+        return {"json": value}
+    named = isinstance(value, str) and port.modality != MODALITY_TEXT
+    if not named or (port.modality == MODALITY_TABLE and not is_reference(value)):
+        return value
+    return {"artifact": encode(await read(value, where))}
 
 
 def arguments_schema(spec: TaskSpec) -> Schema:

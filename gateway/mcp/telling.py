@@ -112,9 +112,12 @@ def _under_way(run: Run) -> str:
 
 
 def _results(run: Run) -> Iterable[str]:
+    """In the words a task has for readers, if it has any."""
     for status in run.tasks:
-        for port, value in sorted(status.result.outputs.items()):
-            yield f"{status.task.id}. {status.task.task}, {port}: {_spoken(run.run_id, status.task.id, port, value)}"
+        outputs = status.result.outputs
+        for port in ["text"] if "text" in outputs else sorted(outputs):
+            spoken = _spoken(run.run_id, status.task.id, port, outputs[port])
+            yield f"{status.task.id}. {status.task.task}, {port}: {spoken}"
 
 
 def _spoken(run_id: str, task_id: int, port: str, value: Value) -> str:

@@ -5,15 +5,12 @@ import asyncio
 from starlette.requests import Request
 
 from gateway.intake import limited
-from gateway.json_text import loads
+from gateway.json_text import QUICK_BYTES, loads
 from gateway.openai.fields import Fields
 from services.runtime.errors import InvalidRequest
 
 BODY_BYTES = 50_000_000
 """Longest body: it is in memory several times while it is read."""
-
-_QUICK_BYTES = 1_000_000
-"""What is read at once, without another thread."""
 
 
 async def body(request: Request) -> Fields:
@@ -35,6 +32,6 @@ async def body(request: Request) -> Fields:
             remedy="send files to POST /v1/files, and their ids here",
         )
     content = await limited(request.stream(), BODY_BYTES, "the body")
-    if len(content) > _QUICK_BYTES:
+    if len(content) > QUICK_BYTES:
         return Fields(await asyncio.to_thread(loads, content))
     return Fields(loads(content))

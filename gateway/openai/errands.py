@@ -22,8 +22,10 @@ _UNTITLED = "New chat"
 _OPENING = re.compile(r"\s*#{1,4}\s*Task:?\s*\n", re.IGNORECASE)
 """How Open WebUI's templates, and those made after them, begin."""
 
-_HISTORY = re.compile(r"<chat_history>(.*?)</chat_history>", re.DOTALL | re.IGNORECASE)
-_USER_LINE = re.compile(r"^\s*(?:USER|Human|User)\s*:\s*(.+)", re.MULTILINE)
+_HISTORY_BEGINS = re.compile(r"<chat_history>", re.IGNORECASE)
+_HISTORY_ENDS = re.compile(r"</chat_history>", re.IGNORECASE)
+_USER_LINE = re.compile(r"^[^\S\n]*(?:USER|Human|User)[^\S\n]*:[^\S\n]*(.+)", re.MULTILINE)
+"""Within one line: a blank that could be many lines would be tried from each of them."""
 _KEYS = re.compile(r'\{\s*"(title|tags|follow_ups|queries|prompt|text|tool_calls|emoji)"\s*:')
 
 _TITLE = re.compile(
@@ -71,10 +73,16 @@ def _wants_title(spec: RunSpec) -> bool:
 
 def _topic(spec: RunSpec) -> str:
     """What the user said first."""
-    history = _HISTORY.search(spec.request)
-    said: Sequence[str] = _USER_LINE.findall(history[1] if history else spec.request)
+    said: Sequence[str] = _USER_LINE.findall(_history(spec.request))
     turns = [turn.text for turn in spec.history if turn.role == ROLE_USER]
     return next(iter([*said, *turns]), "")
+
+
+def _history(words: str) -> str:
+    """The history that a prompt brings along; all of the prompt if it marks none."""
+    begins = _HISTORY_BEGINS.search(words)
+    ends = begins and _HISTORY_ENDS.search(words, begins.end())
+    return words[begins.end() : ends.start()] if begins and ends else words
 
 
 def _title(topic: str) -> str:

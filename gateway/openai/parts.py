@@ -87,6 +87,7 @@ class Parts:
 
     async def _file(self, sent: "_Sent", allowance: Allowance) -> Artifact:
         if sent.file_id:
+            allowance.begin()
             artifact = Artifact()
             artifact.CopyFrom((await self._files.get(sent.file_id)).artifact)
             artifact.name = sent.name or artifact.name

@@ -1,17 +1,22 @@
 """The part of JSON Schema that structured answers may use, as OpenAI's does; what could cost without end is refused."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend
 from referencing import Registry
 
 from gateway.json_text import refuse
 
 MOST_BYTES = 64 * 1024
 MOST_NODES = 1_000
+
+MOST_TURNS = 2_000
+"""References and choices that one check of content may take: they can double with each level of a schema."""
 
 _REFUSED = frozenset(
     {
@@ -77,11 +82,37 @@ def resolved(root: Mapping[str, Any], reference: Any) -> Any:
 def holds(schema: Mapping[str, Any], root: Mapping[str, Any], content: Any) -> bool:
     """Whether content is what a part of a schema asks for."""
     whole = {**schema, **{name: root[name] for name in ("$defs", "definitions") if name in root}}
+    turns = _turns.set(iter(range(MOST_TURNS)))
     try:
-        Draft202012Validator(whole, registry=Registry()).validate(content)
-    except (ValidationError, RecursionError):
+        return next(_Bounded(whole, registry=Registry()).iter_errors(content), None) is None
+    except (_EndlessError, RecursionError):
         return False
-    return True
+    finally:
+        _turns.reset(turns)
+
+
+class _EndlessError(Exception):
+    """A check has taken all its turns."""
+
+
+_turns: ContextVar[Iterator[int]] = ContextVar("turns")
+
+
+def _bounded(check: Callable[..., Any]) -> Callable[..., Iterator[ValidationError]]:
+    """A keyword's check that takes a turn each time."""
+
+    def bounded(*asked: Any) -> Iterator[ValidationError]:
+        if next(_turns.get(), None) is None:
+            raise _EndlessError
+        yield from check(*asked) or ()
+
+    return bounded
+
+
+_Bounded = extend(  # type: ignore[no-untyped-call]  # the stubs say nothing of it
+    Draft202012Validator,
+    {keyword: _bounded(Draft202012Validator.VALIDATORS[keyword]) for keyword in ("$ref", "anyOf")},
+)
 
 
 def _keywords(schema: Any) -> Iterator[tuple[str, Any]]:

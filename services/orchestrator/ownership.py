@@ -37,6 +37,11 @@ def owner_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
+def stopping() -> Unavailable:
+    """What is said to who must ask another orchestrator."""
+    return Unavailable("this orchestrator is stopping", remedy="ask again: another one answers")
+
+
 class Ownership:
     """Has runs driven as long as they are this process's.
 

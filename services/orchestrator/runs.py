@@ -20,19 +20,18 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.orchestrator import acceptance
 from services.orchestrator.admission import Admission
-from services.orchestrator.bells import Bells
 from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import Ended, NewRun, Row
 from services.orchestrator.live import LiveRun
-from services.orchestrator.ownership import APPROVE, CANCEL, Ownership
+from services.orchestrator.ownership import APPROVE, CANCEL, Ownership, stopping
 from services.orchestrator.pipeline import Pipeline
 from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.view import RunView
 from services.runtime import caller
-from services.runtime.errors import FailedPrecondition, Unavailable
+from services.runtime.errors import FailedPrecondition
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +74,7 @@ class Runs:
         self._keeping: set[asyncio.Future[str]] = set()
         driver = Driver(pipeline, journal)
         self._owned = Ownership(journal, driver, lambda: self.admission.free, lease_seconds=lease_seconds)
+        self.bells = self._owned.bells
         self.admission = Admission(self._owned.live, most_runs=max_runs, most_bytes=max_bytes)
 
     async def __aenter__(self) -> Self:
@@ -96,11 +96,6 @@ class Runs:
         """This process stops: its runs are others'."""
         return self._owned.closed
 
-    @property
-    def bells(self) -> Bells:
-        """Rung for whatever is told of changes in the journal."""
-        return self._owned.bells
-
     async def accept(self, spec: RunSpec, place: BatchPlace | None = None) -> str:
         """Keeps a run and starts it; gives its id, or that of the earlier run with the same idempotency key.
 
@@ -121,7 +116,7 @@ class Runs:
             spec.batch.CopyFrom(place)
         acceptance.check(spec)
         if self.closed:
-            raise _stopping()
+            raise stopping()
         with self.admission.place(caller.current().tenant, spec.ByteSize()):
             return await self._accept(spec)
 
@@ -170,7 +165,7 @@ class Runs:
                 if (await self._journal.row(run_id, caller.current().tenant)).ended:
                     return
                 await bell.wait()
-        raise _stopping()
+        raise stopping()
 
     def _cancel_kept(self, run_id: str, _: "asyncio.Future[str]") -> None:
         if run := self._owned.live.get(run_id):
@@ -195,7 +190,7 @@ class Runs:
                 if ended or (run_id not in self._owned.live and await self._is_over(run_id, after)):
                     return
                 if self.closed:
-                    raise _stopping()
+                    raise stopping()
                 await bell.wait()
 
     def _from_here(self, run_id: str, after: int) -> AsyncGenerator[RunEvent] | None:
@@ -225,8 +220,16 @@ class Runs:
         Raises:
             NotFound: RUN.
         """
-        await self._journal.row(run_id, caller.current().tenant)
+        await self.row(run_id)
         return RunView(await events_of(run_id, self._journal)).snapshot()
+
+    async def row(self, run_id: str) -> Row:
+        """A run of the caller's without what happened to it.
+
+        Raises:
+            NotFound: RUN.
+        """
+        return await self._journal.row(run_id, caller.current().tenant)
 
     async def rows(self, **wanted: Any) -> list[Row]:
         """Runs of the caller's, newest first; wanted as the journal takes it."""
@@ -291,7 +294,3 @@ def _not_waiting(run_id: str) -> FailedPrecondition:
         reason="NOT_WAITING",
         remedy="approve once the run says approval_requested, and only once",
     )
-
-
-def _stopping() -> Unavailable:
-    return Unavailable("this orchestrator is stopping", remedy="ask again: another one answers")

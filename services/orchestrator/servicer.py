@@ -42,6 +42,8 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         await self._write(context, request.run_id, request.after_sequence)
 
     async def Get(self, request: pb.GetRunRequest, context: Any) -> types.Run:
+        if request.brief:
+            return _brief(await self._runs.row(request.run_id))
         return await self._runs.get(request.run_id)
 
     async def List(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:

@@ -44,6 +44,9 @@ _BACKOFF = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
+_NO_READING_AHEAD = ("grpc.http2.bdp_probe", 0)
+"""A stream that nobody reads holds one message: else gRPC takes in megabytes of it, whole runs of events."""
+
 _NO_PROXY = ("grpc.enable_http_proxy", 0)
 """A proxy for the web, set in the environment, knows nothing of the house."""
 
@@ -53,18 +56,19 @@ def connect(target: str) -> grpc.aio.Channel:
 
     Balanced over all addresses of the name, by their health; waits for a server to be there; retries UNAVAILABLE.
     """
-    options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.service_config", _SERVICE_CONFIG)]
-    return carrying(_channel(target, options))
+    config = ("grpc.service_config", _SERVICE_CONFIG)
+    options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_READING_AHEAD, _NO_PROXY, config]
+    return carrying(opened(target, options))
 
 
 def dial(address: str) -> grpc.aio.Channel:
     """A channel to one expert at host:port: no retry, no waiting; the caller alone decides what a failure means."""
     options = [*MESSAGE_LIMITS, *_BACKOFF, _NO_PROXY, ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
-    return carrying(_channel(address, options))
+    return carrying(opened(address, options))
 
 
-def _channel(target: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-    """Without TLS where this process has no identity."""
+def opened(target: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+    """A channel and nothing more; without TLS where this process has no identity."""
     if identity := own():
         named = [*options, ("grpc.ssl_target_name_override", identity.name)]
         return grpc.aio.secure_channel(target, identity.for_channels(), options=named)

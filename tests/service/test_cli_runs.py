@@ -111,6 +111,24 @@ async def test_a_dash_is_standard_input_as_the_request_or_a_file(shell: Shell) -
     assert (said.status, "not UTF-8" in said.err) == (2, True)
 
 
+async def test_a_pipe_into_which_nobody_writes_is_not_waited_for(shell: Shell) -> None:
+    reading, writing = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.cli", "ask", "hello"),
+        cwd=shell.folder,
+        env=shell.environment(),
+        stdin=reading,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        _, err = await process.communicate()
+    os.close(reading)
+    os.close(writing)
+    assert (process.returncode, b"nothing came on standard input" in err) == (0, True)
+    assert not shell.doors.orchestrator.runs["run_1"].spec.inputs
+
+
 async def test_a_pattern_stands_for_its_files_in_order(shell: Shell) -> None:
     (shell.folder / "in").mkdir()
     for name in ("b.txt", "a.txt", "c.md"):

@@ -161,7 +161,9 @@ async def test_a_store_without_files_streams() -> None:
     async def send(message: dict[str, bytes]) -> None:
         sent.append(message)
 
-    response = await Downloads(store).artifact(artifact.sha256, Request({"type": "http", "method": "GET", "headers": []}))
+    response = await Downloads(store).artifact(
+        artifact.sha256, Request({"type": "http", "method": "GET", "headers": []})
+    )
     await response({"type": "http", "asgi": {"spec_version": "2.4"}, "headers": []}, receive, send)  # type: ignore[arg-type]  # plain dicts are messages
     assert b"".join(message.get("body", b"") for message in sent) == CONTENT
     assert response.headers["content-length"] == str(SIZE)

@@ -94,3 +94,31 @@ async def test_requests_on_one_connection_each_have_their_time(doors: Doors) -> 
             assert head.startswith(b"HTTP/1.1 200")
             length = int(head.lower().partition(b"content-length:")[2].split()[0])
             await reader.readexactly(length)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"POST /v1/runs HTTP/1.1\r\nhost: localhost:%d\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"],
+)
+async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr("gateway.wire.BODY_SECONDS", 0.05)
+    async with connected(doors) as (reader, writer):
+        writer.write(head % doors.http_port)
+        with pytest.raises(ConnectionResetError):
+            assert await reader.read() == b""
+            raise ConnectionResetError
+
+
+async def test_a_body_that_goes_on_after_its_answer_is_cut_off(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.wire.BODY_SECONDS", 0.05)
+    async with connected(doors) as (reader, writer):
+        writer.write(b"POST /healthz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+        assert b"421" in await reader.readline()
+        with pytest.raises(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"1\r\na\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.005)
+            raise ConnectionResetError

@@ -72,7 +72,7 @@ async def test_a_model_lives_in_a_process_of_its_own(start: Start) -> None:
 async def test_a_worker_that_dies_takes_one_call_with_it_and_comes_back(
     start: Start, word: str, code: str, reason: str, says: str
 ) -> None:
-    host = await start(crashing, device_seconds=0.5)
+    host = await start(crashing, device_seconds=0.5 if word == "stuck" else 30.0)
     before = await process_of(host)
     error = await host.refusal(text=word)
     assert (error.code.name, error.reason) == (code, reason)

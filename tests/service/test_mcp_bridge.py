@@ -45,7 +45,7 @@ async def bridged(
 ) -> AsyncIterator[Client]:
     """A client that has started the command."""
 
-    async def tell(_context: ClientRequestContext) -> ListRootsResult:
+    async def tell(context: ClientRequestContext) -> ListRootsResult:
         return ListRootsResult(roots=[Root(uri=root.as_uri()) for root in roots or ()])
 
     command = StdioServerParameters(

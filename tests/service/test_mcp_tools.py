@@ -134,6 +134,31 @@ async def _heard(doors: Doors, run_id: str) -> None:
     assert response.status_code == 200
 
 
+@both_forms
+async def test_a_client_that_leaves_takes_the_run_along_if_it_said_so(tmp_path: Path, mode: str) -> None:
+    orchestrator = Stoppable()
+    async with opened_doors(tmp_path, orchestrator) as doors:
+        async with opened_client(doors.http_port, mode=mode) as agent:
+            call = asyncio.create_task(agent.call_tool("ask", {"request": "x", "cancel_with_call": True}))
+            run = await asyncio.wait_for(orchestrator.arrivals.get(), 10)
+            await _heard(doors, run.run_id)
+        await asyncio.wait([call])
+        assert call.exception()
+        await asyncio.wait_for(orchestrator.stopped.wait(), 10)
+
+
+@both_forms
+async def test_a_gateway_that_stops_gives_whoever_waits_the_run(tmp_path: Path, mode: str) -> None:
+    opening = opened_doors(tmp_path, Stoppable())
+    doors = await opening.__aenter__()
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        call = asyncio.create_task(agent.call_tool("ask", {"request": "x"}))
+        run = await asyncio.wait_for(doors.orchestrator.arrivals.get(), 10)
+        await _heard(doors, run.run_id)
+        await opening.__aexit__(None, None, None)
+        assert run.run_id in words(await asyncio.wait_for(call, 10))
+
+
 async def test_cancel_run_stops_a_run(doors: Doors) -> None:
     doors.orchestrator.script = []
     async with opened_client(doors.http_port) as agent:

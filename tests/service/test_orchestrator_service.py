@@ -167,6 +167,15 @@ async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
     assert token == ""
 
 
+async def test_a_run_in_brief_is_as_in_a_list(house: House) -> None:
+    house.cast.plan(task(1), END)
+    run_id = (await house.run())[0].run_id
+    brief = await house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=run_id, brief=True), timeout=5)
+    (listed,) = (await house.stub.List(orchestrator_pb2.ListRunsRequest(), timeout=5)).runs
+    assert brief == listed
+    assert (brief.state, brief.last_sequence > 1, len(brief.tasks)) == (types.RUN_STATE_COMPLETED, True, 0)
+
+
 async def test_runs_that_began_a_conversation_are_listed_alone(house: House) -> None:
     house.cast.plan(END)
     first = (await house.run())[0].run_id

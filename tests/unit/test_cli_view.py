@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gateway.cli.run import Run
 from gateway.cli.standing import log_line
-from gateway.cli.view import Picture
+from gateway.cli.view import Lines, Picture
 
 PLANNED = {"task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
 STARTED = {"task_id": 1, "attempt": 1, "task_started": {"by": {"model_id": "rapidocr", "expert": "lite"}}}
@@ -138,3 +138,18 @@ def test_a_terminal_that_knows_only_ascii_gets_only_ascii() -> None:
 )
 def test_a_log_line_is_told_in_words(entry: dict[str, Any], said: str) -> None:
     assert " ".join(log_line(entry).plain.split()) == said
+
+
+def test_files_on_their_way_are_told_in_bytes() -> None:
+    out = TextIOWrapper(BytesIO(), encoding="utf-8")
+    console = Console(file=out, width=120)
+    picture, lines = Picture(console), Lines(console)
+    for view in (picture, lines):
+        view.sent(5_000_000, 40_000_000)
+    console.print(picture._render())
+    lines.sent(40_000_000, 40_000_000)
+    lines.sent(1_000, 1_000)
+    out.seek(0)
+    assert [line.strip() for line in out.read().splitlines() if "MB" in line][-1] == "sent 40.0 MB"
+    out.seek(0)
+    assert "sending 5.0 MB of 40.0 MB" in out.read()

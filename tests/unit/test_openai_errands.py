@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 
@@ -79,3 +80,14 @@ def test_who_sends_files_wants_more_than_a_title() -> None:
     spec = RunSpec(request=template("Generate a title.", '{ "title": "" }'))
     spec.inputs.append(NamedValue(name="file1", value=Value(text="x")))
     assert errands.answer(spec) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["\n" * 200_000, "# Task:\na title\n" + "<chat_history>" * 20_000, "USER" + " " * 200_000, "{" * 200_000],
+    ids=["blank lines", "beginnings", "blanks", "braces"],
+)
+def test_no_prompt_takes_long_to_look_at(words: str) -> None:
+    began = time.process_time()
+    errands.answer(RunSpec(request=words + "x"))
+    assert time.process_time() - began < 2

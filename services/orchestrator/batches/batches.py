@@ -25,8 +25,8 @@ from services.orchestrator.batches.reception import Reception
 from services.orchestrator.batches.tenure import Tenure
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import BatchRow, Counts
+from services.orchestrator.ownership import stopping
 from services.runtime import caller
-from services.runtime.errors import Unavailable
 
 RATE_SECONDS = 30.0
 """Over which the rate is measured."""
@@ -129,7 +129,7 @@ class Batches:
             if batch.HasField("ended"):
                 return
             await self._moment()
-        raise Unavailable("this orchestrator is stopping", remedy="ask again: another one answers")
+        raise stopping()
 
     async def cancel(self, batch_id: str) -> None:
         """Keeps the wish that a batch stops.

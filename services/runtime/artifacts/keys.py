@@ -25,6 +25,11 @@ def key_of(tenant: str, sha256: str) -> str:
     return f"{tenant}/{sha256}"
 
 
+def is_tenant(name: str) -> bool:
+    """Whether a tenant can be called so: up to 63 lower-case letters, digits and hyphens, no hyphen first."""
+    return _TENANT.fullmatch(name) is not None
+
+
 def check_tenant(tenant: str) -> None:
-    if not _TENANT.fullmatch(tenant):
+    if not is_tenant(tenant):
         raise InvalidRequest("a tenant is named by lower-case letters, digits and hyphens", remedy="check the tenant")

@@ -1,0 +1,88 @@
+"""What clients that keep, probe and look at codes rely on: HEAD, tags, and codes that stay."""
+
+import ast
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.status import http_status
+from services.runtime import errors
+from tests.doors import Doors, opened_doors
+from tests.fakes import ScriptedOrchestrator
+
+ROOT = Path(__file__).parents[2]
+
+CODES: Mapping[str, Sequence[int]] = json.loads((ROOT / "tests/data/problems.json").read_text(encoding="utf-8"))
+"""Codes that clients may have come to look for, with the statuses they come with: none goes, none is spelt anew."""
+
+
+@pytest.fixture
+async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
+    async with opened_doors(tmp_path, ScriptedOrchestrator(script=())) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/healthz", "/v1/runs", "/v1/runs/run_1", "/v1/tasks", "/v1/models", "/v1/files", "/openapi.json", "/docs", "/"],
+)
+async def test_head_tells_what_get_would_without_the_body(doors: Doors, path: str) -> None:
+    await doors.ask()
+    got, head = await doors.http.get(path), await doors.http.head(path)
+    changing = {"date", "x-request-id"}
+    assert head.status_code == got.status_code == 200
+    assert head.content == b""
+    assert {name: head.headers[name] for name in got.headers if name not in changing} == {
+        name: got.headers[name] for name in got.headers if name not in changing
+    }
+
+
+async def test_the_head_of_a_stream_does_not_wait_for_its_end(doors: Doors) -> None:
+    await doors.ask()
+    async with asyncio.timeout(5):
+        for _ in range(3):  # the connection stays good
+            head = await doors.http.head("/v1/runs/run_1/events")
+            assert head.headers["content-type"].startswith("text/event-stream")
+        await doors.orchestrator.runs["run_1"].left.wait()
+
+
+async def test_head_is_refused_where_get_is(doors: Doors) -> None:
+    for path, status in (("/v1/runs/run_9", 404), ("/nowhere", 404), ("/v1/runs/run_9/cancel", 405)):
+        head = await doors.http.head(path)
+        assert (head.status_code, head.content) == (status, b"")
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/models"])
+async def test_the_catalogue_is_sent_once_until_it_changes(doors: Doors, path: str) -> None:
+    first = await doors.http.get(path)
+    known = {"if-none-match": first.headers["etag"]}
+    again = await doors.http.get(path, headers=known)
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    doors.selector.revision = "2"
+    assert (await doors.http.get(path, headers=known)).status_code == 200
+
+
+def test_codes_stay_as_they_are() -> None:
+    found = told()
+    assert {code: sorted(found[code]) for code in CODES} == CODES
+
+
+def told() -> Mapping[str, set[int]]:
+    """Every code that the gateway and what stands behind it name, with the statuses it comes with."""
+    kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+    found = defaultdict[str, set[int]](set)
+    for kind in kinds.values():
+        if issubclass(kind, errors.ServiceError):
+            found[kind.reason].add(http_status(kind("", remedy="")))
+    for module in (module for room in ("gateway", "services") for module in (ROOT / room).rglob("*.py")):
+        for call in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in kinds:
+                for reason in (each.value for each in call.keywords if each.arg == "reason"):
+                    if isinstance(reason, ast.Constant):
+                        kind = kinds[call.func.id]
+                        found[str(reason.value)].add(http_status(kind("", reason=str(reason.value), remedy="")))
+    return found

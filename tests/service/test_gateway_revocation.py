@@ -1,0 +1,83 @@
+"""What came with a key ends with it, over every door."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+
+from protos.hugginggpt.v1.orchestrator_pb2 import WatchRunRequest
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
+from tests.doors import Doors
+from tests.fakes import ScriptedOrchestrator
+from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
+from tests.mcp_clients import opened_client
+
+SECONDS = 10.0
+
+
+@pytest.fixture
+async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keyholders]:
+    monkeypatch.setattr("gateway.access.presence.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.access.ring.FRESH_SECONDS", 0.05)
+    async with opened_keyholders(tmp_path, orchestrator=ScriptedOrchestrator(script=())) as opened:
+        yield opened
+
+
+async def run_of(doors: Doors, token: str) -> str:
+    response = await doors.ask(headers=bearer(token))
+    assert response.status_code == 202, response.text
+    return str(response.json()["run_id"])
+
+
+async def test_an_open_stream_ends_with_its_key_and_no_other(house: Keyholders) -> None:
+    (key, token), other = await house.key("a"), await house.token("a")
+    address = f"/v1/runs/{await run_of(house.doors, token)}/events"
+    async with (
+        house.doors.http.stream("GET", address, headers=bearer(token)) as ending,
+        house.doors.http.stream("GET", address, headers=bearer(other)) as staying,
+        asyncio.timeout(SECONDS),
+    ):
+        lines, others = ending.aiter_lines(), staying.aiter_lines()
+        assert [await anext(each) for each in (lines, others)] == ["retry: 1000"] * 2
+        await house.revoke(key)
+        assert not [line async for line in lines if "run_ended" in line]
+        (run,) = house.doors.orchestrator.runs.values()
+        run.tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
+        assert [line async for line in others if line == "event: run_ended"]
+    refused = await house.doors.http.get(address, headers=bearer(token))
+    assert refused.status_code == 401
+
+
+async def test_a_call_that_waits_is_told(house: Keyholders) -> None:
+    key, token = await house.key()
+    waiting = asyncio.create_task(house.doors.ask(headers={**bearer(token), "prefer": "wait=60"}))
+    async with asyncio.timeout(SECONDS):
+        await house.doors.orchestrator.arrivals.get()
+        await house.revoke(key)
+        response = await waiting
+    assert (response.status_code, response.json()["code"]) == (401, "UNAUTHENTICATED")
+
+
+async def test_a_stream_over_grpc_ends_with_its_key(house: Keyholders) -> None:
+    key, token = await house.key()
+    request = WatchRunRequest(run_id=await run_of(house.doors, token))
+    call = house.doors.grpc.Watch(request, metadata=metadata(token), timeout=SECONDS)
+    assert (await call.read()).HasField("run_accepted")
+    await house.revoke(key)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call.read()
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_leave_to_upload_ends_with_the_key_it_was_given_to(house: Keyholders) -> None:
+    key, token = await house.key()
+    async with opened_client(house.doors.http_port, headers=bearer(token)) as agent:
+        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+    await house.revoke(key)
+    await asyncio.sleep(0.1)  # as long as a key is believed here
+    async with httpx.AsyncClient(trust_env=False) as anybody:
+        refused = await anybody.put(leave["url"], content=b"a note")
+    assert (refused.status_code, refused.json()["code"]) == (404, "UPLOAD")

@@ -1,0 +1,105 @@
+"""Readers that stop reading hold little memory, hold up nobody, and are let go of."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway import wire
+from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, TaskEnded, TaskResult, Value
+from services.runtime.server import serving
+from tests.doors import opened_doors
+from tests.fakes import ScriptedOrchestrator
+from tests.watched_gateway import WatchedGateway, watched_gateway
+
+MB = 2**20
+READERS = 50
+EVENTS = 80
+LARGE = RunEvent(task_ended=TaskEnded(result=TaskResult(outputs={"text": Value(text="x" * (MB // 4))})))
+END = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED))
+
+HELD = 96 * MB
+"""Most that all of them may hold together, of the 1 GB that they have asked for."""
+LEFT = 32 * MB
+"""Most that may be left of it."""
+
+STALL_SECONDS = 2.0
+SECONDS = 40.0
+
+
+@contextmanager
+def asking(port: int, path: str, ahead: int = 4096) -> Iterator[socket.socket]:
+    """A reader that has asked; its system takes that many bytes before they are read."""
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ahead)
+        reader.connect(("127.0.0.1", port))
+        reader.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode())
+        yield reader
+
+
+async def most_until_let_go(gateway: WatchedGateway, files: int) -> int:
+    """The most bytes held until there are no more files than that."""
+    most, deadline = 0, time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        held = await gateway.held()
+        most = max(most, held.bytes)
+        if held.files <= files:
+            return most
+    raise AssertionError(f"{held.files - files} readers are still held after {SECONDS} s")
+
+
+async def all_read(url: str) -> int:
+    """How many events another reader gets."""
+    async with httpx.AsyncClient(trust_env=False, timeout=SECONDS) as client, client.stream("GET", url) as response:
+        return len([line async for line in response.aiter_lines() if line.startswith("id: ")])
+
+
+async def test_readers_that_stop_reading(tmp_path: Path) -> None:
+    orchestrator = ScriptedOrchestrator(script=(LARGE,) * EVENTS)
+    register = partial(orchestrator_pb2_grpc.add_OrchestratorServiceServicer_to_server, orchestrator)
+    service = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]
+    async with (
+        serving(register, service) as running,
+        watched_gateway(tmp_path, f"127.0.0.1:{running.port}", STALL_SECONDS) as gateway,
+    ):
+        url = f"http://127.0.0.1:{gateway.http_port}/v1/runs"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            assert (await client.post(url, json={"request": "much"})).status_code == 202
+        before = await gateway.held()
+        with ExitStack() as readers:
+            for _ in range(READERS):
+                readers.enter_context(asking(gateway.http_port, "/v1/runs/run_1/events"))
+            at_once = await gateway.until(lambda held: held.files >= before.files + READERS, SECONDS)
+            assert at_once.files >= before.files + READERS
+            orchestrator.runs["run_1"].tell(END)
+            assert await all_read(f"{url}/run_1/events") == EVENTS + 2
+            most = await most_until_let_go(gateway, before.files + 2)
+        after = await gateway.held()
+    assert most - before.bytes <= HELD
+    assert after.bytes - before.bytes <= LEFT
+    assert after.tasks <= before.tasks
+
+
+async def test_who_reads_slowly_reads_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "STALL_SECONDS", 1.0)
+    async with opened_doors(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as doors:
+        await doors.ask()
+        with asking(doors.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:
+            slow.setblocking(False)
+            loop, content = asyncio.get_running_loop(), b""
+            async with asyncio.timeout(SECONDS):
+                for _ in range(60):  # three times as long as one may take nothing
+                    content += await loop.sock_recv(slow, 64 * 1024)
+                    await asyncio.sleep(0.05)
+                while b"event: run_ended" not in content[-MB:]:
+                    received = await loop.sock_recv(slow, MB)
+                    assert received, "it was cut off"
+                    content += received
+    assert content.count(b"event: task_ended") == EVENTS

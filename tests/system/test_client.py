@@ -1,0 +1,88 @@
+"""The Python client and the commands that stand on it, with a real house."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.client import AsyncHuggingGPT, HuggingGPT
+from tests.system.conftest import ROOT, House, environment
+
+SIGN = ROOT / "tests" / "data" / "sign.png"
+INVOICE = ROOT / "tests" / "data" / "invoice.png"
+
+
+def test_what_the_readme_shows_is_so(house: House, tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(from gateway\.client .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    data = tmp_path / "tests"
+    data.symlink_to(ROOT / "tests")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(house.home, HUGGINGGPT_URL=house.url),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    (expected,) = re.findall(r"# (.*)$", program, re.MULTILINE)
+    assert done.stdout.splitlines()[-1].endswith(expected)
+    assert "speech.wav" in {file.name for file in (tmp_path / "out").iterdir()}
+
+
+def test_a_program_that_waits_asks_goes_on_and_asks_again(house: House, tmp_path: Path) -> None:
+    with HuggingGPT(house.url) as client:
+        run = client.ask("Read the text in this image aloud", [SIGN], policy="local")
+        assert run.is_completed, run.failure
+        (speech,) = client.save(run, tmp_path)
+        assert speech.read_bytes().startswith(b"RIFF")
+        again = client.ask(files=[SIGN], plan=run)
+        assert [task.task["task"] for task in again.tasks] == [task.task["task"] for task in run.tasks]
+        assert run.plan[0]["pinned_model"]
+        more = client.ask("Is it happy?", conversation=run)
+        assert more.conversation_id == run.run_id
+        assert [each.run_id for each in client.conversation(run.run_id).runs] == [run.run_id, more.run_id]
+        assert {"text-to-speech", "image-to-text"} <= {task.name for task in client.tasks()}
+        assert {model.id for model in client.models("text-to-speech")} == {"espeak-ng"}
+
+
+async def test_a_program_on_asyncio_looks_at_a_plan_before_it_runs(house: House) -> None:
+    async with AsyncHuggingGPT(house.url) as client:
+        waiting = await client.ask("Read the text in this image aloud", [SIGN], mode="approve")
+        assert waiting.is_waiting
+        first, *_ = waiting.plan
+        await client.approve(waiting.run_id, [first])
+        run = await client.wait(waiting.run_id)
+        assert (run.is_completed, [task.task["task"] for task in run.tasks]) == (True, ["image-to-text"])
+        events = [event async for event in client.watch(run.run_id)]
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+        assert {"approval_requested", "plan_approved", "run_ended"} <= {event.kind for event in events}
+        await client.delete(run.run_id)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["as planned", "another plan"])
+def test_a_plan_is_looked_at_and_let_run_from_the_shell(house: House, tmp_path: Path, *, whole: bool) -> None:
+    out = ("--out", str(tmp_path / "out"), "--json")
+    asked = house.cli("ask", "Read the text in this image aloud", "--file", str(SIGN), "--review", "--fresh", *out)
+    told = json.loads(asked.out)
+    assert (asked.status, told["status"], told["results"]) == (0, "awaiting_approval", [])
+    assert f"hugginggpt approve {told['run_id']}" in asked.err
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(told["plan"][:1]))
+    approved = house.cli("approve", told["run_id"], *(() if whole else ("--plan", str(plan))), *out)
+    assert approved.out, approved.err
+    ended = json.loads(approved.out)
+    assert (approved.status, len(ended["results"])) == (0, 2 if whole else 1), approved.err
+    assert [Path(saved["path"]).suffix for saved in ended["artifacts"]] == ([".wav"] if whole else [])
+    assert house.cli("get", told["run_id"], "--out", str(tmp_path / "more")).status == (0 if whole else 1)
+
+
+def test_what_a_house_of_its_own_was_asked_last_is_continued(house: House) -> None:
+    first = house.ask("What is the total on this invoice?", INVOICE)
+    said = house.cli("ask", "--continue", "And when is it due?", "--json", "--out", str(house.home / "out"))
+    with HuggingGPT(house.url) as client:
+        second = client.get(json.loads(said.out)["run_id"])
+    assert second.conversation_id == first["run_id"]

@@ -1,0 +1,86 @@
+"""An agent at the whole house: over HTTP, and by the command that it starts itself."""
+
+import shutil
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+from mcp import Client, StdioServerParameters
+from mcp.client import ClientRequestContext
+from mcp.types import ListRootsResult, Root
+
+from tests.mcp_clients import opened_client, words
+from tests.system.conftest import ROOT, House, environment
+
+SIGN = ROOT / "tests" / "data" / "sign.png"
+ALOUD = "Read the text in this image aloud"
+
+
+async def uploaded(agent: Client) -> str:
+    """The id of a file sent where the agent was given leave to."""
+    leave = (await agent.call_tool("upload", {"name": "sign.png"})).structured_content
+    async with httpx.AsyncClient(trust_env=False) as sending:
+        sent = await sending.put(leave["url"], content=SIGN.read_bytes())
+    return str(sent.json()["id"])
+
+
+async def test_an_agent_plans_and_then_runs_what_it_has_uploaded(house: House) -> None:
+    told = list[str]()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message or "")
+
+    async with opened_client(urlsplit(house.url).port or 0) as agent:
+        files = [await uploaded(agent)]
+        planned = await agent.call_tool("plan", {"request": ALOUD, "files": files})
+        plan = planned.structured_content["plan"]
+        assert [task["task"] for task in plan] == ["image-to-text", "text-to-speech"]
+        done = await agent.call_tool(
+            "run_plan", {"plan": plan, "files": files, "request": ALOUD}, progress_callback=hear
+        )
+        assert done.structured_content["state"] == "completed", words(done)
+        (made,) = done.structured_content["files"]
+    assert made["media_type"] == "audio/wav"
+    assert any(line.startswith("Task 2 done") for line in told), told
+
+
+async def test_all_complaints_about_a_plan_come_at_once(house: House) -> None:
+    plan = [
+        {"id": 1, "task": "juggling", "arguments": {"text": "x"}},
+        {"id": 2, "task": "summarization", "arguments": {"text": {"task_id": 9, "output": "text"}}},
+    ]
+    async with opened_client(urlsplit(house.url).port or 0) as agent:
+        wrong = await agent.call_tool("run_plan", {"plan": plan})
+    assert wrong.is_error
+    assert "juggling" in words(wrong)
+    assert "refers to task 9, which is not there" in words(wrong)
+
+
+async def test_a_single_task_gives_what_it_found(house: House) -> None:
+    async with opened_client(urlsplit(house.url).port or 0, mode="legacy") as agent:
+        arguments = {"image": await uploaded(agent)}
+        done = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": arguments})
+    assert words(done).startswith("1. image-to-text, text: We are so happy")
+    assert done.structured_content["tasks"][0]["outputs"]["details"]["pages"][0]["source"] == "ocr"
+
+
+async def test_the_command_reads_a_picture_of_the_clients_and_saves_what_it_says(house: House, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copy(SIGN, project)
+
+    async def tell(context: ClientRequestContext) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=project.as_uri())])
+
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "gateway.cli", "mcp"],
+        env=environment(house.home, HUGGINGGPT_URL=house.url),
+    )
+    async with Client(command, list_roots_callback=tell) as agent:
+        arguments = {"request": ALOUD, "files": ["sign.png"], "save_to": "spoken"}
+        done = await agent.call_tool("ask", arguments)
+    (saved,) = (project / "spoken").iterdir()
+    assert saved.read_bytes().startswith(b"RIFF")
+    assert f"Saved: {saved}" in words(done)

@@ -1,0 +1,30 @@
+"""A house with certificates stands, its own processes by one authority and its doors by another."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from services.runtime.identity import Certificate
+from tests.certificates import Authority
+from tests.system.conftest import standing
+
+
+def _of(certificate: Certificate, prefix: str, key: str) -> dict[str, str]:
+    return {f"{prefix}_CERTIFICATE": str(certificate.chain), key: str(certificate.key)}
+
+
+def test_a_house_stands_and_answers_by_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, inside = Authority(tmp_path / "world"), Authority(tmp_path / "inside")
+    settings = {
+        **_of(world.certificate("gateway", "127.0.0.1"), "GATEWAY", "GATEWAY_CERTIFICATE_KEY"),
+        **_of(inside.identity("everyone").certificate, "TLS", "TLS_KEY"),
+        "TLS_AUTHORITY": str(inside.file),
+    }
+    with standing(tmp_path / "home", **settings) as house:
+        assert house.url.startswith("https://")
+        unsure = house.cli("tasks")
+        assert "no TLS connection" in unsure.err
+        assert "SSL_CERT_FILE" in unsure.err
+        monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(world.file))
+        assert house.ask("Read aloud: hello")["status"] == "completed"
