@@ -72,6 +72,9 @@ class Cast:
     """Between the last of these tasks and their end."""
     given_up: list[list[int]] = field(default_factory=list)
     """The failed tasks it was told of, each time."""
+    vanished: set[str] = field(default_factory=set)
+    """Kinds of task that nobody offers any more."""
+    selected: list[selector_pb2.SelectRequest] = field(default_factory=list)
     usage: types.Usage | None = None
     """Of every choice and every answer."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -119,8 +122,12 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
         if self.cast.select:
             await self.cast.select()
-        if request.task.task not in standard_tasks():
+        self.cast.selected.append(request)
+        if request.task.task not in standard_tasks() or request.task.task in self.cast.vanished:
             raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="add an expert")
+        pinned = request.task.pinned_model
+        if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
+            raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
         return selector_pb2.SelectResponse(
             candidates=self.cast.candidates,
             decision=types.Decision(controller="rank", usage=self.cast.usage),

@@ -9,12 +9,16 @@ from typing import Any, cast
 from protos.hugginggpt.v1 import planner_pb2
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.orchestrator.batches.batches import Batches
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.live import LiveRun
 from services.orchestrator.pipeline import Pipeline
+from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.runs import Runs
+from services.orchestrator.servicer import OrchestratorServicer
 from services.runtime.database import Database
 from services.runtime.errors import Unavailable
 
@@ -102,6 +106,7 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
             journal,
             pipeline,
             Forwarding(""),
+            cast("Pipelines", None),
             max_runs=10,
             max_bytes=10_000_000,
             run_seconds=60,
@@ -109,6 +114,11 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
         ) as runs,
     ):
         yield runs
+
+
+def serving(runs: Runs, database: Database) -> OrchestratorServicer:
+    """The servicer of runs alone."""
+    return OrchestratorServicer(runs, Holds(database), cast("Pipelines", None), cast("Batches", None))
 
 
 async def watched(runs: Runs, run_id: str) -> list[RunEvent]:

@@ -10,16 +10,25 @@ from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
+from services.orchestrator.batches.batches import Batches
+from services.orchestrator.batches.course import Means as Driving
+from services.orchestrator.batches.places import Places
 from services.orchestrator.calling.attempts import Attempts
+from services.orchestrator.calling.sleepers import Sleepers
+from services.orchestrator.catalogue import Catalogue
 from services.orchestrator.execution import Means
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.batch_removal import BatchRemoval
+from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.holds import Holds
+from services.orchestrator.journal.pipelines import KeptPipelines
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.memory import Memory
 from services.orchestrator.ownership import owner_name
 from services.orchestrator.pipeline import Pipeline
+from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.runs import Runs
 from services.orchestrator.selections import Selections
 from services.orchestrator.servicer import OrchestratorServicer
@@ -27,7 +36,7 @@ from services.orchestrator.settings import Settings
 from services.runtime import database
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect
-from services.runtime.server import Serving, run, serving
+from services.runtime.server import Closing, Serving, run, serving
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
@@ -47,23 +56,43 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         selector = SelectorServiceStub(selecting)
         async with (
             Retention(kept, store, owner, settings.keep_seconds),
+            Catalogue(Sleepers(selector)) as catalogue,
             _attempts(selector, settings) as attempts,
         ):
-            means = Means(Selections(selector, attempts.avoid), attempts, Memory(journal, store))
-            pipeline = Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
-            async with _runs(journal, pipeline, settings) as runs, _served(runs, Holds(kept), settings) as running:
-                yield running
+            selections = Selections(selector, attempts.avoid, catalogue)
+            means = Means(selections, attempts, Memory(journal, store))
+            stages = Pipeline(PlannerServiceStub(planner), ResponderServiceStub(responder), means)
+            pipelines = Pipelines(KeptPipelines(kept), journal, selections, stages.check)
+            batches = KeptBatches(kept, journal, owner, settings.lease_seconds)
+            async with _runs(journal, stages, pipelines, settings) as runs:
+                driving = Driving(batches, runs, pipelines, catalogue, _places(runs, settings), settings.run_seconds)
+                async with Batches(driving, BatchRemoval(kept), settings.lease_seconds) as driven:
+                    servicer = OrchestratorServicer(runs, Holds(kept), pipelines, driven)
+                    async with _served(servicer, partial(_hand_over, driven, runs), settings) as running:
+                        yield running
 
 
-def _served(runs: Runs, holds: Holds, settings: Settings) -> AbstractAsyncContextManager[Serving]:
+def _served(
+    servicer: OrchestratorServicer, closing: Closing, settings: Settings
+) -> AbstractAsyncContextManager[Serving]:
     return serving(
-        partial(rpc.add_OrchestratorServiceServicer_to_server, OrchestratorServicer(runs, holds)),
+        partial(rpc.add_OrchestratorServiceServicer_to_server, servicer),
         pb.DESCRIPTOR.services_by_name["OrchestratorService"],
         listen=settings.listen,
         drain_seconds=settings.drain_seconds,
-        closing=runs.hand_over,
+        closing=closing,
         health_listen=settings.health_listen,
     )
+
+
+async def _hand_over(batches: Batches, runs: Runs) -> None:
+    await batches.hand_over()
+    await runs.hand_over()
+
+
+def _places(runs: Runs, settings: Settings) -> Places:
+    admission = runs.admission
+    return Places(settings.batch_items, lambda: admission.people, lambda: admission.crowded)
 
 
 def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attempts:
@@ -76,11 +105,12 @@ def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attem
     )
 
 
-def _runs(journal: Journal, pipeline: Pipeline, settings: Settings) -> Runs:
+def _runs(journal: Journal, stages: Pipeline, pipelines: Pipelines, settings: Settings) -> Runs:
     return Runs(
         journal,
-        pipeline,
+        stages,
         Forwarding(settings.own_address),
+        pipelines,
         max_runs=settings.max_runs,
         max_bytes=settings.max_bytes,
         run_seconds=settings.run_seconds,

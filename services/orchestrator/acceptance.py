@@ -31,9 +31,14 @@ def check(spec: RunSpec) -> None:
     Raises:
         InvalidRequest: there is nothing to do, two inputs have one name, a budget cannot be kept, or TOO_LARGE.
     """
-    if not spec.request.strip() and not spec.plan.tasks:
+    if spec.HasField("pipeline") and spec.HasField("plan"):
+        raise InvalidRequest("there is a pipeline and a plan", port="pipeline", remedy="send one of them")
+    if not spec.request.strip() and not spec.plan.tasks and not spec.HasField("pipeline"):
         raise InvalidRequest(
-            "the request is empty", reason="EMPTY", remedy="say what should be done, or supply a plan", port="request"
+            "the request is empty",
+            reason="EMPTY",
+            remedy="say what should be done, supply a plan, or name a pipeline",
+            port="request",
         )
     names = Counter(item.name for item in spec.inputs)
     if twice := [name for name, count in names.items() if count > 1 or not name]:
@@ -113,6 +118,7 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         idempotency_key=spec.idempotency_key,
         digest=asked,
         first=first,
+        batch=spec.batch,
     )
 
 

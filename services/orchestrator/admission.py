@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
+from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
 from services.orchestrator.live import LiveRun
 from services.runtime.errors import Overloaded
 
@@ -43,7 +44,17 @@ class Admission:
     @property
     def free(self) -> int:
         """Places left."""
-        return max(0, self._most_runs - len(self._live) - self._arriving.total())
+        return max(0, self._most_runs - sum(map(_counts, self._live.values())) - self._arriving.total())
+
+    @property
+    def people(self) -> bool:
+        """Whether a run for which somebody waits is under way, or about to be."""
+        return bool(self._arriving) or any(run.caller.priority != PRIORITY_BATCH for run in self._live.values())
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the runs under way take all the memory they may."""
+        return self._bytes >= self._most_bytes
 
     @contextmanager
     def place(self, tenant: str, size: int) -> Iterator[None]:
@@ -68,7 +79,7 @@ class Admission:
         if not self.free:
             self._refused[tenant] = self._clock()
             raise _overloaded(f"{self._most_runs} runs are under way")
-        if sum(run.bytes for run in self._live.values()) + size > self._most_bytes:
+        if self._bytes + size > self._most_bytes:
             raise _overloaded("the runs under way take all the memory they may")
         others = self._others_waiting(tenant)
         if others and self._held(tenant) >= self._most_runs // (len(others) + 1):
@@ -81,8 +92,17 @@ class Admission:
         held = self._held(tenant)
         return {name for name in self._refused if name != tenant and self._held(name) < held}
 
+    @property
+    def _bytes(self) -> int:
+        return sum(run.bytes for run in self._live.values())
+
     def _held(self, tenant: str) -> int:
-        return self._arriving[tenant] + sum(run.caller.tenant == tenant for run in self._live.values())
+        return self._arriving[tenant] + sum(run.caller.tenant == tenant for run in filter(_counts, self._live.values()))
+
+
+def _counts(run: LiveRun) -> bool:
+    """Whether it takes a place: items of batches have their own."""
+    return not run.view.run.spec.batch.index
 
 
 def _overloaded(message: str) -> Overloaded:

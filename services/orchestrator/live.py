@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunEvent, RunState
+from services.orchestrator.batches.items import settled
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.spending import Spending
@@ -35,6 +36,11 @@ class Feed:
         self._changed = asyncio.Event()
         self._closed = False
 
+    @property
+    def over(self) -> bool:
+        """The run has ended, and that is kept."""
+        return self._events[-1].HasField("run_ended")
+
     def publish(self, events: Sequence[RunEvent]) -> None:
         self._events.extend(events)
         self._wake()
@@ -51,7 +57,7 @@ class Feed:
             while sequence < len(self._events):
                 yield self._events[sequence]
                 sequence += 1
-            if self._closed or self._events[-1].HasField("run_ended"):
+            if self._closed or self.over:
                 return
             await changed.wait()
 
@@ -212,6 +218,7 @@ class LiveRun:
             batch.events,
             batch.state,
             memos=batch.memos,
+            more=settled(self.view.run) if batch.events[-1].HasField("run_ended") else (),
             parked_until=batch.parked_until,
             deadline=batch.deadline if batch.approved else None,
             caller=self.caller if batch.approved else None,

@@ -37,6 +37,11 @@ def owner_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
+def stopping() -> Unavailable:
+    """What is said to who must ask another orchestrator."""
+    return Unavailable("this orchestrator is stopping", remedy="ask again: another one answers")
+
+
 class Ownership:
     """Has runs driven as long as they are this process's.
 
@@ -74,6 +79,11 @@ class Ownership:
         self.live[run.id] = run
         self._driving[run] = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
         self._driving[run].add_done_callback(partial(self._left, run))
+
+    async def left(self, run: LiveRun) -> None:
+        """Waits until a run is not driven here any more."""
+        if run in self._driving:
+            await asyncio.wait([self._driving[run]])
 
     def look(self) -> None:
         """Has runs taken that nobody owns: left by their orchestrator, or let go of and wanted again."""

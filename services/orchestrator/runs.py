@@ -1,10 +1,10 @@
 """Runs as callers know them: accepted, watched, looked at, cancelled, approved, deleted."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import structlog
 
@@ -12,11 +12,11 @@ from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.types_pb2 import (
     ON_DISCONNECT_CANCEL,
     RUN_STATE_AWAITING_APPROVAL,
+    BatchPlace,
     Plan,
     Run,
     RunEvent,
     RunSpec,
-    RunState,
 )
 from services.orchestrator import acceptance
 from services.orchestrator.admission import Admission
@@ -26,11 +26,12 @@ from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import Ended, NewRun, Row
 from services.orchestrator.live import LiveRun
-from services.orchestrator.ownership import APPROVE, CANCEL, Ownership
+from services.orchestrator.ownership import APPROVE, CANCEL, Ownership, stopping
 from services.orchestrator.pipeline import Pipeline
+from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.view import RunView
 from services.runtime import caller
-from services.runtime.errors import FailedPrecondition, Unavailable
+from services.runtime.errors import FailedPrecondition
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +47,7 @@ class Runs:
         journal: where they are kept.
         pipeline: what they go through.
         forwarding: passes wishes on to the orchestrators that own the runs.
+        pipelines: plans kept under names.
         max_runs: most runs under way at once.
         max_bytes: most memory their events may take.
         run_seconds: most time a run can have.
@@ -57,6 +59,7 @@ class Runs:
         journal: Journal,
         pipeline: Pipeline,
         forwarding: Forwarding,
+        pipelines: Pipelines,
         *,
         max_runs: int,
         max_bytes: int,
@@ -66,11 +69,13 @@ class Runs:
         self._journal = journal
         self._pipeline = pipeline
         self._forwarding = forwarding
+        self._pipelines = pipelines
         self._run_seconds = run_seconds
         self._keeping: set[asyncio.Future[str]] = set()
         driver = Driver(pipeline, journal)
-        self._owned = Ownership(journal, driver, lambda: self._admission.free, lease_seconds=lease_seconds)
-        self._admission = Admission(self._owned.live, most_runs=max_runs, most_bytes=max_bytes)
+        self._owned = Ownership(journal, driver, lambda: self.admission.free, lease_seconds=lease_seconds)
+        self.bells = self._owned.bells
+        self.admission = Admission(self._owned.live, most_runs=max_runs, most_bytes=max_bytes)
 
     async def __aenter__(self) -> Self:
         await self._owned.__aenter__()
@@ -91,27 +96,37 @@ class Runs:
         """This process stops: its runs are others'."""
         return self._owned.closed
 
-    async def accept(self, spec: RunSpec) -> str:
+    async def accept(self, spec: RunSpec, place: BatchPlace | None = None) -> str:
         """Keeps a run and starts it; gives its id, or that of the earlier run with the same idempotency key.
 
+        Args:
+            spec: what it is asked to do.
+            place: where it stands in a batch.
+
         Raises:
-            InvalidRequest: there is nothing to do, or the supplied plan is not valid.
+            InvalidRequest: there is nothing to do, the supplied plan is not valid, or the inputs do not fit a pipeline.
             Overloaded: too many runs are under way.
             AlreadyExists: IDEMPOTENCY, the key stands for another request.
-            NotFound: RUN, there is no such parent.
+            NotFound: RUN, there is no such parent; or PIPELINE.
+            FailedPrecondition: VANISHED, nobody offers a task of the pipeline, or its pinned model, any more.
             Unavailable: the journal or, for a supplied plan, the planner does not answer; or this process stops.
         """
+        spec.ClearField("batch")
+        if place:
+            spec.batch.CopyFrom(place)
         acceptance.check(spec)
         if self.closed:
-            raise _stopping()
-        with self._admission.place(caller.current().tenant, spec.ByteSize()):
+            raise stopping()
+        with self.admission.place(caller.current().tenant, spec.ByteSize()):
             return await self._accept(spec)
 
     async def _accept(self, spec: RunSpec) -> str:
         who = caller.current()
         asked = acceptance.digest(spec, who)
         parent = await self._journal.row(spec.parent_run_id, who.tenant) if spec.parent_run_id else None
-        if spec.HasField("plan"):
+        if spec.HasField("pipeline"):
+            who = await self._pipelines.fill(spec)
+        elif spec.HasField("plan"):
             spec.plan.CopyFrom(await self._pipeline.check(acceptance.plan_to_check(spec, spec.plan)))
         new = acceptance.new_run(spec, acceptance.bound(who, parent), parent, asked, self._run_seconds)
         keeping = self._journal.accept(new)
@@ -127,7 +142,30 @@ class Runs:
     def _start_kept(self, new: NewRun, kept: "asyncio.Future[str]") -> None:
         self._keeping.discard(kept)
         if not kept.exception() and kept.result() == new.id:
-            self._owned.start(LiveRun(self._journal, new.id, 1, new.caller, [new.first]), new.parent_id)
+            self.begin(new)
+
+    def begin(self, new: NewRun) -> None:
+        """Drives a run that has just been kept."""
+        self._owned.start(LiveRun(self._journal, new.id, 1, new.caller, [new.first]), new.parent_id)
+
+    async def finished(self, run_id: str) -> None:
+        """Waits until a run of the caller's has ended, wherever it is driven.
+
+        Raises:
+            NotFound: RUN.
+            Unavailable: this process stops, or the journal does not answer.
+        """
+        with self._owned.bells.listening(run_id) as bell:
+            while not self.closed:
+                bell.clear()
+                if run := self._here(run_id):
+                    await self._owned.left(run)
+                    if run.feed.over:
+                        return
+                if (await self._journal.row(run_id, caller.current().tenant)).ended:
+                    return
+                await bell.wait()
+        raise stopping()
 
     def _cancel_kept(self, run_id: str, _: "asyncio.Future[str]") -> None:
         if run := self._owned.live.get(run_id):
@@ -152,7 +190,7 @@ class Runs:
                 if ended or (run_id not in self._owned.live and await self._is_over(run_id, after)):
                     return
                 if self.closed:
-                    raise _stopping()
+                    raise stopping()
                 await bell.wait()
 
     def _from_here(self, run_id: str, after: int) -> AsyncGenerator[RunEvent] | None:
@@ -182,7 +220,7 @@ class Runs:
         Raises:
             NotFound: RUN.
         """
-        await self._journal.row(run_id, caller.current().tenant)
+        await self.row(run_id)
         return RunView(await events_of(run_id, self._journal)).snapshot()
 
     async def row(self, run_id: str) -> Row:
@@ -193,26 +231,9 @@ class Runs:
         """
         return await self._journal.row(run_id, caller.current().tenant)
 
-    async def rows(
-        self,
-        *,
-        limit: int,
-        before: tuple[float, str] | None,
-        states: "Sequence[RunState.ValueType]",
-        conversation_id: str,
-        created_after: float,
-        first_turns: bool,
-    ) -> list[Row]:
-        """The caller's runs, newest first, older than a (created, id)."""
-        return await self._journal.rows(
-            caller.current().tenant,
-            limit=limit,
-            before=before,
-            states=states,
-            conversation_id=conversation_id,
-            created_after=created_after,
-            first_turns=first_turns,
-        )
+    async def rows(self, **wanted: Any) -> list[Row]:
+        """Runs of the caller's, newest first; wanted as the journal takes it."""
+        return await self._journal.rows(caller.current().tenant, **wanted)
 
     async def ended(self, since: float, after: tuple[float, str], limit: int) -> list[Ended]:
         """Runs of all tenants that ended since then, in seconds since the epoch, after an (ended, id)."""
@@ -273,7 +294,3 @@ def _not_waiting(run_id: str) -> FailedPrecondition:
         reason="NOT_WAITING",
         remedy="approve once the run says approval_requested, and only once",
     )
-
-
-def _stopping() -> Unavailable:
-    return Unavailable("this orchestrator is stopping", remedy="ask again: another one answers")

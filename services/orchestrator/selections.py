@@ -3,12 +3,22 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
 
 from protos.hugginggpt.v1.selector_pb2 import Avoid, SelectRequest, SelectResponse
-from protos.hugginggpt.v1.types_pb2 import SELECTION_POLICY_RANK, Candidate, RunEvent, Task, TaskSelected
+from protos.hugginggpt.v1.types_pb2 import (
+    SELECTION_POLICY_RANK,
+    Candidate,
+    Constraints,
+    InferenceMode,
+    RunEvent,
+    Task,
+    TaskSelected,
+)
+from services.orchestrator.catalogue import Catalogue
 from services.orchestrator.live import LiveRun
 from services.runtime import caller
 from services.runtime.errors import NotFound, from_rpc
@@ -22,6 +32,9 @@ AT_ONCE = 128
 SHARE = 0.25
 """Of the time a run has left, what one choice may take."""
 
+STANDING_SECONDS = 10.0
+"""What a choice may take that is not for one run."""
+
 
 class Selections:
     """The selector's choices.
@@ -29,11 +42,15 @@ class Selections:
     Args:
         selector: who chooses.
         avoid: what has been failing.
+        catalogue: what is known of choices that the catalogue alone decides.
     """
 
-    def __init__(self, selector: "SelectorServiceAsyncStub", avoid: Callable[[], Sequence[Avoid]]) -> None:
+    def __init__(
+        self, selector: "SelectorServiceAsyncStub", avoid: Callable[[], Sequence[Avoid]], catalogue: Catalogue
+    ) -> None:
         self._selector = selector
         self._avoid = avoid
+        self._catalogue = catalogue
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def choose(self, run: LiveRun, task: Task) -> SelectResponse:
@@ -42,13 +59,32 @@ class Selections:
         Raises:
             ServiceError: nobody can do it, or the selector does not answer.
         """
-        policy = run.view.run.spec.selection_policy
-        chosen = await self._asked(run, _request(run, task, selection_policy=policy))
+        spec = run.view.run.spec
+        if task.pinned_model:
+            chosen = await self.standing(task, spec.inference_mode, spec.constraints)
+        else:
+            chosen = await self._asked(run, _request(run, task, selection_policy=spec.selection_policy))
         selected = TaskSelected(
             candidates=chosen.candidates, decision=chosen.decision, determinism=chosen.spec.determinism
         )
         run.emit(RunEvent(task_id=task.id, task_selected=selected))
         return chosen
+
+    async def standing(
+        self, task: Task, mode: "InferenceMode.ValueType", constraints: Constraints | None
+    ) -> SelectResponse:
+        """Who can do a kind of task, or its pinned model, for as long as the catalogue stays as it is.
+
+        What has been failing counts only where the call is made.
+
+        Raises:
+            ServiceError: nobody can do it, or the selector does not answer.
+        """
+        bare = Task(task=task.task, pinned_model=task.pinned_model, pinned_revision=task.pinned_revision)
+        request = SelectRequest(
+            task=bare, inference_mode=mode, constraints=constraints, selection_policy=SELECTION_POLICY_RANK
+        )
+        return await self._catalogue.offered(request, partial(self._chosen, seconds=STANDING_SECONDS))
 
     async def again(self, run: LiveRun, task: Task) -> Sequence[Candidate]:
         """Where the models for a task are by now; costs no LLM.
@@ -60,9 +96,11 @@ class Selections:
 
     async def _asked(self, run: LiveRun, request: SelectRequest) -> SelectResponse:
         request.avoid.extend(self._avoid())
+        return await self._chosen(request, max(SHARE * (run.deadline - time.time()), 1.0))
+
+    async def _chosen(self, request: SelectRequest, seconds: float) -> SelectResponse:
         try:
             async with self._turns:
-                seconds = max(SHARE * (run.deadline - time.time()), 1.0)
                 chosen: SelectResponse = await self._selector.Select(
                     request, timeout=seconds, metadata=caller.metadata()
                 )

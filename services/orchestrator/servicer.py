@@ -4,25 +4,28 @@ from contextlib import aclosing
 from typing import Any
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
+from services.orchestrator.batches.batches import Batches
+from services.orchestrator.batches.servicer import BatchCalls
 from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import Ended, Row
+from services.orchestrator.paging import page_size, position, token
+from services.orchestrator.pipelines.pipelines import Pipelines
+from services.orchestrator.pipelines.servicer import PipelineCalls
 from services.orchestrator.runs import Runs
 from services.runtime import caller
 from services.runtime.errors import InvalidRequest, ServiceError
 
-PAGE_SIZE = 50
-LARGEST_PAGE = 1_000
 
-
-class OrchestratorServicer(rpc.OrchestratorServiceServicer):
+class OrchestratorServicer(PipelineCalls, BatchCalls):
     """Reads requests, writes events."""
 
-    def __init__(self, runs: Runs, holds: Holds) -> None:
+    def __init__(self, runs: Runs, holds: Holds, pipelines: Pipelines, batches: Batches) -> None:
         self._runs = runs
         self._holds = holds
+        self._pipelines = pipelines
+        self._batches = batches
 
     async def Run(self, request: pb.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         run_id = await self._runs.accept(request.spec)
@@ -44,17 +47,18 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         return await self._runs.get(request.run_id)
 
     async def List(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
-        size = _page_size(request.page_size)
+        size = page_size(request.page_size)
         rows = await self._runs.rows(
             limit=size + 1,
-            before=_position(request.page_token),
+            before=position(request.page_token),
             states=list(request.states),
             conversation_id=request.conversation_id,
+            batch_id=request.batch_id,
             created_after=request.created_after.ToNanoseconds() / 1e9,
             first_turns=request.first_turns,
         )
-        token = _token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
-        return pb.ListRunsResponse(runs=[_brief(row) for row in rows[:size]], next_page_token=token)
+        following = token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
+        return pb.ListRunsResponse(runs=[_brief(row) for row in rows[:size]], next_page_token=following)
 
     async def Cancel(self, request: pb.CancelRunRequest, context: Any) -> pb.CancelRunResponse:
         await self._runs.cancel(request.run_id)
@@ -69,10 +73,10 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         return pb.DeleteRunResponse()
 
     async def ListEnded(self, request: pb.ListEndedRequest, context: Any) -> pb.ListEndedResponse:
-        size, since = _page_size(request.page_size), request.ended_after.ToNanoseconds() / 1e9
-        ended = await self._runs.ended(since, _position(request.page_token) or (0.0, ""), size + 1)
-        token = _token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
-        return pb.ListEndedResponse(runs=[_told(run) for run in ended[:size]], next_page_token=token)
+        size, since = page_size(request.page_size), request.ended_after.ToNanoseconds() / 1e9
+        ended = await self._runs.ended(since, position(request.page_token) or (0.0, ""), size + 1)
+        following = token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
+        return pb.ListEndedResponse(runs=[_told(run) for run in ended[:size]], next_page_token=following)
 
     async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldResponse:
         if not request.holder:
@@ -84,28 +88,6 @@ class OrchestratorServicer(rpc.OrchestratorServiceServicer):
         async with aclosing(self._runs.watch(run_id, after)) as events:
             async for event in events:
                 await context.write(event)
-
-
-def _page_size(asked: int) -> int:
-    if asked < 0:
-        raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the usual size")
-    return min(asked or PAGE_SIZE, LARGEST_PAGE)
-
-
-def _token(moment: float, run_id: str) -> str:
-    return f"{moment!r},{run_id}"
-
-
-def _position(token: str) -> tuple[float, str] | None:
-    if not token:
-        return None
-    created, _, run_id = token.partition(",")
-    try:
-        return float(created), run_id
-    except ValueError:
-        raise InvalidRequest(
-            "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
-        ) from None
 
 
 def _brief(row: Row) -> types.Run:

@@ -29,6 +29,8 @@ class Settings(ServiceSettings, StoreSettings):
     """host:port at which other orchestrators reach this one; empty: where it listens, if that names one host."""
     max_runs: int = Field(256, ge=1)
     """Runs under way at once; more are refused."""
+    batch_items: int = Field(64, ge=1)
+    """Items of batches under way here at once, beside these runs."""
     max_bytes: int = Field(512 * 1024 * 1024, ge=1)
     """Memory that the events of all runs under way may take; runs beyond it are refused."""
     calls_at_once: int = Field(512, ge=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2 as expert
-from protos.hugginggpt.v1 import expert_pb2_grpc, orchestrator_pb2_grpc, selector_pb2_grpc
+from protos.hugginggpt.v1 import expert_pb2_grpc, selector_pb2_grpc
 from protos.hugginggpt.v1 import orchestrator_pb2 as orchestrating
 from protos.hugginggpt.v1 import selector_pb2 as selecting
 from protos.hugginggpt.v1 import types_pb2 as types
@@ -32,6 +32,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.runtime import caller
 from services.runtime.errors import NotFound, ServiceError, Unavailable
 from services.runtime.server import serving
+from tests.fakes.unasked import Unasked
 
 Answer = Callable[[expert.InferRequest], Awaitable[Mapping[str, Value]]]
 """What a fake model does with a call; to make it slow, let it wait for an event of the test's."""
@@ -181,7 +182,7 @@ class ScriptedRun:
         return told
 
 
-class ScriptedOrchestrator(orchestrator_pb2_grpc.OrchestratorServiceServicer):
+class ScriptedOrchestrator(Unasked):
     """An orchestrator that keeps runs in memory and does nothing with them but what the script says.
 
     Args:

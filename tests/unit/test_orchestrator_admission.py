@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from services.orchestrator.admission import WAITING_SECONDS, Admission
+from services.orchestrator.view import RunView
 from services.runtime.errors import Overloaded
 from tests.clock import Clock
 
@@ -14,7 +15,7 @@ from tests.clock import Clock
 def live(**tenants: int) -> dict[str, Any]:
     """So many runs under way, by tenant."""
     return {
-        f"{tenant}-{number}": SimpleNamespace(caller=SimpleNamespace(tenant=tenant), bytes=100)
+        f"{tenant}-{number}": SimpleNamespace(caller=SimpleNamespace(tenant=tenant), bytes=100, view=RunView())
         for tenant, count in tenants.items()
         for number in range(count)
     }

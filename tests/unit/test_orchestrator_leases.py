@@ -8,12 +8,10 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.holds import Holds
 from services.orchestrator.live import LiveRun
-from services.orchestrator.servicer import OrchestratorServicer
 from services.runtime.database import Database, Query, Steps
 from services.runtime.errors import Unavailable
-from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, to_the_end, watched
+from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
 
 
 async def stolen(database: Database, run_id: str) -> None:
@@ -95,7 +93,7 @@ async def test_a_run_is_not_cancelled_because_its_orchestrator_stops(database: D
     journal = Troubled(database)
     async with running(journal, stages) as runs:
         request = RunRequest(spec=RunSpec(request="do it", on_disconnect=types.ON_DISCONNECT_CANCEL))
-        calling = asyncio.create_task(OrchestratorServicer(runs, Holds(database)).Run(request, Context()))
+        calling = asyncio.create_task(serving(runs, database).Run(request, Context()))
         await stages.running.wait()
         await runs.hand_over()
         with pytest.raises(Unavailable, match="stopping"):

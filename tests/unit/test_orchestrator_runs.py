@@ -11,13 +11,11 @@ import pytest
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
-from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.live import LiveRun
-from services.orchestrator.servicer import OrchestratorServicer
 from services.runtime.database import Database, opened
 from services.runtime.errors import Unavailable
-from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, to_the_end, watched
+from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
 
 
 async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Database, stages: Stages) -> None:
@@ -176,9 +174,7 @@ async def test_a_run_whose_caller_leaves_ends_with_the_call_though_the_journal_i
     journal = Troubled(database)
     async with running(journal, stages) as runs:
         context = Gone()
-        calling = asyncio.create_task(
-            OrchestratorServicer(runs, Holds(database)).Run(RunRequest(spec=UNWANTED), context)
-        )
+        calling = asyncio.create_task(serving(runs, database).Run(RunRequest(spec=UNWANTED), context))
         await context.left.wait()
         await stages.running.wait()
         with monkeypatch.context() as trouble:
@@ -195,9 +191,7 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
     stages.work = forever
     journal = Troubled(database)
     async with running(journal, stages) as runs:
-        calling = asyncio.create_task(
-            OrchestratorServicer(runs, Holds(database)).Run(RunRequest(spec=UNWANTED), Gone())
-        )
+        calling = asyncio.create_task(serving(runs, database).Run(RunRequest(spec=UNWANTED), Gone()))
         await journal.accepting.wait()
         (keeping,) = runs._keeping
         calling.cancel()

@@ -104,6 +104,7 @@ class ListRunsRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     CREATED_AFTER_FIELD_NUMBER: _builtins.int
     FIRST_TURNS_FIELD_NUMBER: _builtins.int
+    BATCH_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most so many; 0 means 50; at most 1,000."""
     page_token: _builtins.str
@@ -111,6 +112,8 @@ class ListRunsRequest(_message.Message):
     """Only runs of this conversation."""
     first_turns: _builtins.bool
     """Only runs that began a conversation."""
+    batch_id: _builtins.str
+    """Only runs of this batch; without it runs of batches are left out."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.RunState.ValueType]:
         """Only runs in these states; empty means all."""
@@ -126,10 +129,11 @@ class ListRunsRequest(_message.Message):
         conversation_id: _builtins.str = ...,
         created_after: _timestamp_pb2.Timestamp | None = ...,
         first_turns: _builtins.bool = ...,
+        batch_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_after", b"created_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "created_after", b"created_after", "first_turns", b"first_turns", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "conversation_id", b"conversation_id", "created_after", b"created_after", "first_turns", b"first_turns", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -422,3 +426,485 @@ class HoldResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HoldResponse: _TypeAlias = HoldResponse  # noqa: Y015
+
+@_typing.final
+class SavePipelineRequest(_message.Message):
+    """What to keep under a name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    PIN_MODELS_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    description: _builtins.str
+    run_id: _builtins.str
+    """The plan of a run that has ended; the run's inputs become parameters."""
+    pin_models: _builtins.bool
+    """Pins every task to the model and revision that it ran on; of a given plan, to the ones that would run now."""
+    policy: _types_pb2.DataPolicy.ValueType
+    @_builtins.property
+    def plan(self) -> _types_pb2.Plan:
+        """A plan whose tasks refer to named inputs where it takes parameters."""
+
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Port]:
+        """What is said of parameters: their descriptions. One that names a modality must be right."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str = ...,
+        plan: _types_pb2.Plan | None = ...,
+        run_id: _builtins.str = ...,
+        pin_models: _builtins.bool = ...,
+        policy: _types_pb2.DataPolicy.ValueType = ...,
+        inputs: _abc.Iterable[_types_pb2.Port] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan", "run_id", b"run_id", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "inputs", b"inputs", "name", b"name", "pin_models", b"pin_models", "plan", b"plan", "policy", b"policy", "run_id", b"run_id", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["plan", "run_id"]  # noqa: Y015
+    _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_source) -> _WhichOneofReturnType_source | None: ...
+
+Global___SavePipelineRequest: _TypeAlias = SavePipelineRequest  # noqa: Y015
+
+@_typing.final
+class GetPipelineRequest(_message.Message):
+    """Which pipeline to read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    version: _builtins.int
+    """0 means the latest."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPipelineRequest: _TypeAlias = GetPipelineRequest  # noqa: Y015
+
+@_typing.final
+class ListPipelinesRequest(_message.Message):
+    """Which pipelines to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """All versions of this one; empty means the latest of each."""
+    page_size: _builtins.int
+    """At most so many; 0 means 50; at most 1,000."""
+    page_token: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPipelinesRequest: _TypeAlias = ListPipelinesRequest  # noqa: Y015
+
+@_typing.final
+class ListPipelinesResponse(_message.Message):
+    """A page of pipelines."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def pipelines(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Pipeline]: ...
+    def __init__(
+        self,
+        *,
+        pipelines: _abc.Iterable[_types_pb2.Pipeline] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "pipelines", b"pipelines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPipelinesResponse: _TypeAlias = ListPipelinesResponse  # noqa: Y015
+
+@_typing.final
+class DeletePipelineRequest(_message.Message):
+    """Which versions to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    version: _builtins.int
+    """0 means all."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletePipelineRequest: _TypeAlias = DeletePipelineRequest  # noqa: Y015
+
+@_typing.final
+class DeletePipelineResponse(_message.Message):
+    """They are gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletePipelineResponse: _TypeAlias = DeletePipelineResponse  # noqa: Y015
+
+@_typing.final
+class StartBatchRequest(_message.Message):
+    """A part of a new batch: the first one is its spec."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEC_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spec(self) -> _types_pb2.BatchSpec: ...
+    @_builtins.property
+    def items(self) -> Global___NewItems: ...
+    def __init__(
+        self,
+        *,
+        spec: _types_pb2.BatchSpec | None = ...,
+        items: Global___NewItems | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["spec", "items"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___StartBatchRequest: _TypeAlias = StartBatchRequest  # noqa: Y015
+
+@_typing.final
+class NewItems(_message.Message):
+    """A page of new items, in the order of the input."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.NewItem]: ...
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[_types_pb2.NewItem] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NewItems: _TypeAlias = NewItems  # noqa: Y015
+
+@_typing.final
+class GetBatchRequest(_message.Message):
+    """Which batch to read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBatchRequest: _TypeAlias = GetBatchRequest  # noqa: Y015
+
+@_typing.final
+class ListBatchesRequest(_message.Message):
+    """Which batches to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most so many; 0 means 50; at most 1,000."""
+    page_token: _builtins.str
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.RunState.ValueType]:
+        """Only batches in these states; empty means all."""
+
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        states: _abc.Iterable[_types_pb2.RunState.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBatchesRequest: _TypeAlias = ListBatchesRequest  # noqa: Y015
+
+@_typing.final
+class ListBatchesResponse(_message.Message):
+    """A page of batches, without plans."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCHES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Batch]: ...
+    def __init__(
+        self,
+        *,
+        batches: _abc.Iterable[_types_pb2.Batch] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBatchesResponse: _TypeAlias = ListBatchesResponse  # noqa: Y015
+
+@_typing.final
+class ListItemsRequest(_message.Message):
+    """Which items to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    after: _builtins.int
+    """Only items behind this index."""
+    page_size: _builtins.int
+    """At most so many; 0 means 50; at most 1,000."""
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.RunState.ValueType]:
+        """Only items in these states; empty means all."""
+
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+        after: _builtins.int = ...,
+        states: _abc.Iterable[_types_pb2.RunState.ValueType] | None = ...,
+        page_size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "batch_id", b"batch_id", "page_size", b"page_size", "states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListItemsRequest: _TypeAlias = ListItemsRequest  # noqa: Y015
+
+@_typing.final
+class ListItemsResponse(_message.Message):
+    """A page of items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    NEXT_AFTER_FIELD_NUMBER: _builtins.int
+    next_after: _builtins.int
+    """What to ask for next as after; 0 on the last page."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.BatchItem]: ...
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[_types_pb2.BatchItem] | None = ...,
+        next_after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "next_after", b"next_after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListItemsResponse: _TypeAlias = ListItemsResponse  # noqa: Y015
+
+@_typing.final
+class CancelBatchRequest(_message.Message):
+    """Which batch to stop."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelBatchRequest: _TypeAlias = CancelBatchRequest  # noqa: Y015
+
+@_typing.final
+class CancelBatchResponse(_message.Message):
+    """The wish is kept; the batch's state tells when it came true."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelBatchResponse: _TypeAlias = CancelBatchResponse  # noqa: Y015
+
+@_typing.final
+class ResumeBatchRequest(_message.Message):
+    """Which batch to go on with."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    FAILED_ONLY_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    failed_only: _builtins.bool
+    """Only the items that are INCOMPLETE or FAILED, again."""
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+        failed_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "failed_only", b"failed_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeBatchRequest: _TypeAlias = ResumeBatchRequest  # noqa: Y015
+
+@_typing.final
+class WatchBatchRequest(_message.Message):
+    """Which batch to watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchBatchRequest: _TypeAlias = WatchBatchRequest  # noqa: Y015
+
+@_typing.final
+class DeleteBatchRequest(_message.Message):
+    """Which batch to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteBatchRequest: _TypeAlias = DeleteBatchRequest  # noqa: Y015
+
+@_typing.final
+class DeleteBatchResponse(_message.Message):
+    """It is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteBatchResponse: _TypeAlias = DeleteBatchResponse  # noqa: Y015

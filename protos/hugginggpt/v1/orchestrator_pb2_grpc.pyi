@@ -55,6 +55,38 @@ class OrchestratorServiceStub:
     """Runs of all tenants that have ended, in the order of their end: for the gateway, which counts and tells of them."""
     Hold: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.HoldRequest, _orchestrator_pb2.HoldResponse]
     """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them."""
+    SavePipeline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.SavePipelineRequest, _types_pb2.Pipeline]
+    """Keeps a plan under a name, as its next version; if the latest is the same, that one. INVALID_ARGUMENT with every
+    complaint if the plan is not valid, NOT_FOUND/RUN if there is no such run, FAILED_PRECONDITION/RUNNING if it has
+    not ended, FAILED_PRECONDITION/VANISHED if nobody offers a task of it or a pinned model. Safe to retry.
+    """
+    GetPipeline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetPipelineRequest, _types_pb2.Pipeline]
+    """A version of a pipeline. NOT_FOUND/PIPELINE if there is none."""
+    ListPipelines: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListPipelinesRequest, _orchestrator_pb2.ListPipelinesResponse]
+    """The caller's pipelines by name, or all versions of one, the latest first."""
+    DeletePipeline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeletePipelineRequest, _orchestrator_pb2.DeletePipelineResponse]
+    """Removes versions of a pipeline; batches that have begun go on. NOT_FOUND/PIPELINE if there is none."""
+    StartBatch: _grpc.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]
+    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
+    the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
+    if no item fits, and all that SavePipeline says of plans. Safe to retry with an idempotency key.
+    """
+    GetBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]
+    """A batch as it stands. NOT_FOUND/BATCH if there is none."""
+    ListBatches: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListBatchesRequest, _orchestrator_pb2.ListBatchesResponse]
+    """The caller's batches, newest first, without rate and remaining time."""
+    ListItems: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListItemsRequest, _orchestrator_pb2.ListItemsResponse]
+    """Items of a batch in the order of its input, with what became of them. NOT_FOUND/BATCH if there is none."""
+    CancelBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelBatchRequest, _orchestrator_pb2.CancelBatchResponse]
+    """Asks a batch to stop: items under way are cancelled, no new one begins. No effect on one that has ended."""
+    ResumeBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]
+    """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
+    FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs.
+    """
+    WatchBatch: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]
+    """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
+    DeleteBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]
+    """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
 
 @_typing.type_check_only
 class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
@@ -82,6 +114,38 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     """Runs of all tenants that have ended, in the order of their end: for the gateway, which counts and tells of them."""
     Hold: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.HoldRequest, _orchestrator_pb2.HoldResponse]  # type: ignore[assignment]
     """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them."""
+    SavePipeline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.SavePipelineRequest, _types_pb2.Pipeline]  # type: ignore[assignment]
+    """Keeps a plan under a name, as its next version; if the latest is the same, that one. INVALID_ARGUMENT with every
+    complaint if the plan is not valid, NOT_FOUND/RUN if there is no such run, FAILED_PRECONDITION/RUNNING if it has
+    not ended, FAILED_PRECONDITION/VANISHED if nobody offers a task of it or a pinned model. Safe to retry.
+    """
+    GetPipeline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetPipelineRequest, _types_pb2.Pipeline]  # type: ignore[assignment]
+    """A version of a pipeline. NOT_FOUND/PIPELINE if there is none."""
+    ListPipelines: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListPipelinesRequest, _orchestrator_pb2.ListPipelinesResponse]  # type: ignore[assignment]
+    """The caller's pipelines by name, or all versions of one, the latest first."""
+    DeletePipeline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeletePipelineRequest, _orchestrator_pb2.DeletePipelineResponse]  # type: ignore[assignment]
+    """Removes versions of a pipeline; batches that have begun go on. NOT_FOUND/PIPELINE if there is none."""
+    StartBatch: _aio.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
+    the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
+    if no item fits, and all that SavePipeline says of plans. Safe to retry with an idempotency key.
+    """
+    GetBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """A batch as it stands. NOT_FOUND/BATCH if there is none."""
+    ListBatches: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListBatchesRequest, _orchestrator_pb2.ListBatchesResponse]  # type: ignore[assignment]
+    """The caller's batches, newest first, without rate and remaining time."""
+    ListItems: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListItemsRequest, _orchestrator_pb2.ListItemsResponse]  # type: ignore[assignment]
+    """Items of a batch in the order of its input, with what became of them. NOT_FOUND/BATCH if there is none."""
+    CancelBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelBatchRequest, _orchestrator_pb2.CancelBatchResponse]  # type: ignore[assignment]
+    """Asks a batch to stop: items under way are cancelled, no new one begins. No effect on one that has ended."""
+    ResumeBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
+    FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs.
+    """
+    WatchBatch: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
+    DeleteBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]  # type: ignore[assignment]
+    """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
 
 class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Owns runs. A run is its own, not the call's: ending a stream ends only the stream, unless the run says otherwise."""
@@ -160,5 +224,109 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.HoldResponse, _abc.Awaitable[_orchestrator_pb2.HoldResponse]]:
         """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them."""
+
+    @_abc_1.abstractmethod
+    def SavePipeline(
+        self,
+        request: _orchestrator_pb2.SavePipelineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Pipeline, _abc.Awaitable[_types_pb2.Pipeline]]:
+        """Keeps a plan under a name, as its next version; if the latest is the same, that one. INVALID_ARGUMENT with every
+        complaint if the plan is not valid, NOT_FOUND/RUN if there is no such run, FAILED_PRECONDITION/RUNNING if it has
+        not ended, FAILED_PRECONDITION/VANISHED if nobody offers a task of it or a pinned model. Safe to retry.
+        """
+
+    @_abc_1.abstractmethod
+    def GetPipeline(
+        self,
+        request: _orchestrator_pb2.GetPipelineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Pipeline, _abc.Awaitable[_types_pb2.Pipeline]]:
+        """A version of a pipeline. NOT_FOUND/PIPELINE if there is none."""
+
+    @_abc_1.abstractmethod
+    def ListPipelines(
+        self,
+        request: _orchestrator_pb2.ListPipelinesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListPipelinesResponse, _abc.Awaitable[_orchestrator_pb2.ListPipelinesResponse]]:
+        """The caller's pipelines by name, or all versions of one, the latest first."""
+
+    @_abc_1.abstractmethod
+    def DeletePipeline(
+        self,
+        request: _orchestrator_pb2.DeletePipelineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.DeletePipelineResponse, _abc.Awaitable[_orchestrator_pb2.DeletePipelineResponse]]:
+        """Removes versions of a pipeline; batches that have begun go on. NOT_FOUND/PIPELINE if there is none."""
+
+    @_abc_1.abstractmethod
+    def StartBatch(
+        self,
+        request_iterator: _MaybeAsyncIterator[_orchestrator_pb2.StartBatchRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
+        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
+        the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
+        if no item fits, and all that SavePipeline says of plans. Safe to retry with an idempotency key.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBatch(
+        self,
+        request: _orchestrator_pb2.GetBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
+        """A batch as it stands. NOT_FOUND/BATCH if there is none."""
+
+    @_abc_1.abstractmethod
+    def ListBatches(
+        self,
+        request: _orchestrator_pb2.ListBatchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListBatchesResponse, _abc.Awaitable[_orchestrator_pb2.ListBatchesResponse]]:
+        """The caller's batches, newest first, without rate and remaining time."""
+
+    @_abc_1.abstractmethod
+    def ListItems(
+        self,
+        request: _orchestrator_pb2.ListItemsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListItemsResponse, _abc.Awaitable[_orchestrator_pb2.ListItemsResponse]]:
+        """Items of a batch in the order of its input, with what became of them. NOT_FOUND/BATCH if there is none."""
+
+    @_abc_1.abstractmethod
+    def CancelBatch(
+        self,
+        request: _orchestrator_pb2.CancelBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.CancelBatchResponse, _abc.Awaitable[_orchestrator_pb2.CancelBatchResponse]]:
+        """Asks a batch to stop: items under way are cancelled, no new one begins. No effect on one that has ended."""
+
+    @_abc_1.abstractmethod
+    def ResumeBatch(
+        self,
+        request: _orchestrator_pb2.ResumeBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
+        """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
+        FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchBatch(
+        self,
+        request: _orchestrator_pb2.WatchBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_types_pb2.Batch], _abc.AsyncIterator[_types_pb2.Batch]]:
+        """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
+
+    @_abc_1.abstractmethod
+    def DeleteBatch(
+        self,
+        request: _orchestrator_pb2.DeleteBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.DeleteBatchResponse, _abc.Awaitable[_orchestrator_pb2.DeleteBatchResponse]]:
+        """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
 
 def add_OrchestratorServiceServicer_to_server(servicer: OrchestratorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1477,6 +1477,8 @@ class RunSpec(_message.Message):
     BYPASS_MEMO_FIELD_NUMBER: _builtins.int
     CONSTRAINTS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
     request: _builtins.str
     """The request, in words; may be empty if there is a plan."""
     mode: Global___RunMode.ValueType
@@ -1511,6 +1513,14 @@ class RunSpec(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """What whoever asks wants to find with the run again; it changes nothing about it."""
 
+    @_builtins.property
+    def pipeline(self) -> Global___PipelineRef:
+        """A kept plan to run, instead of a request or a plan: its parameters are the inputs, of the same names."""
+
+    @_builtins.property
+    def batch(self) -> Global___BatchPlace:
+        """The batch that it is a part of; only set by the orchestrator."""
+
     def __init__(
         self,
         *,
@@ -1528,10 +1538,12 @@ class RunSpec(_message.Message):
         bypass_memo: _builtins.bool = ...,
         constraints: Global___Constraints | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        pipeline: Global___PipelineRef | None = ...,
+        batch: Global___BatchPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "constraints", b"constraints", "plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "budget", b"budget", "constraints", b"constraints", "pipeline", b"pipeline", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "metadata", b"metadata", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "metadata", b"metadata", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "pipeline", b"pipeline", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1643,6 +1655,431 @@ class Run(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class PipelineRef(_message.Message):
+    """---------------------------------------------------------------- pipelines
+
+    Which version of a pipeline.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    version: _builtins.int
+    """0 means the latest."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipelineRef: _TypeAlias = PipelineRef  # noqa: Y015
+
+@_typing.final
+class Pipeline(_message.Message):
+    """A plan kept under a name. A version is never changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    SOURCE_RUN_ID_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Lower-case letters, digits, dots, dashes and underscores, beginning with a letter; unique within the tenant. Empty
+    for a plan that is not kept under a name.
+    """
+    version: _builtins.int
+    """From 1; no number is given twice."""
+    description: _builtins.str
+    source_run_id: _builtins.str
+    """The run from which it was kept."""
+    policy: Global___DataPolicy.ValueType
+    """LOCAL: what runs through it never leaves the house, whoever runs it."""
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Port]:
+        """Its parameters: what its tasks refer to as named inputs of the run."""
+
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Port]:
+        """What it gives: the outputs of the task that no other task needs. Where there are several such tasks each output is
+        called "task<id>.<output>".
+        """
+
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """Tasks with pinned models only run on these."""
+
+    @_builtins.property
+    def created(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+        description: _builtins.str = ...,
+        inputs: _abc.Iterable[Global___Port] | None = ...,
+        outputs: _abc.Iterable[Global___Port] | None = ...,
+        plan: Global___Plan | None = ...,
+        created: _timestamp_pb2.Timestamp | None = ...,
+        source_run_id: _builtins.str = ...,
+        policy: Global___DataPolicy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "plan", b"plan"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "description", b"description", "inputs", b"inputs", "name", b"name", "outputs", b"outputs", "plan", b"plan", "policy", b"policy", "source_run_id", b"source_run_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pipeline: _TypeAlias = Pipeline  # noqa: Y015
+
+@_typing.final
+class BatchPlace(_message.Message):
+    """---------------------------------------------------------------- batches
+
+    Where a run stands in a batch.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    index: _builtins.int
+    """The item's; 0 for the run that planned the batch."""
+    name: _builtins.str
+    """The item's."""
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+        index: _builtins.int = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "index", b"index", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchPlace: _TypeAlias = BatchPlace  # noqa: Y015
+
+@_typing.final
+class BatchSpec(_message.Message):
+    """What a batch is asked to do with each of its items."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    PLAN_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
+    MAX_AT_ONCE_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    INFERENCE_MODE_FIELD_NUMBER: _builtins.int
+    CONSTRAINTS_FIELD_NUMBER: _builtins.int
+    BYPASS_MEMO_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    request: _builtins.str
+    """Words, planned once, on the first item."""
+    run_id: _builtins.str
+    """The plan of this run, which has ended; it may have been one that only plans."""
+    policy: Global___DataPolicy.ValueType
+    """LOCAL: no byte of it leaves the house, though the caller's other runs may."""
+    max_at_once: _builtins.int
+    """Items under way at once; 0 means as many as the deployment lets a batch have, and there are never more."""
+    idempotency_key: _builtins.str
+    """Same key, same spec and items: same batch, for as long as it is kept. Unique within the tenant."""
+    inference_mode: Global___InferenceMode.ValueType
+    bypass_memo: _builtins.bool
+    """Do not take results from earlier runs."""
+    @_builtins.property
+    def pipeline(self) -> Global___PipelineRef: ...
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """A plan that is not kept."""
+
+    @_builtins.property
+    def budget(self) -> Global___Budget:
+        """Of each item."""
+
+    @_builtins.property
+    def constraints(self) -> Global___Constraints: ...
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What whoever asks wants to find with the batch again; it changes nothing about it."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: Global___PipelineRef | None = ...,
+        plan: Global___Plan | None = ...,
+        request: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        policy: Global___DataPolicy.ValueType = ...,
+        budget: Global___Budget | None = ...,
+        max_at_once: _builtins.int = ...,
+        idempotency_key: _builtins.str = ...,
+        inference_mode: Global___InferenceMode.ValueType = ...,
+        constraints: Global___Constraints | None = ...,
+        bypass_memo: _builtins.bool = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "constraints", b"constraints", "pipeline", b"pipeline", "plan", b"plan", "request", b"request", "run_id", b"run_id", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "max_at_once", b"max_at_once", "metadata", b"metadata", "pipeline", b"pipeline", "plan", b"plan", "policy", b"policy", "request", b"request", "run_id", b"run_id", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["pipeline", "plan", "request", "run_id"]  # noqa: Y015
+    _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_source) -> _WhichOneofReturnType_source | None: ...
+
+Global___BatchSpec: _TypeAlias = BatchSpec  # noqa: Y015
+
+@_typing.final
+class NewItem(_message.Message):
+    """What to run a batch's plan on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """What a person would call it, such as the file's name; need not be unique."""
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedValue]:
+        """By the names of the plan's parameters."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        inputs: _abc.Iterable[Global___NamedValue] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inputs", b"inputs", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NewItem: _TypeAlias = NewItem  # noqa: Y015
+
+@_typing.final
+class BatchCounts(_message.Message):
+    """How many items of a batch stand where."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOTAL_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    RUNNING_FIELD_NUMBER: _builtins.int
+    COMPLETED_FIELD_NUMBER: _builtins.int
+    INCOMPLETE_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
+    total: _builtins.int
+    waiting: _builtins.int
+    """Not begun."""
+    running: _builtins.int
+    completed: _builtins.int
+    incomplete: _builtins.int
+    failed: _builtins.int
+    cancelled: _builtins.int
+    def __init__(
+        self,
+        *,
+        total: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        running: _builtins.int = ...,
+        completed: _builtins.int = ...,
+        incomplete: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        cancelled: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "completed", b"completed", "failed", b"failed", "incomplete", b"incomplete", "running", b"running", "total", b"total", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchCounts: _TypeAlias = BatchCounts  # noqa: Y015
+
+@_typing.final
+class Batch(_message.Message):
+    """A batch as it stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SPEC_FIELD_NUMBER: _builtins.int
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    WAITING_FOR_FIELD_NUMBER: _builtins.int
+    ITEMS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    state: Global___RunState.ValueType
+    """QUEUED, RUNNING, COMPLETED: every item is; INCOMPLETE: not every item is; FAILED: no item has a result, or there is
+    no plan; CANCELLED.
+    """
+    waiting_for: _builtins.str
+    """Why it begins no new item at the moment, in a sentence."""
+    items_per_second: _builtins.float
+    """Items that have ended per second, of late; 0 if none has."""
+    @_builtins.property
+    def spec(self) -> Global___BatchSpec: ...
+    @_builtins.property
+    def pipeline(self) -> Global___Pipeline:
+        """What each item runs through; absent until it has been planned."""
+
+    @_builtins.property
+    def counts(self) -> Global___BatchCounts: ...
+    @_builtins.property
+    def created(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def failure(self) -> Global___Failure:
+        """Why it FAILED as a whole."""
+
+    @_builtins.property
+    def remaining(self) -> _duration_pb2.Duration:
+        """Until all items have ended, at that rate; absent if there is none."""
+
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+        state: Global___RunState.ValueType = ...,
+        spec: Global___BatchSpec | None = ...,
+        pipeline: Global___Pipeline | None = ...,
+        counts: Global___BatchCounts | None = ...,
+        created: _timestamp_pb2.Timestamp | None = ...,
+        ended: _timestamp_pb2.Timestamp | None = ...,
+        failure: Global___Failure | None = ...,
+        waiting_for: _builtins.str = ...,
+        items_per_second: _builtins.float = ...,
+        remaining: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created", b"created", "ended", b"ended", "failure", b"failure", "pipeline", b"pipeline", "remaining", b"remaining", "spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "counts", b"counts", "created", b"created", "ended", b"ended", "failure", b"failure", "items_per_second", b"items_per_second", "pipeline", b"pipeline", "remaining", b"remaining", "spec", b"spec", "state", b"state", "waiting_for", b"waiting_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Batch: _TypeAlias = Batch  # noqa: Y015
+
+@_typing.final
+class BatchItem(_message.Message):
+    """One item of a batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class OutputsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___Value: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___Value | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Its place in the input, from 1."""
+    name: _builtins.str
+    state: Global___RunState.ValueType
+    """QUEUED while it waits."""
+    run_id: _builtins.str
+    """The last run it was; empty while there is none, or if it could not become one."""
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedValue]: ...
+    @_builtins.property
+    def outputs(self) -> _containers.MessageMap[_builtins.str, Global___Value]:
+        """By the names of the pipeline's outputs."""
+
+    @_builtins.property
+    def failure(self) -> Global___Failure: ...
+    @_builtins.property
+    def usage(self) -> Global___Usage: ...
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        name: _builtins.str = ...,
+        inputs: _abc.Iterable[Global___NamedValue] | None = ...,
+        state: Global___RunState.ValueType = ...,
+        run_id: _builtins.str = ...,
+        outputs: _abc.Mapping[_builtins.str, Global___Value] | None = ...,
+        failure: Global___Failure | None = ...,
+        usage: Global___Usage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "index", b"index", "inputs", b"inputs", "name", b"name", "outputs", b"outputs", "run_id", b"run_id", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchItem: _TypeAlias = BatchItem  # noqa: Y015
 
 @_typing.final
 class RunEvent(_message.Message):

@@ -5,8 +5,8 @@ from collections.abc import Collection
 
 from services.runtime.database import Database, Into, Query, Steps
 
-_HOLDS = Into("holds", {"tenant": "text", "holder": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
-_LET_GO = "DELETE FROM holds WHERE tenant = ? AND holder = ?"
+HOLDS = Into("holds", {"tenant": "text", "holder": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
+LET_GO = "DELETE FROM holds WHERE tenant = ? AND holder = ?"
 _ASKED = "SELECT 1"
 
 
@@ -21,8 +21,8 @@ class Holds:
         rows = [(tenant, holder, sha256) for sha256 in sorted(set(sha256s))]
 
         def operation() -> Steps[None]:
-            yield Query(_LET_GO, (tenant, holder))
+            yield Query(LET_GO, (tenant, holder))
             if rows:
-                yield Query(_ASKED, (), [(_HOLDS, rows)])
+                yield Query(_ASKED, (), [(HOLDS, rows)])
 
         return self._database.write(operation)

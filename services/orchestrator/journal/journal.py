@@ -6,15 +6,16 @@ taken for dead cannot write any more. Others only leave commands. Times of lease
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, RunState, TaskResult
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
-from services.orchestrator.journal.puts import kept, remembered
-from services.orchestrator.journal.statements import FIELDS, IDEMPOTENCY
+from services.orchestrator.journal.puts import Puts, kept, remembered
+from services.orchestrator.journal.reading import only, row
+from services.orchestrator.journal.statements import IDEMPOTENCY
 from services.orchestrator.journal.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Ended, Memo, NewRun, Row
 from services.runtime.database import Database, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
@@ -59,13 +60,7 @@ class Journal:
             AlreadyExists: IDEMPOTENCY, the key stands for another request.
         """
         tenant, key, now = run.caller.tenant, run.idempotency_key, time.time()
-        values = (
-            *(run.id, tenant, run.conversation_id, run.parent_id, RUN_STATE_QUEUED, run.request, now, run.deadline),
-            *(run.caller.SerializeToString(), self._owner, self._address, self._lease),
-        )
-        puts = kept(run.id, [run.first])
-        if key:
-            puts.append((IDEMPOTENCY, [(tenant, key, run.id, run.digest, now)]))
+        more: Puts = [(IDEMPOTENCY, [(tenant, key, run.id, run.digest, now)])] if key else []
 
         def operation() -> Steps[str]:
             if key:
@@ -73,10 +68,19 @@ class Journal:
                 known = yield Query(statements.KNOWN_KEY, (tenant, key, now - IDEMPOTENCY_SECONDS))
                 for run_id, digest in known:
                     return _same_request(run_id, digest == run.digest)
-            yield Query(self._sql.accept, values, puts, alone=not key)
+            yield self.keeping(run, more)._replace(alone=not key)
             return run.id
 
-        return self._takes_on(self._write("accept", operation, run.id))
+        return self.takes_on(self._write("accept", operation, run.id))
+
+    def keeping(self, run: NewRun, more: Puts = ()) -> Query:
+        """The query that keeps a new run of this owner's, with its first event and more rows."""
+        values = (
+            *(run.id, run.caller.tenant, run.conversation_id, run.parent_id, RUN_STATE_QUEUED, run.request),
+            *(time.time(), run.deadline, run.caller.SerializeToString(), run.batch.batch_id, run.batch.index),
+            *(self._owner, self._address, self._lease),
+        )
+        return Query(self._sql.accept, values, [*kept(run.id, [run.first]), *more])
 
     def append(
         self,
@@ -86,6 +90,7 @@ class Journal:
         state: "RunState.ValueType",
         *,
         memos: Sequence[Memo] = (),
+        more: Puts = (),
         parked_until: float | None = None,
         deadline: float | None = None,
         caller: Caller | None = None,
@@ -98,6 +103,7 @@ class Journal:
             events: at least one.
             state: the run's.
             memos: results to be found by memo().
+            more: rows to put beside.
             parked_until: lets go of the run, for nobody to claim before a command for it or this time since the epoch.
             deadline: the row's from now on, in seconds since the epoch.
             caller: the row's from now on.
@@ -110,7 +116,7 @@ class Journal:
         if parked_until is not None or deadline is not None or caller is not None:
             sql, changed = self._changes(parked_until, deadline, caller)
         values = (len(events), state, *changed, run_id, fence, first - 1)
-        puts = [*kept(run_id, events), *remembered(memos)]
+        puts = [*kept(run_id, events), *remembered(memos), *more]
 
         def operation() -> Steps[None]:
             if (yield Query(sql, values, puts, alone=True)):
@@ -133,7 +139,7 @@ class Journal:
             NotFound: RUN.
         """
         for values in await self._database.read(statements.ROW, run_id, tenant):
-            return _row(values)
+            return row(values)
         raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id; `GET /v1/runs` lists them")
 
     async def rows(
@@ -144,14 +150,15 @@ class Journal:
         before: tuple[float, str] | None = None,
         states: "Sequence[RunState.ValueType]" = (),
         conversation_id: str = "",
+        batch_id: str = "",
         created_after: float = 0.0,
         first_turns: bool = False,
     ) -> list[Row]:
-        """Runs of the tenant, newest first, older than a (created, id)."""
-        sql = statements.rows(before is not None, states, bool(conversation_id), first_turns)
-        conversation = [conversation_id] if conversation_id else []
-        values = (tenant, created_after, *(before or ()), *states, *conversation, limit)
-        return [_row(found) for found in await self._database.read(sql, *values)]
+        """Runs of the tenant, newest first, older than a (created, id); those of batches only by their batch."""
+        sql = statements.rows(before is not None, states, bool(conversation_id), bool(batch_id), first_turns)
+        batch, conversation = [batch_id] if batch_id else [], [conversation_id] if conversation_id else []
+        values = (tenant, created_after, *batch, *(before or ()), *states, *conversation, limit)
+        return [row(found) for found in await self._database.read(sql, *values)]
 
     async def ended(self, since: float, after: tuple[float, str], limit: int) -> list[Ended]:
         """Runs of all tenants that ended since then, by the database's clock; in that order, after an (ended, id)."""
@@ -164,7 +171,7 @@ class Journal:
     def command(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[None]":
         """Leaves a wish for the owner of a run."""
         values = (run_id, kind, payload, time.time())
-        return self._write("command", _only(Query(statements.COMMAND, values, alone=True), lambda _: None), run_id)
+        return self._write("command", only(Query(statements.COMMAND, values, alone=True), lambda _: None), run_id)
 
     def unpark(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[bool]":
         """Leaves a wish for a run that is parked; tells whether it is there.
@@ -209,7 +216,7 @@ class Journal:
         """
         values = (self._sql.texts(held), limit, self._owner, self._address, self._lease)
         query = Query(self._sql.claim, values, alone=True)
-        return self._takes_on(self._write("claim", _only(query, lambda found: [_row(values) for values in found])))
+        return self.takes_on(self._write("claim", only(query, lambda found: [row(values) for values in found])))
 
     def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
         """Keeps runs for another lease; gives the fences of those that are still this owner's.
@@ -217,13 +224,13 @@ class Journal:
         Only what is really driven may be renewed: what was accepted or claimed and then lost sight of is to be claimed.
         """
         query = Query(self._sql.renew, (self._lease, self._sql.texts(run_ids), self._owner), alone=True)
-        return self._write("renew", _only(query, dict))
+        return self._write("renew", only(query, dict))
 
     async def release(self) -> None:
         """Lets go of all runs of this owner, for others to claim at once; of those too that are just becoming its."""
         if self._taking_on:
             await asyncio.wait(self._taking_on)
-        await self._write("release", _only(Query(self._sql.release, (self._owner,), alone=True), lambda _: None))
+        await self._write("release", only(Query(self._sql.release, (self._owner,), alone=True), lambda _: None))
 
     def delete(self, run_id: str, tenant: str) -> "asyncio.Future[None]":
         """Removes an ended run with its events, and the results that it gave others to reuse.
@@ -241,10 +248,12 @@ class Journal:
                 raise FailedPrecondition(f"run {run_id} is under way", reason="RUNNING", remedy="cancel it first")
             yield Query(statements.FORGET, (tenant, run_id))
             yield Query(statements.DELETE, (run_id,))
+            yield Query(statements.FORGET_OUTCOME, (b"", *found[0][1:], run_id))
 
         return self._write("delete", operation, run_id)
 
-    def _takes_on(self, writing: "asyncio.Future[T]") -> "asyncio.Future[T]":
+    def takes_on(self, writing: "asyncio.Future[T]") -> "asyncio.Future[T]":
+        """A write by which runs become this owner's: release() waits for it."""
         self._taking_on.add(writing)
         writing.add_done_callback(self._taking_on.discard)
         return writing
@@ -278,23 +287,9 @@ class Journal:
             self.taking.set()
 
 
-def _only(query: Query, result: Callable[[Any], T]) -> Operation[T]:
-    """The operation of one query."""
-
-    def operation() -> Steps[T]:
-        return result((yield query))
-
-    return operation
-
-
 def _same_request(run_id: str, same: bool) -> str:
     if not same:
         raise AlreadyExists(
             "this idempotency key was used for another request", reason="IDEMPOTENCY", remedy="use a new key"
         )
     return run_id
-
-
-def _row(values: Sequence[Any]) -> Row:
-    fields = dict(zip(FIELDS, values, strict=True))
-    return Row(**{**fields, "caller": Caller.FromString(fields["caller"])})

@@ -10,12 +10,13 @@ from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, ME
 from services.orchestrator.journal.tables import Memo
 from services.runtime.database import Into
 
-Puts: TypeAlias = list[tuple[Into, Sequence[Sequence[Any]]]]
+Put: TypeAlias = tuple[Into, Sequence[Sequence[Any]]]
+Puts: TypeAlias = Sequence[Put]
 
 
 def kept(run_id: str, events: Sequence[RunEvent]) -> Puts:
     """Events, and what they refer to."""
-    puts: Puts = [(EVENTS, [(run_id, event.sequence, event.SerializeToString(), 1) for event in events])]
+    puts: list[Put] = [(EVENTS, [(run_id, event.sequence, event.SerializeToString(), 1) for event in events])]
     if referred := {digest for event in events for digest in digests(event)}:
         puts.append((REFERENCES, [(run_id, digest) for digest in sorted(referred)]))
     return puts

@@ -1,6 +1,7 @@
 """What is not kept for ever: ended runs, results to reuse, and artifacts that nothing kept refers to.
 
 A conversation goes as a whole, when its last run is old enough: an earlier turn is part of what a later one was asked.
+A batch goes with its items and their runs, none before; pipelines stay until somebody removes them.
 Artifacts go in the pass after the one that removed what referred to them, so that whoever is just taking up a result
 has long said so; and never within a day of being written, for what refers to them may still be on its way here.
 """
@@ -18,6 +19,7 @@ from uuid import uuid4
 import structlog
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent
+from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
 from services.orchestrator.journal.references import digests
 from services.orchestrator.journal.statements import ALIVE, REFERENCES
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS
@@ -55,7 +57,7 @@ _REFERRED = (
 )
 _OLD_RUNS = (
     "DELETE FROM runs WHERE id IN (SELECT id FROM runs AS old"
-    f" WHERE created < ? AND NOT ({ALIVE}) AND lease_until < ? AND NOT EXISTS"
+    f" WHERE created < ? AND batch_id = '' AND NOT ({ALIVE}) AND lease_until < ? AND NOT EXISTS"
     f" (SELECT 1 FROM runs AS later WHERE later.conversation_id = old.conversation_id AND later.tenant = old.tenant"
     f"  AND (later.{ALIVE} OR later.lease_until >= ?)) LIMIT ?) RETURNING id"
 )
@@ -89,6 +91,7 @@ class Retention:
         self._store = store
         self._owner = owner
         self._keep_seconds = keep_seconds
+        self._batches = BatchRemoval(database)
         self._turn_sql = _TURN.format(now=database.dialect.now)
         self._referred_sql = _REFERRED.format(among=database.dialect.among)
 
@@ -114,8 +117,9 @@ class Retention:
         now = time.time()
         await self._thin(_OLD_KEYS, now - IDEMPOTENCY_SECONDS)
         await self._thin(_OLD_COMMANDS)
+        before = now - self._keep_seconds if self._keep_seconds else 0.0
+        await self._batches.thin(before, now - UNFINISHED_SECONDS)
         if self._keep_seconds:
-            before = now - self._keep_seconds
             await self._thin(_OLD_RUNS, before, before, before)
             await self._thin(_OLD_MEMOS, before)
 

@@ -33,6 +33,12 @@ IDEMPOTENCY = Into(
     "ON CONFLICT (tenant, key) DO UPDATE SET"
     " run_id = excluded.run_id, digest = excluded.digest, created = excluded.created",
 )
+BATCH_RUNS = Into(
+    "batch_runs",
+    {"batch_id": "text", "idx": "bigint", "run_id": "text", "state": "bigint", "ended": "float8", "outcome": "bytea"},
+    "ON CONFLICT (batch_id, idx) DO UPDATE SET run_id = excluded.run_id, state = excluded.state,"
+    " ended = excluded.ended, outcome = excluded.outcome",
+)
 MEMOS = Into(
     "memos",
     {"tenant": "text", "digest": "text", "result": "bytea", "created": "float8", "run_id": "text"},
@@ -69,9 +75,10 @@ ENDED = (
     " ORDER BY runs.ended, runs.id LIMIT ?"
 )
 MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
-STATE = "SELECT state FROM runs WHERE id = ? AND tenant = ?"
+STATE = "SELECT state, batch_id, batch_idx FROM runs WHERE id = ? AND tenant = ?"
 DELETE = "DELETE FROM runs WHERE id = ?"
 FORGET = "DELETE FROM memos WHERE tenant = ? AND run_id = ?"
+FORGET_OUTCOME = "UPDATE batch_runs SET outcome = ? WHERE batch_id = ? AND idx = ? AND run_id = ?"
 
 
 class Statements:
@@ -86,8 +93,8 @@ class Statements:
         self.texts = dialect.texts
         self.accept = (
             "INSERT INTO runs (id, tenant, conversation_id, parent_id, state, request, created, deadline, caller,"
-            " owner, owner_address, seq, fence, lease_until)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, {now} + ?) RETURNING id"
+            " batch_id, batch_idx, owner, owner_address, seq, fence, lease_until)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, {now} + ?) RETURNING id"
         )
         self.append = append(f"lease_until = {now} + ?")
         self.end = append(f"lease_until = {now} + ?", f"ended = {now}")
@@ -114,9 +121,9 @@ def append(*changes: str) -> str:
     return f"UPDATE runs SET seq = seq + ?, state = ?{others} WHERE id = ? AND fence = ? AND seq = ? RETURNING seq"
 
 
-def rows(before: bool, states: Collection[int], conversation: bool, first_turns: bool) -> str:
-    """A page of a tenant's runs, newest first."""
-    where = ["tenant = ?", "created > ?"]
+def rows(before: bool, states: Collection[int], conversation: bool, batch: bool, first_turns: bool) -> str:
+    """A page of a tenant's runs, newest first; of batches only where one is asked for."""
+    where = ["tenant = ?", "created > ?", "batch_id = ?" if batch else "batch_id = ''"]
     if first_turns:
         where.append("parent_id = ''")
     if before:

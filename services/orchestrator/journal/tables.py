@@ -1,12 +1,13 @@
 """The journal's tables, and what their rows are in Python."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
+    BatchPlace,
     Caller,
     RunEvent,
     RunState,
@@ -113,6 +114,63 @@ MIGRATIONS = (
     ALTER TABLE memos ADD COLUMN run_id TEXT NOT NULL DEFAULT '';
     CREATE INDEX memos_by_run ON memos (run_id)
     """,
+    # Pipelines that are removed stay as rows without content: no version is given twice. batch_runs has a row for each
+    # item that has begun, or could not; runs_alone leaves out what would drown a list of runs.
+    """
+    CREATE TABLE pipelines (
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        created REAL NOT NULL,
+        pipeline BLOB NOT NULL,
+        PRIMARY KEY (tenant, name, version)
+    );
+    CREATE TABLE batches (
+        id TEXT PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        idempotency_key TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        state INTEGER NOT NULL,
+        created REAL NOT NULL,
+        ended REAL NOT NULL DEFAULT 0,
+        total INTEGER NOT NULL DEFAULT 0,
+        caller BLOB NOT NULL,
+        spec BLOB NOT NULL,
+        pipeline BLOB NOT NULL,
+        round INTEGER NOT NULL DEFAULT 1,
+        failed_only INTEGER NOT NULL DEFAULT 0,
+        wish TEXT NOT NULL DEFAULT '',
+        waiting_for TEXT NOT NULL DEFAULT '',
+        failure BLOB NOT NULL,
+        owner TEXT NOT NULL DEFAULT '',
+        fence INTEGER NOT NULL DEFAULT 0,
+        lease_until REAL NOT NULL DEFAULT 0
+    );
+    CREATE INDEX batches_by_tenant ON batches (tenant, created, id);
+    CREATE INDEX batches_open ON batches (created) WHERE state < 4;
+    CREATE UNIQUE INDEX batches_by_key ON batches (tenant, idempotency_key) WHERE idempotency_key != '';
+    CREATE TABLE batch_items (
+        batch_id TEXT NOT NULL REFERENCES batches ON DELETE CASCADE,
+        idx INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        inputs BLOB NOT NULL,
+        PRIMARY KEY (batch_id, idx)
+    ) WITHOUT ROWID;
+    CREATE TABLE batch_runs (
+        batch_id TEXT NOT NULL REFERENCES batches ON DELETE CASCADE,
+        idx INTEGER NOT NULL,
+        run_id TEXT NOT NULL,
+        state INTEGER NOT NULL,
+        ended REAL NOT NULL,
+        outcome BLOB NOT NULL,
+        PRIMARY KEY (batch_id, idx)
+    ) WITHOUT ROWID;
+    CREATE INDEX batch_runs_by_state ON batch_runs (batch_id, state, ended);
+    ALTER TABLE runs ADD COLUMN batch_id TEXT NOT NULL DEFAULT '';
+    ALTER TABLE runs ADD COLUMN batch_idx INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX runs_alone ON runs (tenant, created, id) WHERE batch_id = '';
+    CREATE INDEX runs_of_batches ON runs (batch_id) WHERE batch_id != ''
+    """,
 )
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
@@ -132,6 +190,7 @@ class NewRun:
     idempotency_key: str
     digest: str
     first: RunEvent
+    batch: BatchPlace = field(default_factory=BatchPlace)
 
 
 @dataclass(frozen=True)

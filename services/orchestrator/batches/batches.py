@@ -1,0 +1,204 @@
+"""Batches as callers know them: started, looked at, watched, cancelled, resumed, removed."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from datetime import timedelta
+from typing import Self
+
+from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    RUN_STATE_QUEUED,
+    RUN_STATE_RUNNING,
+    Batch,
+    BatchCounts,
+    BatchItem,
+    RunState,
+)
+from services.orchestrator.batches.course import Means
+from services.orchestrator.batches.driver import Driver
+from services.orchestrator.batches.reception import Reception
+from services.orchestrator.batches.tenure import Tenure
+from services.orchestrator.journal.batch_removal import BatchRemoval
+from services.orchestrator.journal.batch_rows import BatchRow, Counts
+from services.orchestrator.ownership import stopping
+from services.runtime import caller
+
+RATE_SECONDS = 30.0
+"""Over which the rate is measured."""
+PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024
+"""Items read at a time, and how many bytes of them are enough for a list."""
+WATCH_SECONDS = 1.0
+"""Between two looks at a batch that is watched."""
+
+
+class Batches:
+    """The caller's batches, and those that this process drives.
+
+    Args:
+        means: by which they are driven.
+        removal: removes them.
+        lease_seconds: the journal's.
+    """
+
+    def __init__(self, means: Means, removal: BatchRemoval, lease_seconds: float) -> None:
+        self._kept = means.kept
+        self._removal = removal
+        self._reception = Reception(means.kept, removal, means.pipelines)
+        self._tenure = Tenure(means.kept, Driver(means).drive, means.runs.bells, lease_seconds)
+        self._bells = means.runs.bells
+        self._closed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self._tenure.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.hand_over()
+
+    async def hand_over(self) -> None:
+        """Lets go of all batches, for other orchestrators to take at once; who watches is sent to them."""
+        self._closed.set()
+        await self._tenure.hand_over()
+
+    async def start(self, parts: AsyncIterable[StartBatchRequest]) -> Batch:
+        """Keeps a batch and lets it run.
+
+        Raises:
+            ServiceError: what Reception.received says.
+        """
+        batch_id = await self._reception.received(parts)
+        self._tenure.look()
+        return await self.get(batch_id)
+
+    async def get(self, batch_id: str) -> Batch:
+        """A batch as it stands.
+
+        Raises:
+            NotFound: BATCH.
+        """
+        row = await self._kept.row(batch_id, caller.current().tenant)
+        now = time.time()
+        counts = await self._kept.counts(batch_id, now - RATE_SECONDS)
+        return _paced(_shown(row, counts), counts, min(RATE_SECONDS, now - row.created), row)
+
+    async def listed(
+        self, limit: int, before: tuple[float, str] | None, states: "Sequence[RunState.ValueType]"
+    ) -> list[tuple[BatchRow, Batch]]:
+        """The caller's batches, newest first, older than a (created, id)."""
+        rows = await self._kept.rows(caller.current().tenant, limit=limit, before=before, states=states)
+        return [(row, _shown(row, await self._kept.counts(row.id, 0.0))) for row in rows]
+
+    async def items(
+        self, batch_id: str, after: int, limit: int, states: "Sequence[RunState.ValueType]"
+    ) -> list[BatchItem]:
+        """Items behind an index, in the order of the input; of large ones fewer, one at least.
+
+        Raises:
+            NotFound: BATCH.
+        """
+        await self._kept.row(batch_id, caller.current().tenant)
+        found: list[BatchItem] = []
+        size = 0
+        while len(found) < limit and size < PAGE_BYTES:
+            page = await self._kept.items(batch_id, after, min(limit - len(found), PAGE), states)
+            found += page
+            size += sum(item.ByteSize() for item in page)
+            if len(page) < PAGE:
+                break
+            after = page[-1].index
+        return found
+
+    async def watch(self, batch_id: str) -> AsyncGenerator[Batch]:
+        """A batch whenever it has changed, to its end.
+
+        Raises:
+            NotFound: BATCH.
+            Unavailable: this process stops; watch again.
+        """
+        shown = Batch()
+        while not self._closed.is_set():
+            batch = await self.get(batch_id)
+            if batch != shown:
+                yield batch
+                shown = batch
+            if batch.HasField("ended"):
+                return
+            await self._moment()
+        raise stopping()
+
+    async def cancel(self, batch_id: str) -> None:
+        """Keeps the wish that a batch stops.
+
+        Raises:
+            NotFound: BATCH.
+        """
+        row = await self._kept.row(batch_id, caller.current().tenant)
+        if not row.over:
+            await self._kept.cancel(batch_id)
+            self._bells.ring((batch_id,))
+
+    async def resume(self, batch_id: str, *, failed_only: bool) -> Batch:
+        """Lets the items run that have not, or only those that have failed.
+
+        Raises:
+            NotFound: BATCH.
+            FailedPrecondition: RUNNING, failed ones are wanted of a batch that has not ended.
+        """
+        await self._kept.resume(batch_id, caller.current().tenant, failed_only=failed_only)
+        self._tenure.look()
+        return await self.get(batch_id)
+
+    async def delete(self, batch_id: str) -> None:
+        """Removes an ended batch.
+
+        Raises:
+            NotFound: BATCH.
+            FailedPrecondition: RUNNING, it has not ended.
+        """
+        await self._removal.delete(batch_id, caller.current().tenant)
+
+    async def _moment(self) -> None:
+        try:
+            async with asyncio.timeout(WATCH_SECONDS):
+                await self._closed.wait()
+        except TimeoutError:
+            return
+
+
+def _shown(row: BatchRow, counts: Counts) -> Batch:
+    begun = sum(count for state, count in counts.by_state.items() if state != RUN_STATE_QUEUED)
+    batch = Batch(
+        batch_id=row.id,
+        state=row.state,
+        spec=row.spec,
+        pipeline=row.pipeline if row.planned else None,
+        counts=BatchCounts(
+            total=row.total,
+            waiting=row.total - begun,
+            running=counts[RUN_STATE_RUNNING],
+            completed=counts[RUN_STATE_COMPLETED],
+            incomplete=counts[RUN_STATE_INCOMPLETE],
+            failed=counts[RUN_STATE_FAILED],
+            cancelled=counts[RUN_STATE_CANCELLED],
+        ),
+        failure=row.failure if row.failure.reason else None,
+        waiting_for=row.waiting_for,
+    )
+    batch.created.FromMicroseconds(int(row.created * 1e6))
+    if row.over:
+        batch.ended.FromMicroseconds(int(row.ended * 1e6))
+    return batch
+
+
+def _paced(batch: Batch, counts: Counts, seconds: float, row: BatchRow) -> Batch:
+    """With rate and remaining time, while it is under way."""
+    if counts.late and not row.over and seconds > 0:
+        batch.items_per_second = counts.late / seconds
+        left = batch.counts.waiting + batch.counts.running
+        batch.remaining.FromTimedelta(timedelta(seconds=left / batch.items_per_second))
+    return batch

@@ -1,0 +1,178 @@
+"""A batch that has its plan, while its items run: begun in order, a bounded number of them at once."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from protos.hugginggpt.v1.types_pb2 import Failure
+from services.orchestrator import acceptance
+from services.orchestrator.batches.items import spec_of
+from services.orchestrator.batches.places import Places
+from services.orchestrator.calling.attempts import to_failure
+from services.orchestrator.catalogue import Catalogue
+from services.orchestrator.journal.batch_rows import Claimed, Item
+from services.orchestrator.journal.batches import KeptBatches
+from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.pipelines import ports
+from services.orchestrator.pipelines.pipelines import Pipelines
+from services.orchestrator.runs import Runs
+from services.runtime import caller
+from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, Unavailable
+
+PAGE = 100
+"""Items read at a time."""
+BUNCH = 4
+"""Items begun in one transaction, at most."""
+LOOK_SECONDS = 5.0
+"""How often it is looked whether a batch that waits can go on, if the catalogue does not change."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What all batches driven here share."""
+
+    kept: KeptBatches
+    runs: Runs
+    pipelines: Pipelines
+    catalogue: Catalogue
+    places: Places
+    run_seconds: float
+    """Most time an item can have."""
+
+
+class Course:
+    """Has the items of a batch run.
+
+    Args:
+        means: shared with other batches.
+        claimed: the batch.
+    """
+
+    def __init__(self, means: Means, claimed: Claimed) -> None:
+        self._means = means
+        self._claimed, self._batch = claimed, claimed.batch
+        self._most = self._batch.spec.max_at_once or means.places.most
+        self._under_way: set[str] = set()
+        self._fewer = asyncio.Event()
+        self._waiting_for = self._batch.waiting_for
+        self._following = asyncio.TaskGroup()
+        self._keeping: asyncio.Future[None] | None = None
+        self._left = False
+
+    async def run(self) -> None:
+        """Begins its items, and waits for their ends; ends early once somebody wishes that it stops.
+
+        Raises:
+            ExceptionGroup: of LeaseLost and Unavailable.
+        """
+        try:
+            async with self._following, asyncio.TaskGroup() as group:  # none begins any more where none is followed
+                for run_id in await self._means.kept.begun(self._batch.id):
+                    self._follow(run_id, places=0)
+                beginning = group.create_task(self._begin_all(), name=f"begin-{self._batch.id}")
+                heeding = group.create_task(self._heed(beginning), name=f"heed-{self._batch.id}")
+                await self._begun(beginning)
+                while self._under_way:
+                    await self._one_fewer()
+                heeding.cancel()
+        finally:
+            self._left = True
+
+    async def _begin_all(self) -> None:
+        async for items in self._pages():
+            while items:
+                await self._offered()
+                taken = await self._room()
+                await self._begin(items[:taken], taken)
+                del items[:taken]
+
+    async def _begun(self, beginning: "asyncio.Task[None]") -> None:
+        """Waits until no more items begin."""
+        await asyncio.wait([beginning])
+        if self._keeping:
+            await asyncio.wait([self._keeping])
+
+    async def _pages(self) -> AsyncIterator[list[Item]]:
+        after = 0
+        while items := await self._means.kept.next(self._batch, after, PAGE):
+            after = items[-1].index
+            yield items
+
+    async def _begin(self, items: Sequence[Item], taken: int) -> None:
+        """Keeps runs for items, and has them driven; where an item cannot be one, that is what became of it."""
+        runs: list[NewRun] = []
+        misfits: dict[int, Failure] = {}
+        who = caller.current()
+        for item in items:
+            try:
+                ports.check(self._batch.pipeline.inputs, item.inputs)
+            except InvalidRequest as error:
+                misfits[item.index] = to_failure(error)
+            else:
+                runs.append(acceptance.new_run(spec_of(self._batch, item), who, None, "", self._means.run_seconds))
+        self._means.places.give_back(taken - len(runs))
+        self._keeping = self._means.kept.admit(self._claimed, runs, misfits)
+        self._keeping.add_done_callback(partial(self._start, runs))
+        await asyncio.shield(self._keeping)
+
+    def _start(self, runs: Sequence[NewRun], kept: "asyncio.Future[None]") -> None:
+        if kept.exception() or self._left:
+            self._means.places.give_back(len(runs))
+        for run in runs if not kept.exception() else ():
+            self._means.runs.begin(run)
+            if not self._left:
+                self._follow(run.id, places=1)
+
+    def _follow(self, run_id: str, *, places: int) -> None:
+        self._under_way.add(run_id)
+        self._following.create_task(self._followed(run_id, places), name=f"follow-{run_id}")
+
+    async def _followed(self, run_id: str, places: int) -> None:
+        try:
+            with contextlib.suppress(NotFound):  # it was removed as soon as it had ended
+                await self._means.runs.finished(run_id)
+        finally:
+            self._means.places.give_back(places)
+            self._under_way.discard(run_id)
+            self._fewer.set()
+
+    async def _room(self) -> int:
+        """Waits for places, of its own and of the process; gives how many it then has."""
+        while len(self._under_way) >= self._most:
+            await self._one_fewer()
+        return await self._means.places.take(min(self._most - len(self._under_way), BUNCH))
+
+    async def _one_fewer(self) -> None:
+        self._fewer.clear()
+        await self._fewer.wait()
+
+    async def _offered(self) -> None:
+        """Waits until all its tasks can be done."""
+        spec = self._batch.spec
+        while True:
+            try:
+                await self._means.pipelines.vouch(self._batch.pipeline.plan, spec.inference_mode, spec.constraints)
+            except (FailedPrecondition, Unavailable) as error:
+                await self._wait_for(f"{error.message}; {error.remedy}" if error.remedy else error.message)
+                await self._means.catalogue.change(LOOK_SECONDS)
+            else:
+                await self._wait_for("")
+                return
+
+    async def _wait_for(self, reason: str) -> None:
+        if reason != self._waiting_for:
+            await self._means.kept.waits(self._claimed, reason)
+            self._waiting_for = reason
+
+    async def _heed(self, beginning: "asyncio.Task[None]") -> None:
+        """Waits for the wish that it stops, and then stops what is under way."""
+        with self._means.runs.bells.listening(self._batch.id) as bell:
+            while not await self._means.kept.wish(self._batch.id):
+                await bell.wait()
+                bell.clear()
+        beginning.cancel()
+        await self._begun(beginning)
+        for run_id in list(self._under_way):
+            await self._means.runs.cancel(run_id)

@@ -1,0 +1,92 @@
+"""One batch from its claim to its end: planned once, its items begun in order, a bounded number of them at once."""
+
+import asyncio
+
+import structlog
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_MODE_PLAN,
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    RUN_STATE_QUEUED,
+    BatchPlace,
+    Failure,
+    RunSpec,
+    RunState,
+)
+from services.orchestrator.batches.course import Course, Means
+from services.orchestrator.batches.items import caller_of
+from services.orchestrator.calling.attempts import to_failure
+from services.orchestrator.journal.batch_rows import Claimed
+from services.runtime import caller
+from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, Overloaded
+
+log = structlog.get_logger(__name__)
+
+
+class Driver:
+    """Drives batches by shared means."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+
+    async def drive(self, claimed: Claimed) -> None:
+        """Takes a batch to its end; being cancelled leaves it for another owner, as does a journal that is not there.
+
+        Raises:
+            LeaseLost: another owner drives it.
+            Unavailable: the journal does not answer.
+        """
+        batch = claimed.batch
+        with caller.acting_for(caller_of(batch)):
+            if not batch.planned and (failure := await self._plan(claimed)):
+                await self._means.kept.end(claimed, RUN_STATE_FAILED, failure)
+                return
+            await Course(self._means, claimed).run()
+            await self._means.kept.end(claimed, await self._ending(claimed), None)
+        log.info("batch ended", batch_id=batch.id)
+
+    async def _plan(self, claimed: Claimed) -> Failure | None:
+        """Has the first item planned, as a run of its own; gives why there is no plan."""
+        batch = claimed.batch
+        (first,) = await self._means.kept.items(batch.id, 0, 1)
+        spec = RunSpec(
+            request=batch.spec.request,
+            inputs=first.inputs,
+            mode=RUN_MODE_PLAN,
+            budget=batch.spec.budget,
+            inference_mode=batch.spec.inference_mode,
+            idempotency_key=f"{batch.id}/{batch.round}",
+        )
+        try:
+            run_id = await self._accepted(spec, batch.id)
+            await self._means.runs.finished(run_id)
+            run = await self._means.runs.get(run_id)
+            if run.state != RUN_STATE_COMPLETED:
+                return run.failure
+            pipeline = await self._means.pipelines.of_run(run_id)
+        except (InvalidRequest, FailedPrecondition, NotFound) as error:
+            return to_failure(error)
+        await self._means.kept.planned(claimed, pipeline)
+        batch.pipeline.CopyFrom(pipeline)
+        return None
+
+    async def _accepted(self, spec: RunSpec, batch_id: str) -> str:
+        while True:
+            try:
+                return await self._means.runs.accept(spec, BatchPlace(batch_id=batch_id))
+            except Overloaded as error:
+                await asyncio.sleep(error.retry_after.total_seconds() if error.retry_after else 1.0)
+
+    async def _ending(self, claimed: Claimed) -> "RunState.ValueType":
+        counts = await self._means.kept.counts(claimed.batch.id, 0.0)
+        total = claimed.batch.total
+        if counts[RUN_STATE_COMPLETED] == total:
+            return RUN_STATE_COMPLETED
+        begun = sum(counts.by_state.values()) - counts[RUN_STATE_QUEUED]
+        if begun < total or counts[RUN_STATE_CANCELLED]:
+            return RUN_STATE_CANCELLED
+        usable = counts[RUN_STATE_COMPLETED] + counts[RUN_STATE_INCOMPLETE]
+        return RUN_STATE_INCOMPLETE if usable else RUN_STATE_FAILED

@@ -1,0 +1,56 @@
+"""The calls of OrchestratorService that are about batches."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Batch
+from services.orchestrator.batches.batches import Batches
+from services.orchestrator.paging import page_size, position, token
+
+
+class BatchCalls(rpc.OrchestratorServiceServicer):
+    """Reads requests, writes batches."""
+
+    _batches: Batches
+
+    async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> Batch:
+        return await self._batches.start(request_iterator)
+
+    async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
+        return await self._batches.get(request.batch_id)
+
+    async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
+        size = page_size(request.page_size)
+        found = await self._batches.listed(size + 1, position(request.page_token), list(request.states))
+        following = token(found[size - 1][0].created, found[size - 1][0].id) if len(found) > size else ""
+        shown = [batch for _, batch in found[:size]]
+        for batch in shown:
+            batch.pipeline.ClearField("plan")
+            batch.spec.ClearField("plan")
+        return pb.ListBatchesResponse(batches=shown, next_page_token=following)
+
+    async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
+        size = page_size(request.page_size)
+        states = list(request.states)
+        found = await self._batches.items(request.batch_id, request.after, size, states)
+        more = found and await self._batches.items(request.batch_id, found[-1].index, 1, states)
+        return pb.ListItemsResponse(items=found, next_after=found[-1].index if more else 0)
+
+    async def CancelBatch(self, request: pb.CancelBatchRequest, context: Any) -> pb.CancelBatchResponse:
+        await self._batches.cancel(request.batch_id)
+        return pb.CancelBatchResponse()
+
+    async def ResumeBatch(self, request: pb.ResumeBatchRequest, context: Any) -> Batch:
+        return await self._batches.resume(request.batch_id, failed_only=request.failed_only)
+
+    async def WatchBatch(self, request: pb.WatchBatchRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        async with aclosing(self._batches.watch(request.batch_id)) as shown:
+            async for batch in shown:
+                await context.write(batch)
+
+    async def DeleteBatch(self, request: pb.DeleteBatchRequest, context: Any) -> pb.DeleteBatchResponse:
+        await self._batches.delete(request.batch_id)
+        return pb.DeleteBatchResponse()

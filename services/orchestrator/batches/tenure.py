@@ -1,0 +1,148 @@
+"""The batches this process drives: claimed when nobody does, kept by its heartbeat, handed over when it stops."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection
+from contextvars import Context
+from functools import partial
+from typing import Self
+
+import structlog
+
+from services.orchestrator.bells import Bells
+from services.orchestrator.journal import LeaseLost
+from services.orchestrator.journal.batch_rows import Claimed
+from services.orchestrator.journal.batches import CHANGED, KeptBatches
+from services.orchestrator.live import JOURNAL_PAUSE_SECONDS
+from services.runtime.errors import Unavailable
+
+log = structlog.get_logger(__name__)
+
+MOST = 16
+"""Batches driven here at once; others wait, or are driven elsewhere."""
+
+Drive = Callable[[Claimed], Awaitable[None]]
+
+
+class Tenure:
+    """Has batches driven as long as they are this process's.
+
+    Args:
+        kept: which says whose a batch is.
+        drive: takes a batch to its end.
+        bells: rung for what is told of changes.
+        lease_seconds: of a batch; a third of it passes between renewals.
+    """
+
+    def __init__(self, kept: KeptBatches, drive: Drive, bells: Bells, lease_seconds: float) -> None:
+        self._kept = kept
+        self._drive = drive
+        self._bells = bells
+        self._lease_seconds = lease_seconds
+        self._driving: dict[str, asyncio.Task[None]] = {}
+        self._fences: dict[str, int] = {}
+        self._watching: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        for step in (self._beat, self._take):
+            self._watching.append(asyncio.create_task(_forever(step), name=f"batches{step.__name__}"))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.hand_over()
+
+    async def hand_over(self) -> None:
+        """Stops driving and lets go of all batches, for others to take at once; their items go on."""
+        watching, self._watching = self._watching, []
+        if not watching:
+            return
+        await _ended([*watching, *self._driving.values()])
+        try:
+            await self._kept.release()
+        except Unavailable as error:
+            log.warning("batches are handed over late: the journal does not answer", error=error.message)
+
+    def look(self) -> None:
+        """Has batches taken that nobody drives."""
+        self._bells.ring((CHANGED,))
+
+    async def _take(self) -> None:
+        """Takes batches that nobody drives, for as long as there is room."""
+        with self._bells.listening(CHANGED) as bell:
+            while True:
+                bell.clear()
+                room = MOST - len(self._driving)
+                if room > 0 and await self._kept.open():
+                    for claimed in await self._kept.claim(room, list(self._driving)):
+                        self._start(claimed)
+                try:
+                    async with asyncio.timeout(self._lease_seconds / 3):
+                        await bell.wait()
+                except TimeoutError:
+                    continue
+
+    def _start(self, claimed: Claimed) -> None:
+        batch_id = claimed.batch.id
+        log.info("batch claimed", batch_id=batch_id, fence=claimed.fence)
+        self._fences[batch_id] = claimed.fence
+        self._driving[batch_id] = asyncio.create_task(_driven(self._drive, claimed), name=batch_id, context=Context())
+        self._driving[batch_id].add_done_callback(partial(self._stopped, batch_id))
+
+    def _stopped(self, batch_id: str, driving: "asyncio.Task[None]") -> None:
+        del self._driving[batch_id], self._fences[batch_id]
+        self.look()
+        if not driving.cancelled() and (error := driving.exception()):
+            log.error("a batch was let go", batch_id=batch_id, exc_info=error)
+
+    async def _beat(self) -> None:
+        """Keeps this process's batches, and lets go of those it has lost or cannot keep."""
+        renewed = time.monotonic()
+        while True:
+            begun = time.monotonic()
+            try:
+                async with asyncio.timeout(self._lease_seconds / 3):
+                    await self._renew(dict(self._fences))
+                renewed = begun
+            except (Unavailable, TimeoutError):
+                if time.monotonic() - renewed > self._lease_seconds * 2 / 3:
+                    await self._let_go(list(self._driving))
+            await asyncio.sleep(self._lease_seconds / 3)
+
+    async def _renew(self, held: dict[str, int]) -> None:
+        if held:
+            fences = await asyncio.shield(self._kept.renew(held))
+            await self._let_go([batch_id for batch_id, fence in held.items() if fences.get(batch_id) != fence])
+
+    async def _let_go(self, batch_ids: Collection[str]) -> None:
+        for batch_id in batch_ids:
+            if batch_id in self._driving:
+                log.warning("batch let go", batch_id=batch_id)
+                self._driving[batch_id].cancel()
+
+
+async def _driven(drive: Drive, claimed: Claimed) -> None:
+    batch_id = claimed.batch.id
+    try:
+        await drive(claimed)
+    except* LeaseLost:
+        log.warning("batch lost to another orchestrator", batch_id=batch_id)
+    except* Unavailable as errors:
+        log.warning("batch let go: something does not answer", batch_id=batch_id, error=str(errors.exceptions[0]))
+
+
+async def _ended(tasks: "Collection[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _forever(step: Callable[[], Awaitable[None]]) -> None:
+    """Begins a step anew whenever it breaks."""
+    while True:
+        try:
+            await step()
+        except Unavailable as error:
+            log.warning("the journal does not answer", error=error.message)
+        except Exception:
+            log.exception("unexpected error")
+        await asyncio.sleep(JOURNAL_PAUSE_SECONDS)

@@ -1,0 +1,115 @@
+"""What rows of batches and their items are in Python."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protos.hugginggpt.v1.types_pb2 import (
+    BatchItem,
+    BatchSpec,
+    Caller,
+    Failure,
+    NamedValue,
+    NewItem,
+    Pipeline,
+    RunState,
+)
+from services.orchestrator.journal.tables import ENDED
+
+
+@dataclass(frozen=True)
+class NewBatch:
+    """A batch to keep."""
+
+    id: str
+    caller: Caller
+    spec: BatchSpec
+    pipeline: Pipeline
+    """Empty if it is yet to be planned."""
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """A batch without its items."""
+
+    id: str
+    tenant: str
+    state: "RunState.ValueType"
+    created: float
+    ended: float
+    total: int
+    caller: Caller
+    spec: BatchSpec
+    pipeline: Pipeline
+    round: int
+    """How often it was let run."""
+    failed_only: bool
+    """Only items that are to run again are run."""
+    waiting_for: str
+    failure: Failure
+
+    @property
+    def over(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def planned(self) -> bool:
+        return bool(self.pipeline.plan.tasks)
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A batch to drive, and the fence under which that is written."""
+
+    fence: int
+    batch: BatchRow
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item to run."""
+
+    index: int
+    name: str
+    inputs: Sequence[NamedValue]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Items by where they stand, those that wait left out."""
+
+    by_state: "Mapping[RunState.ValueType, int]"
+    late: int
+    """Ended of late."""
+
+    def __getitem__(self, state: "RunState.ValueType") -> int:
+        return self.by_state.get(state, 0)
+
+
+def batch_row(values: Sequence[Any]) -> BatchRow:
+    """A batch, of the columns of batch_statements.COLUMNS."""
+    id_, tenant, state, created, ended, total, caller, spec, pipeline, round_, failed_only, waiting, failure = values
+    return BatchRow(
+        id=id_,
+        tenant=tenant,
+        state=state,
+        created=created,
+        ended=ended,
+        total=total,
+        caller=Caller.FromString(caller),
+        spec=BatchSpec.FromString(spec),
+        pipeline=Pipeline.FromString(pipeline),
+        round=round_,
+        failed_only=bool(failed_only),
+        waiting_for=waiting,
+        failure=Failure.FromString(failure),
+    )
+
+
+def listed(values: Sequence[Any]) -> BatchItem:
+    """An item with what became of it, as a list shows it."""
+    index, name, inputs, run_id, state, outcome = values
+    item = BatchItem.FromString(outcome or b"")
+    item.index, item.name, item.run_id, item.state = index, name, run_id, state
+    item.inputs.extend(NewItem.FromString(inputs).inputs)
+    return item

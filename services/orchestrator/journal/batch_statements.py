@@ -1,0 +1,108 @@
+"""The SQL of batches, in the words of one kind of database."""
+
+# ruff: noqa: S608  # it is put together from constants; values are always parameters
+
+from collections.abc import Collection
+
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, RUN_STATE_RUNNING
+from services.runtime.database import Dialect, Into
+
+_FIELDS = (
+    *("id", "tenant", "state", "created", "ended", "total", "caller", "spec", "pipeline"),
+    *("round", "failed_only", "waiting_for", "failure"),
+)
+COLUMNS = ", ".join(_FIELDS)
+
+HIDDEN = -1
+"""State of a batch that is being removed; 0 is one whose items are still coming."""
+
+_OPEN = f"state > 0 AND state < {RUN_STATE_COMPLETED}"
+
+ITEMS = Into("batch_items", {"batch_id": "text", "idx": "bigint", "name": "text", "inputs": "bytea"})
+
+ASKED = "SELECT 1"
+BEGIN = (
+    "INSERT INTO batches (id, tenant, idempotency_key, digest, state, created, caller, spec, pipeline, failure)"
+    " VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?)"
+)
+KNOWN_KEY = "SELECT id, digest FROM batches WHERE tenant = ? AND idempotency_key = ? AND state > 0"
+START = "UPDATE batches SET state = ?, idempotency_key = ?, digest = ?, total = ? WHERE id = ?"
+
+ROW = f"SELECT {COLUMNS} FROM batches WHERE id = ? AND tenant = ? AND state > 0"
+COUNTS = (
+    "SELECT state, COUNT(*), SUM(CASE WHEN ended > ? THEN 1 ELSE 0 END) FROM batch_runs WHERE batch_id = ?"
+    " GROUP BY state"
+)
+_FROM_ITEMS = (
+    " FROM batch_items LEFT JOIN batch_runs"
+    " ON batch_runs.batch_id = batch_items.batch_id AND batch_runs.idx = batch_items.idx"
+    " WHERE batch_items.batch_id = ? AND batch_items.idx > ?"
+)
+_STATE = f"COALESCE(batch_runs.state, {RUN_STATE_QUEUED})"
+NEXT = (
+    f"SELECT batch_items.idx, name, inputs{_FROM_ITEMS} AND {_STATE} = {RUN_STATE_QUEUED}"
+    " ORDER BY batch_items.idx LIMIT ?"
+)
+AGAIN = (
+    f"SELECT batch_items.idx, name, inputs{_FROM_ITEMS} AND batch_runs.state = {RUN_STATE_QUEUED}"
+    " ORDER BY batch_items.idx LIMIT ?"
+)
+UNDER_WAY = f"SELECT run_id FROM batch_runs WHERE batch_id = ? AND state = {RUN_STATE_RUNNING}"
+
+WISH = "SELECT wish FROM batches WHERE id = ?"
+HELD = "UPDATE batches SET fence = fence WHERE id = ? AND fence = ? RETURNING id"
+"""Changes nothing, and keeps others from claiming the batch until the transaction has ended."""
+PLANNED = "UPDATE batches SET pipeline = ? WHERE id = ? AND fence = ? RETURNING id"
+WAITS = "UPDATE batches SET waiting_for = ? WHERE id = ? AND fence = ? RETURNING id"
+RELEASE = f"UPDATE batches SET lease_until = 0 WHERE owner = ? AND {_OPEN}"
+
+CANCEL = f"UPDATE batches SET wish = 'cancel' WHERE id = ? AND {_OPEN}"
+STATE = "SELECT state, total FROM batches WHERE id = ? AND tenant = ? AND state > 0"
+REPEAT = "UPDATE batch_runs SET state = ? WHERE batch_id = ? AND state IN (?, ?) RETURNING idx"
+BEGUN = "SELECT COUNT(*) FROM batch_runs WHERE batch_id = ?"
+RESUME = (
+    "UPDATE batches SET state = ?, failed_only = ?, failure = ?, wish = '', ended = 0, round = round + 1,"
+    " lease_until = 0 WHERE id = ?"
+)
+
+
+class Statements:
+    """What differs between the kinds of databases."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        now = dialect.now
+        self.texts = dialect.texts
+        due = f"{_OPEN} AND lease_until < {now}"
+        self.open = f"SELECT 1 FROM batches WHERE {due} LIMIT 1"
+        self.claim = (
+            f"WITH due AS MATERIALIZED (SELECT id FROM batches WHERE {due} AND NOT (id {dialect.among})"
+            f" ORDER BY created LIMIT ?{dialect.skip_locked})"
+            f" UPDATE batches SET owner = ?, fence = fence + 1, lease_until = {now} + ?, state = ?"
+            f" WHERE id IN (SELECT id FROM due) RETURNING fence, {COLUMNS}"
+        )
+        self.renew = (
+            f"UPDATE batches SET lease_until = {now} + ? WHERE id {dialect.among} AND owner = ? RETURNING id, fence"
+        )
+        self.end = (
+            f"UPDATE batches SET state = ?, failure = ?, waiting_for = '', ended = {now} WHERE id = ? AND fence = ?"
+            " RETURNING id"
+        )
+
+
+def rows(before: bool, states: Collection[int]) -> str:
+    """A page of a tenant's batches, newest first."""
+    where = ["tenant = ?", "state > 0"]
+    if before:
+        where.append("(created, id) < (?, ?)")
+    if states:
+        where.append(f"state IN ({', '.join('?' * len(states))})")
+    return f"SELECT {COLUMNS} FROM batches WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
+
+
+def listed(states: Collection[int]) -> str:
+    """A page of a batch's items, with what became of them."""
+    wanted = f" AND {_STATE} IN ({', '.join('?' * len(states))})" if states else ""
+    return (
+        f"SELECT batch_items.idx, name, inputs, COALESCE(run_id, ''), {_STATE}, outcome{_FROM_ITEMS}{wanted}"
+        " ORDER BY batch_items.idx LIMIT ?"
+    )

@@ -1,0 +1,114 @@
+"""Pipelines in the journal's database: versions of plans by tenant and name, with holds on what they refer to."""
+
+import time
+from asyncio import Future
+from collections.abc import Iterator
+
+from protos.hugginggpt.v1.types_pb2 import Pipeline
+from services.orchestrator.journal.holds import HOLDS, LET_GO
+from services.orchestrator.journal.references import digests
+from services.runtime.database import Database, Into, Query, Rows, Steps
+
+_LATEST = "SELECT version, pipeline FROM pipelines WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1"
+_VERSIONS = Into(
+    "pipelines",
+    {"tenant": "text", "name": "text", "version": "bigint", "created": "float8", "pipeline": "bytea"},
+)
+_ASKED = "SELECT 1"
+_ONE = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND version = ? AND pipeline != ?"
+_LAST = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND pipeline != ? ORDER BY version DESC LIMIT 1"
+_NAMES = (
+    "SELECT pipeline FROM pipelines WHERE tenant = ? AND pipeline != ? AND name > ? AND version ="
+    " (SELECT MAX(version) FROM pipelines AS other WHERE other.tenant = pipelines.tenant"
+    "  AND other.name = pipelines.name AND other.pipeline != ?) ORDER BY name LIMIT ?"
+)
+_HISTORY = (
+    "SELECT pipeline FROM pipelines WHERE tenant = ? AND pipeline != ? AND name = ? AND version < ?"
+    " ORDER BY version DESC LIMIT ?"
+)
+_EMPTIED = (
+    "UPDATE pipelines SET pipeline = ? WHERE tenant = ? AND name = ? AND (version = ? OR ? = 0) AND pipeline != ?"
+    " RETURNING version"
+)
+_GONE = b""
+"""Instead of a pipeline that was removed."""
+
+
+class KeptPipelines:
+    """The pipelines of all tenants."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, tenant: str, pipeline: Pipeline) -> "Future[Pipeline]":
+        """Keeps a pipeline as the next version of its name; gives it, or the latest one if that is the same."""
+
+        def operation() -> Steps[Pipeline]:
+            yield Query(self._database.dialect.lock, (f"pipeline/{tenant}/{pipeline.name}",))
+            found = yield Query(_LATEST, (tenant, pipeline.name))
+            if found and found[0][1] and _same(before := Pipeline.FromString(found[0][1]), pipeline):
+                return before
+            saved = _version(pipeline, found[0][0] + 1 if found else 1)
+            row = (tenant, saved.name, saved.version, time.time(), saved.SerializeToString())
+            yield Query(_ASKED, (), [(_VERSIONS, [row]), *_held(tenant, saved)])
+            return saved
+
+        return self._database.write(operation)
+
+    async def get(self, tenant: str, name: str, version: int) -> Pipeline | None:
+        """A version, or the latest for 0."""
+        if version:
+            return _first(await self._database.read(_ONE, tenant, name, version, _GONE))
+        return _first(await self._database.read(_LAST, tenant, name, _GONE))
+
+    async def latest(self, tenant: str, after: str, limit: int) -> list[Pipeline]:
+        """The latest version of each, by name, behind a name."""
+        return _all(await self._database.read(_NAMES, tenant, _GONE, after, _GONE, limit))
+
+    async def versions(self, tenant: str, name: str, before: int, limit: int) -> list[Pipeline]:
+        """The versions of one, latest first, below a version."""
+        return _all(await self._database.read(_HISTORY, tenant, _GONE, name, before, limit))
+
+    def delete(self, tenant: str, name: str, version: int) -> "Future[bool]":
+        """Removes a version, or all for 0; tells whether there was any."""
+
+        def operation() -> Steps[bool]:
+            gone = yield Query(_EMPTIED, (_GONE, tenant, name, version, version, _GONE))
+            for (number,) in gone:
+                yield Query(LET_GO, (tenant, _holder(name, number)))
+            return bool(gone)
+
+        return self._database.write(operation)
+
+
+def _version(pipeline: Pipeline, version: int) -> Pipeline:
+    saved = Pipeline()
+    saved.CopyFrom(pipeline)
+    saved.version = version
+    saved.created.GetCurrentTime()
+    return saved
+
+
+def _same(kept: Pipeline, new: Pipeline) -> bool:
+    """Whether they differ in nothing but when and from which run they came."""
+    return all(
+        getattr(kept, field) == getattr(new, field) for field in ("description", "inputs", "outputs", "plan", "policy")
+    )
+
+
+def _held(tenant: str, pipeline: Pipeline) -> Iterator[tuple[Into, list[tuple[str, str, str]]]]:
+    holder = _holder(pipeline.name, pipeline.version)
+    if rows := [(tenant, holder, sha256) for sha256 in sorted(set(digests(pipeline)))]:
+        yield HOLDS, rows
+
+
+def _holder(name: str, version: int) -> str:
+    return f"pipeline/{name}/{version}"
+
+
+def _first(rows: Rows) -> Pipeline | None:
+    return next(iter(_all(rows)), None)
+
+
+def _all(rows: Rows) -> list[Pipeline]:
+    return [Pipeline.FromString(kept) for (kept,) in rows]

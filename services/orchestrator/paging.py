@@ -1,0 +1,39 @@
+"""Pages of lists: how long they are, and where the next one begins."""
+
+from services.runtime.errors import InvalidRequest
+
+PAGE_SIZE = 50
+LARGEST_PAGE = 1_000
+
+
+def page_size(asked: int) -> int:
+    """Rows of a page.
+
+    Raises:
+        InvalidRequest: a negative number is asked for.
+    """
+    if asked < 0:
+        raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the usual size")
+    return min(asked or PAGE_SIZE, LARGEST_PAGE)
+
+
+def token(moment: float, id_: str) -> str:
+    """Says behind which row the next page begins."""
+    return f"{moment!r},{id_}"
+
+
+def position(token: str) -> tuple[float, str] | None:
+    """Behind which (moment, id) a page begins; None for the first.
+
+    Raises:
+        InvalidRequest: the token is none of token()'s.
+    """
+    if not token:
+        return None
+    moment, _, id_ = token.partition(",")
+    try:
+        return float(moment), id_
+    except ValueError:
+        raise InvalidRequest(
+            "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
+        ) from None

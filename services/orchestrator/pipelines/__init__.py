@@ -1,0 +1,1 @@
+"""Pipelines: plans kept under names, with typed parameters."""

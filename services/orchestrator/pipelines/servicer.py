@@ -1,0 +1,46 @@
+"""The calls of OrchestratorService that are about pipelines."""
+
+from typing import Any
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Pipeline, PipelineRef
+from services.orchestrator.paging import page_size
+from services.orchestrator.pipelines.pipelines import Pipelines
+from services.runtime.errors import InvalidRequest
+
+_NEWEST = 2**31
+
+
+class PipelineCalls(rpc.OrchestratorServiceServicer):
+    """Reads requests, writes pipelines."""
+
+    _pipelines: Pipelines
+
+    async def SavePipeline(self, request: pb.SavePipelineRequest, context: Any) -> Pipeline:
+        return await self._pipelines.save(request)
+
+    async def GetPipeline(self, request: pb.GetPipelineRequest, context: Any) -> Pipeline:
+        return await self._pipelines.get(PipelineRef(name=request.name, version=request.version))
+
+    async def ListPipelines(self, request: pb.ListPipelinesRequest, context: Any) -> pb.ListPipelinesResponse:
+        size, token = page_size(request.page_size), request.page_token
+        if request.name:
+            found = await self._pipelines.versions(request.name, _version(token), size + 1)
+        else:
+            found = await self._pipelines.listed(token, size + 1)
+        last = found[size - 1] if len(found) > size else Pipeline()
+        following = str(last.version or "") if request.name else last.name
+        return pb.ListPipelinesResponse(pipelines=found[:size], next_page_token=following)
+
+    async def DeletePipeline(self, request: pb.DeletePipelineRequest, context: Any) -> pb.DeletePipelineResponse:
+        await self._pipelines.delete(PipelineRef(name=request.name, version=request.version))
+        return pb.DeletePipelineResponse()
+
+
+def _version(token: str) -> int:
+    if token and not (token.isascii() and token.isdigit() and int(token) <= _NEWEST):
+        raise InvalidRequest(
+            "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
+        )
+    return int(token or _NEWEST)

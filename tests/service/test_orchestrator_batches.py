@@ -1,0 +1,247 @@
+"""Batches: one plan over many items, each of which ends by itself."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.settings import Settings
+from services.runtime.errors import InvalidRequest, from_rpc
+from tests.batching import PINNED, PLAN, Asking, note, notes, parts, state, step
+from tests.orchestrating import END, House, echo, task
+from tests.postgres import emptied
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    if request.param == "sqlite":
+        return settings
+    return settings.model_copy(update={"journal": await emptied(request.getfixturevalue("postgres"))})
+
+
+@pytest.fixture
+def asking(house: House) -> Asking:
+    return Asking(house.stub)
+
+
+async def bad_seventeenth(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    if int(request.inputs["text"].text.split()[1]) % 17 == 0:
+        raise InvalidRequest("it is broken", port="text", remedy="mend it")
+    return await echo(request)
+
+
+async def test_bad_items_cost_themselves_and_results_stand_in_the_order_of_the_input(
+    house: House, asking: Asking
+) -> None:
+    house.cast.infer["model"] = bad_seventeenth
+    batch = await asking.ended((await asking.start(notes(200), 30, plan=PINNED)).batch_id)
+    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 189, 11)
+    items = await asking.items(batch.batch_id, 33)
+    assert [item.index for item in items] == list(range(1, 201))
+    assert [item.name for item in items] == [f"note {number}" for number in range(1, 201)]
+    for item in items:
+        if item.index % 17:
+            assert (state(item), item.outputs["text"].text) == ("COMPLETED", f"{item.name}!")
+        else:
+            assert (state(item), item.failure.message, item.failure.port) == ("FAILED", "it is broken", "text")
+        assert item.run_id
+        assert item.usage.HasField("elapsed")
+        assert item.inputs[0].value.text == item.name
+    failed = await asking.items(batch.batch_id, states=[types.RUN_STATE_FAILED])
+    assert [item.index for item in failed] == list(range(17, 200, 17))
+
+
+async def test_items_make_no_planner_call_and_with_pins_none_asks_the_selector(house: House, asking: Asking) -> None:
+    batch = await asking.ended((await asking.start(notes(40), plan=PINNED)).batch_id)
+    assert state(batch) == "COMPLETED"
+    assert [request.goal.WhichOneof("kind") for request in house.cast.planned] == ["check"]
+    assert len(house.cast.selected) <= 3  # before and after the first word of the catalogue, whatever the items
+    assert house.cast.answered == []
+
+
+async def test_an_item_is_a_run_for_nobody_in_particular_that_lists_leave_out(house: House, asking: Asking) -> None:
+    batch = await asking.ended((await asking.start(notes(2))).batch_id)
+    (first, _) = await asking.items(batch.batch_id)
+    run = await house.stub.Get(pb.GetRunRequest(run_id=first.run_id), **asking.means)
+    assert (run.spec.batch.batch_id, run.spec.batch.index, run.spec.batch.name) == (batch.batch_id, 1, "note 1")
+    assert (await house.stub.List(pb.ListRunsRequest(), **asking.means)).runs == []
+    listed = await house.stub.List(pb.ListRunsRequest(batch_id=batch.batch_id), **asking.means)
+    assert {each.run_id for each in listed.runs} == {item.run_id for item in await asking.items(batch.batch_id)}
+    ended = await house.stub.ListEnded(pb.ListEndedRequest(), **asking.means)
+    assert {each.caller.priority for each in ended.runs} == {types.PRIORITY_BATCH}
+
+
+async def test_as_many_items_as_wanted_are_under_way_at_once(house: House, asking: Asking) -> None:
+    under_way, most, full, go_on = 0, 0, asyncio.Event(), asyncio.Event()
+
+    async def counted(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way == 3:
+            full.set()
+        await go_on.wait()
+        under_way -= 1
+        return await echo(request)
+
+    house.cast.infer["model"] = counted
+    batch = await asking.start(notes(20), max_at_once=3)
+    await full.wait()
+    counts = (await asking.get(batch.batch_id)).counts
+    assert (counts.total, counts.running, counts.waiting) == (20, 3, 17)
+    go_on.set()
+    assert (await asking.ended(batch.batch_id)).counts.completed == 20
+    assert most == 3
+
+
+async def test_words_are_planned_once_on_the_first_item(house: House, asking: Asking) -> None:
+    planned = types.Task(id=1, task="summarization", arguments={"text": types.Argument(input=types.Input(name="note"))})
+    house.cast.plan(type(END)(task=planned), END)
+    batch = await asking.ended((await asking.start(notes(5), request="shorten the note")).batch_id)
+    assert (state(batch), batch.pipeline.inputs[0].name) == ("COMPLETED", "note")
+    asked = [request for request in house.cast.planned if not request.goal.HasField("check")]
+    assert [request.inputs[0].value.text for request in asked] == ["note 1"]
+
+
+async def test_words_that_cannot_be_planned_end_the_batch_before_its_items(house: House, asking: Asking) -> None:
+    house.cast.plan(END)
+    batch = await asking.ended((await asking.start(notes(5), request="dance")).batch_id)
+    assert (state(batch), batch.failure.reason, batch.counts.waiting) == ("FAILED", "UNPLANNABLE", 5)
+    house.cast.plan(task(1), END)
+    await asking.resume(batch.batch_id)
+    batch = await asking.ended(batch.batch_id)
+    assert (state(batch), batch.HasField("failure")) == ("FAILED", False)  # the plan takes no note
+    assert {item.failure.port for item in await asking.items(batch.batch_id)} == {"note"}
+
+
+async def test_an_item_that_does_not_fit_costs_itself(asking: Asking) -> None:
+    picture = types.Value(artifact=types.Artifact(sha256="a" * 64, media_type="image/png"))
+    odd = types.NewItem(name="photo", inputs=[types.NamedValue(name="note", value=picture)])
+    twice = types.NewItem(inputs=[*note("a").inputs, *note("b").inputs])
+    long = note("x" * 300_000, "long")
+    batch = await asking.start([note("a"), odd, types.NewItem(name="empty"), twice, long, note("a")])
+    batch = await asking.ended(batch.batch_id)
+    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 4)
+    items = await asking.items(batch.batch_id)
+    assert [state(item)[0] for item in items] == list("CFFFFC")
+    assert [item.failure.message for item in items[1:4]] == [
+        "input note is a picture; the plan takes a text there",
+        "input note is missing",
+        "input note is given twice",
+    ]
+    assert items[4].failure.reason == "TOO_LARGE"
+    assert items[0].run_id != items[5].run_id, "two items of one name are two items"
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ([*parts([])], "no items"),
+        ([*parts([types.NewItem(), types.NewItem()])], "no item fits: input note is missing"),
+        ([*parts(notes(1), plan=types.Plan())], "no task"),
+        ([*parts(notes(1), request=" ")], "not said what to run"),
+        ([*parts(notes(1), max_at_once=-1)], "negative"),
+        ([pb.StartBatchRequest(items=pb.NewItems(items=notes(1)))], "must come first"),
+        ([], "must come first"),
+        ([*parts(notes(1)), *parts(notes(1))], "one spec"),
+    ],
+    ids=range(8),
+)
+async def test_what_cannot_be_a_batch_is_refused_and_leaves_nothing(
+    house: House, asking: Asking, requests: list[pb.StartBatchRequest], message: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await asking.send(list(requests))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert message in (caught.value.details() or "")
+    assert (await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches == []
+
+
+async def test_a_key_stands_for_one_batch(asking: Asking) -> None:
+    first = await asking.start(notes(3), idempotency_key="k")
+    assert (await asking.start(notes(3), 1, idempotency_key="k")).batch_id == first.batch_id
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await asking.start(notes(4), idempotency_key="k")
+    assert from_rpc(caught.value).reason == "IDEMPOTENCY"
+    assert (await asking.ended(first.batch_id)).counts.completed == 3
+
+
+async def test_batches_are_listed_newest_first_page_by_page(house: House, asking: Asking) -> None:
+    ids = [(await asking.start(notes(1))).batch_id for _ in range(3)]
+    first = await house.stub.ListBatches(pb.ListBatchesRequest(page_size=2), **asking.means)
+    rest = pb.ListBatchesRequest(page_size=2, page_token=first.next_page_token)
+    second = await house.stub.ListBatches(rest, **asking.means)
+    assert [batch.batch_id for batch in (*first.batches, *second.batches)] == ids[::-1]
+    assert not second.next_page_token
+
+
+async def test_other_tenants_see_nothing_of_a_batch(house: House, asking: Asking) -> None:
+    batch = await asking.ended((await asking.start(notes(1))).batch_id)
+    stranger = Asking(house.stub, "stranger")
+    for call in (stranger.get, stranger.ended, stranger.items, stranger.cancel, stranger.resume):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(batch.batch_id)
+        assert from_rpc(caught.value).reason == "BATCH"
+    assert (await house.stub.ListBatches(pb.ListBatchesRequest(), **stranger.means)).batches == []
+
+
+async def test_a_removed_batch_takes_its_runs_along(house: House, asking: Asking) -> None:
+    batch = await asking.ended((await asking.start(notes(3))).batch_id)
+    (first, *_) = await asking.items(batch.batch_id)
+    await house.stub.DeleteBatch(pb.DeleteBatchRequest(batch_id=batch.batch_id), **asking.means)
+    for call in (
+        house.stub.GetBatch(pb.GetBatchRequest(batch_id=batch.batch_id), **asking.means),
+        house.stub.Get(pb.GetRunRequest(run_id=first.run_id), **asking.means),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_removed_run_leaves_no_result_in_its_batch(house: House, asking: Asking) -> None:
+    batch = await asking.ended((await asking.start(notes(2))).batch_id)
+    (first, _) = await asking.items(batch.batch_id)
+    await house.stub.Delete(pb.DeleteRunRequest(run_id=first.run_id), **asking.means)
+    first, second = await asking.items(batch.batch_id)
+    assert (state(first), len(first.outputs)) == ("COMPLETED", 0)
+    assert second.outputs
+
+
+async def test_a_local_batch_runs_for_nobody_who_may_leave(house: House, asking: Asking) -> None:
+    await asking.ended((await asking.start(notes(1), policy=types.DATA_POLICY_LOCAL)).batch_id)
+    ended = await house.stub.ListEnded(pb.ListEndedRequest(), **asking.means)
+    assert {each.caller.policy for each in ended.runs} == {types.DATA_POLICY_LOCAL}
+
+
+async def test_several_ends_are_told_apart_by_their_tasks(asking: Asking) -> None:
+    plan = types.Plan(tasks=[step(1), step(2)])
+    batch = await asking.ended((await asking.start(notes(1), plan=plan)).batch_id)
+    assert {port.name for port in batch.pipeline.outputs} >= {"task1.text", "task2.text"}
+    (item,) = await asking.items(batch.batch_id)
+    assert set(item.outputs) == {"task1.text", "task2.text"}
+
+
+async def test_the_plan_of_a_run_is_run_on_items(house: House, asking: Asking) -> None:
+    events = await asking.run(plan=PLAN, inputs=note("hello").inputs)
+    batch = await asking.ended((await asking.start(notes(2), run_id=events[0].run_id)).batch_id)
+    assert batch.counts.completed == 2
+
+
+async def streamed(requests: list[pb.StartBatchRequest], broken: asyncio.Event) -> AsyncIterator[pb.StartBatchRequest]:
+    for request in requests:
+        yield request
+    broken.set()
+    await asyncio.Event().wait()
+
+
+async def test_a_batch_whose_sender_goes_away_never_runs(house: House, asking: Asking) -> None:
+    sent = asyncio.Event()
+    call = house.stub.StartBatch(streamed(list(parts(notes(3))), sent), **asking.means)
+    await sent.wait()
+    call.cancel()
+    assert (await asking.ended((await asking.start(notes(1))).batch_id)).counts.total == 1
+    assert len((await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches) == 1

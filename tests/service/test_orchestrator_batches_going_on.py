@@ -1,0 +1,176 @@
+"""Batches that are stopped, taken up again, repeated in part, or must wait."""
+
+import asyncio
+from collections import Counter
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from services.runtime.errors import InvalidRequest, from_rpc
+from tests.batching import PINNED, PLAN, Asking, note, notes, state
+from tests.orchestrating import Cast, connected, echo, ended
+from tests.postgres import emptied
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    journal = settings.journal
+    if request.param == "postgres":
+        journal = await emptied(request.getfixturevalue("postgres"))
+    return settings.model_copy(update={"journal": journal, "lease_seconds": 1.0})
+
+
+class Counted:
+    """An expert that counts what it is asked, and can be held up or fail."""
+
+    def __init__(self, cast: Cast) -> None:
+        self.asked: Counter[str] = Counter()
+        self.broken: set[str] = set()
+        self.some = asyncio.Event()
+        self.go_on = asyncio.Event()
+        cast.infer["model"] = self._infer
+
+    async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        text = request.inputs["text"].text
+        self.asked[text] += 1
+        if self.asked.total() >= 10:
+            self.some.set()
+            await self.go_on.wait()
+        if text in self.broken:
+            raise InvalidRequest("it is broken", port="text")
+        return await echo(request)
+
+
+@pytest.fixture
+def expert(cast: Cast) -> Counted:
+    return Counted(cast)
+
+
+async def test_a_cancelled_batch_keeps_what_has_ended_and_goes_on_when_asked(
+    expert: Counted, settings: Settings
+) -> None:
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        batch = await asking.start(notes(40), max_at_once=4)
+        await expert.some.wait()
+        await asking.cancel(batch.batch_id)
+        batch = await asking.ended(batch.batch_id)
+        assert (state(batch), batch.counts.running) == ("CANCELLED", 0)
+        assert batch.counts.completed >= 6
+        assert batch.counts.cancelled + batch.counts.waiting == 40 - batch.counts.completed
+        done = {item.name for item in await asking.items(batch.batch_id, states=[types.RUN_STATE_COMPLETED])}
+        await asking.cancel(batch.batch_id)
+        expert.go_on.set()
+        expert.asked.clear()
+        assert state(await asking.resume(batch.batch_id)) in {"QUEUED", "RUNNING"}
+        batch = await asking.ended(batch.batch_id)
+        assert (state(batch), batch.counts.completed) == ("COMPLETED", 40)
+        assert not done & expert.asked.keys()
+        assert state(await asking.resume(batch.batch_id)) == "COMPLETED"
+
+
+async def test_the_failed_ones_alone_run_again(expert: Counted, settings: Settings) -> None:
+    expert.go_on.set()
+    expert.broken = {"note 3", "note 7"}
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        batch = await asking.ended((await asking.start(notes(9))).batch_id)
+        assert (state(batch), batch.counts.failed) == ("INCOMPLETE", 2)
+        assert state(await asking.resume(batch.batch_id)) == "INCOMPLETE"
+        before = [item.run_id for item in await asking.items(batch.batch_id)]
+        expert.broken, expert.asked = {"note 7"}, Counter()
+        await asking.resume(batch.batch_id, failed_only=True)
+        batch = await asking.ended(batch.batch_id)
+        assert (batch.counts.completed, batch.counts.failed) == (8, 1)
+        assert expert.asked == {"note 3": 1, "note 7": 1}
+        after = [item.run_id for item in await asking.items(batch.batch_id)]
+        assert [index for index in range(9) if before[index] != after[index]] == [2, 6]
+
+
+async def test_the_failed_ones_wait_for_the_end_of_their_batch(expert: Counted, settings: Settings) -> None:
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        batch = await asking.start(notes(20))
+        await expert.some.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asking.resume(batch.batch_id, failed_only=True)
+        assert from_rpc(caught.value).reason == "RUNNING"
+        assert state(await asking.resume(batch.batch_id)) == "RUNNING"
+        expert.go_on.set()
+        assert (await asking.ended(batch.batch_id)).counts.completed == 20
+
+
+async def test_another_orchestrator_goes_on_where_one_stops(expert: Counted, settings: Settings) -> None:
+    async with orchestrator(settings) as running, connected(running) as stub:
+        batch = await Asking(stub).start(notes(60), plan=PINNED, max_at_once=5)
+        await expert.some.wait()
+    expert.go_on.set()
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        ended_batch = await asking.ended(batch.batch_id)
+        assert (state(ended_batch), ended_batch.counts.completed) == ("COMPLETED", 60)
+        assert all(count == 1 for text, count in expert.asked.items() if int(text.split()[1]) <= 5)
+        assert expert.asked.total() <= 65, "only what was under way is done again"
+
+
+async def test_of_two_orchestrators_one_drives_and_both_tell(expert: Counted, settings: Settings) -> None:
+    expert.go_on.set()
+    async with (
+        orchestrator(settings) as first,
+        orchestrator(settings) as second,
+        connected(first) as one,
+        connected(second) as other,
+    ):
+        batches = [await Asking(stub).start(notes(20)) for stub in (one, other, one)]
+        for batch in batches:
+            told = await asyncio.gather(*(Asking(stub).ended(batch.batch_id) for stub in (one, other)))
+            assert [each.counts.completed for each in told] == [20, 20]
+    assert set(expert.asked.values()) == {3}
+
+
+async def test_a_batch_at_another_orchestrator_is_cancelled(expert: Counted, settings: Settings) -> None:
+    async with orchestrator(settings) as first, connected(first) as one:
+        batch = await Asking(one).start(notes(40), max_at_once=10)
+        await expert.some.wait()
+        async with orchestrator(settings) as second, connected(second) as other:
+            await Asking(other).cancel(batch.batch_id)
+            assert state(await Asking(other).ended(batch.batch_id)) == "CANCELLED"
+
+
+async def test_a_batch_whose_task_vanishes_waits_and_says_so(expert: Counted, settings: Settings, cast: Cast) -> None:
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        batch = await asking.start(notes(30), max_at_once=5)
+        await expert.some.wait()
+        cast.vanished.add("summarization")
+        cast.changed.set()
+        expert.go_on.set()
+        assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
+        cast.vanished.clear()
+        cast.changed.set()
+        batch = await asking.ended(batch.batch_id)
+        assert (batch.waiting_for, batch.counts.waiting, batch.counts.running) == ("", 0, 0)
+        await asking.resume(batch.batch_id, failed_only=True)
+        assert (await asking.ended(batch.batch_id)).counts.completed == 30
+
+
+async def test_people_are_served_while_batches_have_all_their_places(expert: Counted, settings: Settings) -> None:
+    crowded = settings.model_copy(update={"max_runs": 2, "batch_items": 4})
+    async with orchestrator(crowded) as running, connected(running) as stub:
+        asking = Asking(stub)
+        batches = [await asking.start(notes(20), PLAN_ITEMS) for _ in range(3)]
+        expert.asked["warm"] = 10
+        await expert.some.wait()
+        expert.go_on.set()
+        events = await asking.run(plan=PLAN, inputs=note("mine").inputs)
+        assert ended(events).state == types.RUN_STATE_COMPLETED
+        for batch in batches:
+            assert (await asking.ended(batch.batch_id)).counts.completed == 20
+
+
+PLAN_ITEMS = 7
+"""Items in a page."""

@@ -1,0 +1,81 @@
+"""Orchestrators that are killed in the middle of a batch: it ends as an undisturbed one does."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import Value
+from services.runtime.errors import InvalidRequest
+from tests import postgres as servers
+from tests.batching import PINNED, Asking, notes, state
+from tests.orchestrating import Cast
+from tests.system.replicas import replicas
+
+AT_ONCE = 8
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    async with AsyncExitStack() as stack:
+        if request.param == "sqlite":
+            yield str(tmp_path / "journal.sqlite")
+        else:
+            yield await stack.enter_async_context(servers.fresh(request.getfixturevalue("postgres")))
+
+
+class Expert:
+    """Counts its calls, and every seventeenth note is beyond it."""
+
+    def __init__(self, cast: Cast) -> None:
+        self.calls: Counter[int] = Counter()
+        self.half = asyncio.Event()
+        cast.infer["model"] = self._infer
+
+    async def _infer(self, request: InferRequest) -> dict[str, Value]:
+        number = int(request.inputs["text"].text.split()[1])
+        self.calls[number] += 1
+        if self.calls.total() == 100:
+            self.half.set()
+        if number % 17 == 0:
+            raise InvalidRequest("it is broken", port="text")
+        return {"text": Value(text=f"short {number}")}
+
+
+async def test_whoever_is_left_ends_the_batch(peers: dict[str, str], cast: Cast, journal: str, tmp_path: Path) -> None:
+    expert = Expert(cast)
+    async with replicas(tmp_path, journal, peers, lease_seconds=2.0) as (one, other):
+        batch = await Asking(one.stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+        await expert.half.wait()
+        await one.process.kill()
+        await _ended_whole(Asking(other.stub), batch.batch_id, expert)
+
+
+async def test_all_that_were_killed_go_on_once_they_are_back(
+    peers: dict[str, str], cast: Cast, journal: str, tmp_path: Path
+) -> None:
+    expert = Expert(cast)
+    async with replicas(tmp_path, journal, peers, lease_seconds=2.0, count=1) as (only,):
+        batch = await Asking(only.stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+        await expert.half.wait()
+        await only.process.kill()
+        await only.process.start()
+        await _ended_whole(Asking(only.stub), batch.batch_id, expert)
+
+
+async def _ended_whole(asking: Asking, batch_id: str, expert: Expert) -> None:
+    """Every item has ended as it would have, and only what was under way was done again."""
+    batch = await asking.ended(batch_id)
+    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 189, 11)
+    for item in await asking.items(batch_id):
+        if item.index % 17:
+            assert item.outputs["text"].text == f"short {item.index}"
+        else:
+            assert item.failure.message == "it is broken"
+    again = [number for number, count in expert.calls.items() if count > 1]
+    assert len(again) <= AT_ONCE
+    assert len(expert.calls) == 200

@@ -1,0 +1,154 @@
+"""What is kept for batches and pipelines, and for how long."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_COMPLETED,
+    Argument,
+    Artifact,
+    BatchPlace,
+    BatchSpec,
+    Caller,
+    NamedValue,
+    NewItem,
+    Pipeline,
+    Plan,
+    RunAccepted,
+    RunEvent,
+    RunSpec,
+    Task,
+    Value,
+)
+from services.orchestrator.batches.items import settled
+from services.orchestrator.journal import Journal, LeaseLost
+from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
+from services.orchestrator.journal.batch_rows import NewBatch
+from services.orchestrator.journal.batches import KeptBatches
+from services.orchestrator.journal.pipelines import KeptPipelines
+from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.view import RunView
+from services.runtime.database import Database, Query, Steps
+from services.runtime.errors import NotFound
+from tests.unit.test_orchestrator_retention import World
+
+CALLER = Caller(tenant="default")
+
+
+class Batched(World):
+    """A world with batches and pipelines."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        super().__init__(database, folder)
+        self.kept = self.of("me")
+        self.pipelines = KeptPipelines(database)
+
+    def of(self, owner: str) -> KeptBatches:
+        return KeptBatches(self.database, Journal(self.database, owner, 60), owner, 60)
+
+    async def batch(self, name: str, *files: str) -> None:
+        """A batch with an item for each file."""
+        plan = Pipeline(plan=Plan(tasks=[Task(id=1, task="image-to-text")]))
+        await self.kept.begin(NewBatch(name, CALLER, BatchSpec(), plan))
+        await self.kept.add(name, "default", 1, [_item(sha256) for sha256 in files], {})
+        await self.kept.start(name, "default", "", "d", len(files))
+
+    async def tell(self, sql: str, *values: object) -> None:
+        def operation() -> Steps[None]:
+            yield Query(sql, values)
+
+        await self.database.write(operation)
+
+
+@pytest.fixture
+async def world(database: Database, tmp_path: Path) -> Batched:
+    return Batched(database, tmp_path / "artifacts")
+
+
+def _item(sha256: str) -> NewItem:
+    value = Value(artifact=Artifact(sha256=sha256, media_type="image/png"))
+    return NewItem(name="photo", inputs=[NamedValue(name="photo", value=value)])
+
+
+def _run(name: str, batch_id: str, index: int) -> NewRun:
+    spec = RunSpec(batch=BatchPlace(batch_id=batch_id, index=index))
+    first = RunEvent(run_id=name, sequence=1, run_accepted=RunAccepted(spec=spec))
+    return NewRun(name, name, "", "", 9e9, CALLER, "", "d", first, spec.batch)
+
+
+async def test_files_of_items_that_wait_are_kept_as_long_as_the_batch(world: Batched) -> None:
+    waiting, other = await world.file(b"waiting"), await world.file(b"other")
+    await world.batch("batch", waiting)
+    await world.retention.collect()
+    assert await world.store.holds("default", waiting)
+    assert not await world.store.holds("default", other)
+    (claimed,) = await world.kept.claim(1)
+    await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
+    await BatchRemoval(world.database).delete("batch", "default")
+    world.age_file(waiting)
+    await world.retention.collect()
+    assert not await world.store.holds("default", waiting)
+
+
+async def test_files_in_a_pipeline_are_kept_until_it_is_removed(world: Batched) -> None:
+    file = await world.file(b"a mask")
+    fixed = Argument(value=Value(artifact=Artifact(sha256=file)))
+    plan = Plan(tasks=[Task(id=1, task="inpainting", arguments={"mask": fixed})])
+    await world.pipelines.save("default", Pipeline(name="paint", plan=plan))
+    await world.tell("UPDATE pipelines SET created = 0")
+    await world.retention.collect()
+    assert await world.store.holds("default", file)
+    assert await world.pipelines.delete("default", "paint", 0)
+    await world.retention.collect()
+    assert not await world.store.holds("default", file)
+
+
+async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(world: Batched) -> None:
+    await world.batch("batch", "a" * 64)
+    (claimed,) = await world.kept.claim(1)
+    await world.kept.admit(claimed, [_run("run", "batch", 1)], {})
+    ended = RunEvent(run_id="run", sequence=2)
+    ended.run_ended.state = RUN_STATE_COMPLETED
+    view = RunView([_run("run", "batch", 1).first, ended])
+    await world.kept._journal.append("run", 1, [ended], RUN_STATE_COMPLETED, more=settled(view.run))
+    await world.tell("UPDATE runs SET created = 1, lease_until = 1")
+    await world.retention.collect()
+    assert (await world.journal.row("run", "default")).ended
+    await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
+    await world.tell("UPDATE batches SET ended = 1 WHERE id = ?", "batch")
+    await world.retention.collect()
+    for gone in (world.kept.row("batch", "default"), world.journal.row("run", "default")):
+        with pytest.raises(NotFound):
+            await gone
+    assert await world.kept.items("batch", 0, 10) == []
+
+
+async def test_what_never_became_a_batch_goes_after_a_day(world: Batched) -> None:
+    await world.kept.begin(NewBatch("young", CALLER, BatchSpec(), Pipeline()))
+    await world.kept.begin(NewBatch("old", CALLER, BatchSpec(), Pipeline()))
+    await world.kept.add("old", "default", 1, [_item("a" * 64)], {})
+    await world.tell("UPDATE batches SET created = ? WHERE id = 'old'", time.time() - UNFINISHED_SECONDS - 60)
+    await world.retention.collect()
+    left = await world.database.read("SELECT id FROM batches")
+    assert [tuple(row) for row in left] == [("young",)]
+    assert await world.kept.claim(5) == []
+
+
+async def test_an_owner_that_was_taken_for_dead_begins_no_item(world: Batched) -> None:
+    await world.batch("batch", "a" * 64)
+    (mine,) = await world.kept.claim(1)
+    await world.tell("UPDATE batches SET lease_until = 0")
+    (theirs,) = await world.of("other").claim(1)
+    assert theirs.fence == mine.fence + 1
+    for told in (
+        world.kept.admit(mine, [_run("run", "batch", 1)], {}),
+        world.kept.waits(mine, "nothing"),
+        world.kept.end(mine, RUN_STATE_COMPLETED, None),
+    ):
+        with pytest.raises(LeaseLost):
+            await told
+    with pytest.raises(NotFound):
+        await world.journal.row("run", "default")
+    assert await world.kept.renew(["batch"]) == {}
