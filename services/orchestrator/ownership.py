@@ -7,7 +7,7 @@ import secrets
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
@@ -20,6 +20,7 @@ from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import Command, Row
+from services.orchestrator.lasting import forever
 from services.orchestrator.live import JOURNAL_PAUSE_SECONDS, LiveRun
 from services.runtime.errors import Unavailable
 
@@ -66,7 +67,7 @@ class Ownership:
 
     async def __aenter__(self) -> Self:
         for step in (self._beat, self._follow, self._take):
-            self._watching.append(asyncio.create_task(_forever(step), name=step.__name__))
+            self._watching.append(asyncio.create_task(forever(step), name=step.__name__))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -194,15 +195,3 @@ class Ownership:
             elif command.kind == APPROVE:
                 run.approval = run.approval or command.payload
         self.start(run, row.parent_id)
-
-
-async def _forever(step: Callable[[], Awaitable[None]]) -> None:
-    """Begins a step anew whenever it breaks."""
-    while True:
-        try:
-            await step()
-        except Unavailable as error:
-            log.warning("the journal does not answer", error=error.message)
-        except Exception:
-            log.exception("unexpected error")
-        await asyncio.sleep(JOURNAL_PAUSE_SECONDS)

@@ -13,7 +13,7 @@ from services.orchestrator.bells import Bells
 from services.orchestrator.journal import LeaseLost
 from services.orchestrator.journal.batch_rows import Claimed
 from services.orchestrator.journal.batches import CHANGED, KeptBatches
-from services.orchestrator.live import JOURNAL_PAUSE_SECONDS
+from services.orchestrator.lasting import forever
 from services.runtime.errors import Unavailable
 
 log = structlog.get_logger(__name__)
@@ -45,7 +45,7 @@ class Tenure:
 
     async def __aenter__(self) -> Self:
         for step in (self._beat, self._take):
-            self._watching.append(asyncio.create_task(_forever(step), name=f"batches{step.__name__}"))
+            self._watching.append(asyncio.create_task(forever(step), name=f"batches{step.__name__}"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -134,15 +134,3 @@ async def _ended(tasks: "Collection[asyncio.Task[None]]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _forever(step: Callable[[], Awaitable[None]]) -> None:
-    """Begins a step anew whenever it breaks."""
-    while True:
-        try:
-            await step()
-        except Unavailable as error:
-            log.warning("the journal does not answer", error=error.message)
-        except Exception:
-            log.exception("unexpected error")
-        await asyncio.sleep(JOURNAL_PAUSE_SECONDS)
