@@ -51,7 +51,13 @@ class Certificate:
         return context
 
     def credentials(self, authority: Path | None = None) -> grpc.ServerCredentials:
-        """What gRPC's servers take; with an authority only clients with a certificate of its are let in."""
+        """What gRPC's servers take; with an authority only clients with a certificate of its are let in.
+
+        Raises:
+            FailedPrecondition: CERTIFICATE, they are not a certificate and its key.
+            Unavailable: they cannot be read.
+        """
+        self.context()
 
         def configuration() -> grpc.ServerCertificateConfiguration:
             pairs = [(_read(self.key), _read(self.chain))]
@@ -191,7 +197,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> N
 
 
 def _wrong(what: str) -> FailedPrecondition:
-    remedy = "renew it, or correct TLS_CERTIFICATE, TLS_KEY, TLS_AUTHORITY and TLS_NAME"
+    remedy = "renew it, or correct the settings that name certificate, key and authority"
     return FailedPrecondition(what, reason="CERTIFICATE", remedy=remedy)
 
 

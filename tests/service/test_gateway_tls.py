@@ -58,6 +58,16 @@ async def test_grpc_is_served_by_tls_alone(doors: Doors, world: Authority) -> No
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+async def test_a_key_that_is_another_s_is_named(tmp_path: Path, world: Authority) -> None:
+    settings = {
+        "certificate": world.certificate("gateway", "localhost").chain,
+        "certificate_key": world.certificate("other", "localhost").key,
+    }
+    with pytest.raises(FailedPrecondition, match="not a certificate and its key"):
+        async with opened_doors(tmp_path, settings=settings):
+            pass
+
+
 async def test_a_certificate_without_its_key_is_refused(tmp_path: Path, world: Authority) -> None:
     settings = {"certificate": world.certificate("gateway", "localhost").chain}
     with pytest.raises(FailedPrecondition, match="its key"):
