@@ -14,6 +14,9 @@ import obstore
 import pytest
 from obstore.store import ObjectStore, from_url
 
+FIRST_SECONDS = 60.0
+"""For its first answer it reads itself in."""
+
 _RUNNING = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
@@ -58,6 +61,7 @@ def serving_s3() -> Iterator[str]:
             found = next(found for line in server.stderr if (found := _RUNNING.search(line)))
             draining = threading.Thread(target=server.stderr.read)
             draining.start()
+            httpx.get(found[0], timeout=FIRST_SECONDS, trust_env=False)
             yield found[0]
         finally:
             server.terminate()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -214,9 +215,8 @@ async def test_a_shell_completes_commands_options_and_runs(shell: Shell) -> None
     await shell.type("ask", "read it aloud")
     program = shell.folder / "bin" / "hugginggpt"
     program.parent.mkdir()
-    program.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -c \'from gateway.cli import app; app(prog_name="hugginggpt")\' "$@"\n'
-    )
+    python, run = shlex.quote(sys.executable), 'from gateway.cli import app; app(prog_name="hugginggpt")'
+    program.write_text(f"#!/bin/sh\nexec {python} -c '{run}' \"$@\"\n")
     program.chmod(0o755)
     typed = """
         source <(_HUGGINGGPT_COMPLETE=source_bash hugginggpt)
