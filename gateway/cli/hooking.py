@@ -11,7 +11,7 @@ from gateway.cli import terminal
 from gateway.cli.own_database import operator, worked_on
 from gateway.cli.view import printable
 from gateway.webhooks.registry import Webhook, Webhooks
-from gateway.webhooks.routes import shown
+from gateway.webhooks.telling import shown
 from services.runtime.database import Database
 
 

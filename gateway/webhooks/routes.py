@@ -10,7 +10,8 @@ from gateway.encoding import dumps
 from gateway.intake import limited
 from gateway.json_text import checked_text, loads
 from gateway.webhooks import reference
-from gateway.webhooks.registry import Delivery, Webhook, Webhooks
+from gateway.webhooks.registry import Webhooks
+from gateway.webhooks.telling import delivered, shown
 from services.runtime.caller import current
 from services.runtime.errors import InvalidRequest
 
@@ -57,33 +58,13 @@ class WebhookRoutes:
     async def show(self, webhook_id: WebhookId) -> Response:
         """A webhook, and what it was told lately."""
         found = await self._webhooks.get(webhook_id, current().tenant)
-        told = [_delivery(each) for each in await self._webhooks.deliveries(found.id)]
+        told = [delivered(each) for each in await self._webhooks.deliveries(found.id)]
         return _json({**shown(found), "deliveries": told})
 
     async def delete(self, webhook_id: WebhookId) -> Response:
         """Ends a webhook at once; what it was still to be told is not sent."""
         await self._webhooks.delete(webhook_id, actor(), current().tenant)
         return _json({"id": webhook_id, "object": "webhook", "deleted": True})
-
-
-def shown(webhook: Webhook) -> dict[str, Any]:
-    """A webhook without its secret."""
-    ended = {"ended_at": int(webhook.ended)} if webhook.ended else {}
-    about = {"url": webhook.url, "name": webhook.name, "created_at": int(webhook.created)}
-    return {"id": webhook.id, "object": "webhook", **about, **ended}
-
-
-def _delivery(delivery: Delivery) -> dict[str, Any]:
-    following = {"next_at": int(delivery.due)} if delivery.due else {}
-    return {
-        "id": delivery.id,
-        "run_id": delivery.run_id,
-        "state": delivery.state,
-        "attempts": delivery.attempts,
-        "outcome": delivery.outcome,
-        "created_at": int(delivery.created),
-        **following,
-    }
 
 
 def _json(content: Any, status: int = 200) -> Response:

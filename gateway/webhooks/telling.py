@@ -1,0 +1,26 @@
+"""Webhooks and what they were told, as JSON has them."""
+
+from typing import Any
+
+from gateway.webhooks.registry import Delivery, Webhook
+
+
+def shown(webhook: Webhook) -> dict[str, Any]:
+    """A webhook without its secret."""
+    ended = {"ended_at": int(webhook.ended)} if webhook.ended else {}
+    about = {"url": webhook.url, "name": webhook.name, "created_at": int(webhook.created)}
+    return {"id": webhook.id, "object": "webhook", **about, **ended}
+
+
+def delivered(delivery: Delivery) -> dict[str, Any]:
+    """What became of telling it of a run."""
+    following = {"next_at": int(delivery.due)} if delivery.due else {}
+    return {
+        "id": delivery.id,
+        "run_id": delivery.run_id,
+        "state": delivery.state,
+        "attempts": delivery.attempts,
+        "outcome": delivery.outcome,
+        "created_at": int(delivery.created),
+        **following,
+    }
