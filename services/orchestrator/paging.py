@@ -1,5 +1,7 @@
 """Pages of lists: how long they are, and where the next one begins."""
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from services.runtime.errors import InvalidRequest
 
 PAGE_SIZE = 50
@@ -37,3 +39,15 @@ def position(token: str) -> tuple[float, str] | None:
         raise InvalidRequest(
             "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
         ) from None
+
+
+def moment(timestamp: Timestamp, port: str) -> float:
+    """Seconds since the epoch; 0 if none is given.
+
+    Raises:
+        InvalidRequest: it is none between the years 1 and 9999.
+    """
+    try:
+        return timestamp.ToNanoseconds() / 1e9
+    except ValueError:
+        raise InvalidRequest(f"{port} is no time", port=port, remedy="send one of the years 1 to 9999") from None

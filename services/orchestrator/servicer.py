@@ -10,7 +10,7 @@ from services.orchestrator.batches.batches import Batches
 from services.orchestrator.batches.servicer import BatchCalls
 from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import Ended, Row
-from services.orchestrator.paging import page_size, position, token
+from services.orchestrator.paging import moment, page_size, position, token
 from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.pipelines.servicer import PipelineCalls
 from services.orchestrator.runs import Runs
@@ -54,7 +54,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
             states=list(request.states),
             conversation_id=request.conversation_id,
             batch_id=request.batch_id,
-            created_after=request.created_after.ToNanoseconds() / 1e9,
+            created_after=moment(request.created_after, "created_after"),
             first_turns=request.first_turns,
         )
         following = token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
@@ -73,7 +73,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         return pb.DeleteRunResponse()
 
     async def ListEnded(self, request: pb.ListEndedRequest, context: Any) -> pb.ListEndedResponse:
-        size, since = page_size(request.page_size), request.ended_after.ToNanoseconds() / 1e9
+        size, since = page_size(request.page_size), moment(request.ended_after, "ended_after")
         ended = await self._runs.ended(since, position(request.page_token) or (0.0, ""), size + 1)
         following = token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
         return pb.ListEndedResponse(runs=[_told(run) for run in ended[:size]], next_page_token=following)

@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.hugginggpt.v1 import (
     expert_pb2,
@@ -210,6 +211,17 @@ async def test_a_page_of_negative_size_is_refused(house: House) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await house.stub.List(orchestrator_pb2.ListRunsRequest(page_size=-2), timeout=5)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_moment_that_is_none_is_refused(house: House) -> None:
+    never = Timestamp(seconds=-(2**63))
+    for call in (
+        house.stub.List(orchestrator_pb2.ListRunsRequest(created_after=never), timeout=5),
+        house.stub.ListEnded(orchestrator_pb2.ListEndedRequest(ended_after=never), timeout=5),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_another_tenant_sees_nothing(house: House) -> None:
