@@ -58,7 +58,7 @@ class House:
 
     def expert(self, name: str) -> int:
         """The process id that an expert has now."""
-        listed = subprocess.run(["ps", "-axo", "ppid=,pid=,args="], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(["ps", "-axwwo", "ppid=,pid=,args="], capture_output=True, text=True, check=True).stdout
         parted = (line.split(maxsplit=2) for line in listed.splitlines())
         own = f"experts.{name}"
         (found,) = (int(pid) for parent, pid, told in parted if int(parent) == self.process.pid and own in told.split())
