@@ -1,4 +1,7 @@
+import asyncio
 import ipaddress
+import socket
+import threading
 from collections.abc import Sequence
 
 import httpx
@@ -6,7 +9,7 @@ import pytest
 
 from services.runtime.errors import InvalidRequest, ServiceError
 from services.runtime.outbound.addresses import Address, AllowList, is_public
-from services.runtime.outbound.guard import Guard, resolved
+from services.runtime.outbound.guard import LOOKUPS, Guard, resolved
 from services.runtime.outbound.reading import Limits, answer
 
 CLOSED = [
@@ -154,3 +157,21 @@ async def test_an_operators_list_opens_what_it_names_and_nothing_else(entry: str
 def test_an_entry_that_names_nothing_is_refused(entry: str) -> None:
     with pytest.raises(InvalidRequest, match="no host, address or network"):
         AllowList.parse([entry])
+
+
+async def test_names_nobody_answers_for_hold_up_nothing_but_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def waiting(*_: object, **__: object) -> list[object]:
+        answered.wait(30)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", waiting)
+    lookups = [asyncio.create_task(resolved("slow.test", 443)) for _ in range(2 * LOOKUPS)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(5):
+            assert await asyncio.to_thread(answered.is_set) is False
+    finally:
+        answered.set()
+        await asyncio.gather(*lookups)

@@ -11,9 +11,10 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 import httpcore
 import httpx
@@ -30,14 +31,19 @@ PORTS: dict[str, int] = {"http": 80, "https": 443}
 CONNECT_SECONDS = 5.0
 """For finding an address and reaching it."""
 
+LOOKUPS = 16
+"""Names asked for at one time, in threads of their own: a name server that does not answer holds up names only."""
+
+_LOOKING_UP = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="names")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
 
 
 async def resolved(host: str, port: int) -> Sequence[Address]:
     """All addresses the system knows for a name; none if it knows no such name."""
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(_LOOKING_UP, look_up)
     except (OSError, UnicodeError):
         return ()
     return [ipaddress.ip_address(sockaddr[0]) for *_, sockaddr in found]
