@@ -11,7 +11,7 @@ from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.settings import Settings
 from services.runtime.errors import InvalidRequest, from_rpc
-from tests.batching import PINNED, PLAN, Asking, note, notes, parts, state, step
+from tests.batching import PINNED, PLAN, Asking, given, note, notes, parts, state, step
 from tests.orchestrating import END, House, echo, task
 from tests.postgres import emptied
 
@@ -245,3 +245,20 @@ async def test_a_batch_whose_sender_goes_away_never_runs(house: House, asking: A
     call.cancel()
     assert (await asking.ended((await asking.start(notes(1))).batch_id)).counts.total == 1
     assert len((await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches) == 1
+
+
+async def test_an_item_that_cannot_be_run_says_so_before_and_after_it_is_tried_again(
+    house: House, asking: Asking
+) -> None:
+    broken = types.NewItem(name="in/3.png", failure=types.Failure(reason="UNREADABLE", message="in/3.png is no file"))
+    house.cast.plan(task(1, text=given("note")), END)
+    batch = await asking.start([broken, *notes(2)], request="shorten the note")
+    batch = await asking.ended(batch.batch_id)
+    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 1)
+    asked = [request for request in house.cast.planned if not request.goal.HasField("check")]
+    assert asked[0].inputs[0].value.text == "note 1"
+    await asking.resume(batch.batch_id, failed_only=True)
+    batch = await asking.ended(batch.batch_id)
+    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 1)
+    (failed,) = await asking.items(batch.batch_id, states=[types.RUN_STATE_FAILED])
+    assert (failed.name, failed.failure.message, failed.run_id) == ("in/3.png", "in/3.png is no file", "")

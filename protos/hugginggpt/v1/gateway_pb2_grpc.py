@@ -99,6 +99,66 @@ class GatewayServiceStub:
                 request_serializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.SavePipeline = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/SavePipeline',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.SavePipelineRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+                _registered_method=True)
+        self.GetPipeline = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/GetPipeline',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetPipelineRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+                _registered_method=True)
+        self.ListPipelines = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/ListPipelines',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesResponse.FromString,
+                _registered_method=True)
+        self.DeletePipeline = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/DeletePipeline',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineResponse.FromString,
+                _registered_method=True)
+        self.StartBatch = channel.stream_unary(
+                '/hugginggpt.v1.GatewayService/StartBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.StartBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+                _registered_method=True)
+        self.GetBatch = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/GetBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+                _registered_method=True)
+        self.ListBatches = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/ListBatches',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesResponse.FromString,
+                _registered_method=True)
+        self.ListItems = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/ListItems',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsResponse.FromString,
+                _registered_method=True)
+        self.CancelBatch = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/CancelBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchResponse.FromString,
+                _registered_method=True)
+        self.ResumeBatch = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/ResumeBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ResumeBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+                _registered_method=True)
+        self.WatchBatch = channel.unary_stream(
+                '/hugginggpt.v1.GatewayService/WatchBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+                _registered_method=True)
+        self.DeleteBatch = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/DeleteBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.FromString,
+                _registered_method=True)
 
 
 class GatewayServiceServicer:
@@ -189,6 +249,91 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SavePipeline(self, request, context):
+        """Keeps a plan under a name, as its next version; if the latest is the same, that one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPipeline(self, request, context):
+        """A version of a pipeline.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPipelines(self, request, context):
+        """The caller's pipelines by name, or all versions of one, the latest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeletePipeline(self, request, context):
+        """Removes versions of a pipeline; batches that have begun go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartBatch(self, request_iterator, context):
+        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
+        Upload before. A call that breaks off leaves nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBatch(self, request, context):
+        """A batch as it stands.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBatches(self, request, context):
+        """The caller's batches, newest first, without plans, rate and remaining time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListItems(self, request, context):
+        """Items of a batch in the order of its input, with what became of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelBatch(self, request, context):
+        """Asks a batch to stop.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeBatch(self, request, context):
+        """Runs the items that have not begun or were cancelled, or only those that have failed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchBatch(self, request, context):
+        """Streams a batch as it stands, whenever that has changed, to its end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteBatch(self, request, context):
+        """Removes an ended batch with its items and their runs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -251,6 +396,66 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsRequest.FromString,
                     response_serializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'SavePipeline': grpc.unary_unary_rpc_method_handler(
+                    servicer.SavePipeline,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.SavePipelineRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.SerializeToString,
+            ),
+            'GetPipeline': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPipeline,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetPipelineRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.SerializeToString,
+            ),
+            'ListPipelines': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPipelines,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesResponse.SerializeToString,
+            ),
+            'DeletePipeline': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeletePipeline,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineResponse.SerializeToString,
+            ),
+            'StartBatch': grpc.stream_unary_rpc_method_handler(
+                    servicer.StartBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.StartBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+            ),
+            'GetBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+            ),
+            'ListBatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBatches,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesResponse.SerializeToString,
+            ),
+            'ListItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListItems,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsResponse.SerializeToString,
+            ),
+            'CancelBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchResponse.SerializeToString,
+            ),
+            'ResumeBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ResumeBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+            ),
+            'WatchBatch': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+            ),
+            'DeleteBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -578,6 +783,330 @@ class GatewayService:
             '/hugginggpt.v1.GatewayService/ListModels',
             protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsRequest.SerializeToString,
             protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SavePipeline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/SavePipeline',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.SavePipelineRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPipeline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/GetPipeline',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetPipelineRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPipelines(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/ListPipelines',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeletePipeline(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/DeletePipeline',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartBatch(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/hugginggpt.v1.GatewayService/StartBatch',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.StartBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/GetBatch',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/ListBatches',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/ListItems',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/CancelBatch',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/ResumeBatch',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ResumeBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/WatchBatch',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.GatewayService/DeleteBatch',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

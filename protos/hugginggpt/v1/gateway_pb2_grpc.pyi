@@ -61,6 +61,32 @@ class GatewayServiceStub:
     """The kinds of task that can be planned now."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_selector_pb2.ListModelsRequest, _selector_pb2.ListModelsResponse]
     """The models that can be chosen now."""
+    SavePipeline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.SavePipelineRequest, _types_pb2.Pipeline]
+    """Keeps a plan under a name, as its next version; if the latest is the same, that one."""
+    GetPipeline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetPipelineRequest, _types_pb2.Pipeline]
+    """A version of a pipeline."""
+    ListPipelines: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListPipelinesRequest, _orchestrator_pb2.ListPipelinesResponse]
+    """The caller's pipelines by name, or all versions of one, the latest first."""
+    DeletePipeline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeletePipelineRequest, _orchestrator_pb2.DeletePipelineResponse]
+    """Removes versions of a pipeline; batches that have begun go on."""
+    StartBatch: _grpc.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]
+    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
+    Upload before. A call that breaks off leaves nothing.
+    """
+    GetBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]
+    """A batch as it stands."""
+    ListBatches: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListBatchesRequest, _orchestrator_pb2.ListBatchesResponse]
+    """The caller's batches, newest first, without plans, rate and remaining time."""
+    ListItems: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListItemsRequest, _orchestrator_pb2.ListItemsResponse]
+    """Items of a batch in the order of its input, with what became of them."""
+    CancelBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelBatchRequest, _orchestrator_pb2.CancelBatchResponse]
+    """Asks a batch to stop."""
+    ResumeBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]
+    """Runs the items that have not begun or were cancelled, or only those that have failed."""
+    WatchBatch: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]
+    """Streams a batch as it stands, whenever that has changed, to its end."""
+    DeleteBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]
+    """Removes an ended batch with its items and their runs."""
 
 @_typing.type_check_only
 class GatewayServiceAsyncStub(GatewayServiceStub):
@@ -91,6 +117,32 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     """The kinds of task that can be planned now."""
     ListModels: _aio.UnaryUnaryMultiCallable[_selector_pb2.ListModelsRequest, _selector_pb2.ListModelsResponse]  # type: ignore[assignment]
     """The models that can be chosen now."""
+    SavePipeline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.SavePipelineRequest, _types_pb2.Pipeline]  # type: ignore[assignment]
+    """Keeps a plan under a name, as its next version; if the latest is the same, that one."""
+    GetPipeline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetPipelineRequest, _types_pb2.Pipeline]  # type: ignore[assignment]
+    """A version of a pipeline."""
+    ListPipelines: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListPipelinesRequest, _orchestrator_pb2.ListPipelinesResponse]  # type: ignore[assignment]
+    """The caller's pipelines by name, or all versions of one, the latest first."""
+    DeletePipeline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeletePipelineRequest, _orchestrator_pb2.DeletePipelineResponse]  # type: ignore[assignment]
+    """Removes versions of a pipeline; batches that have begun go on."""
+    StartBatch: _aio.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
+    Upload before. A call that breaks off leaves nothing.
+    """
+    GetBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """A batch as it stands."""
+    ListBatches: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListBatchesRequest, _orchestrator_pb2.ListBatchesResponse]  # type: ignore[assignment]
+    """The caller's batches, newest first, without plans, rate and remaining time."""
+    ListItems: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListItemsRequest, _orchestrator_pb2.ListItemsResponse]  # type: ignore[assignment]
+    """Items of a batch in the order of its input, with what became of them."""
+    CancelBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.CancelBatchRequest, _orchestrator_pb2.CancelBatchResponse]  # type: ignore[assignment]
+    """Asks a batch to stop."""
+    ResumeBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """Runs the items that have not begun or were cancelled, or only those that have failed."""
+    WatchBatch: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
+    """Streams a batch as it stands, whenever that has changed, to its end."""
+    DeleteBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]  # type: ignore[assignment]
+    """Removes an ended batch with its items and their runs."""
 
 class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     """The only door from outside. The caller is known from the request's metadata."""
@@ -190,5 +242,103 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_selector_pb2.ListModelsResponse, _abc.Awaitable[_selector_pb2.ListModelsResponse]]:
         """The models that can be chosen now."""
+
+    @_abc_1.abstractmethod
+    def SavePipeline(
+        self,
+        request: _orchestrator_pb2.SavePipelineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Pipeline, _abc.Awaitable[_types_pb2.Pipeline]]:
+        """Keeps a plan under a name, as its next version; if the latest is the same, that one."""
+
+    @_abc_1.abstractmethod
+    def GetPipeline(
+        self,
+        request: _orchestrator_pb2.GetPipelineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Pipeline, _abc.Awaitable[_types_pb2.Pipeline]]:
+        """A version of a pipeline."""
+
+    @_abc_1.abstractmethod
+    def ListPipelines(
+        self,
+        request: _orchestrator_pb2.ListPipelinesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListPipelinesResponse, _abc.Awaitable[_orchestrator_pb2.ListPipelinesResponse]]:
+        """The caller's pipelines by name, or all versions of one, the latest first."""
+
+    @_abc_1.abstractmethod
+    def DeletePipeline(
+        self,
+        request: _orchestrator_pb2.DeletePipelineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.DeletePipelineResponse, _abc.Awaitable[_orchestrator_pb2.DeletePipelineResponse]]:
+        """Removes versions of a pipeline; batches that have begun go on."""
+
+    @_abc_1.abstractmethod
+    def StartBatch(
+        self,
+        request_iterator: _MaybeAsyncIterator[_orchestrator_pb2.StartBatchRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
+        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
+        Upload before. A call that breaks off leaves nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBatch(
+        self,
+        request: _orchestrator_pb2.GetBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
+        """A batch as it stands."""
+
+    @_abc_1.abstractmethod
+    def ListBatches(
+        self,
+        request: _orchestrator_pb2.ListBatchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListBatchesResponse, _abc.Awaitable[_orchestrator_pb2.ListBatchesResponse]]:
+        """The caller's batches, newest first, without plans, rate and remaining time."""
+
+    @_abc_1.abstractmethod
+    def ListItems(
+        self,
+        request: _orchestrator_pb2.ListItemsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListItemsResponse, _abc.Awaitable[_orchestrator_pb2.ListItemsResponse]]:
+        """Items of a batch in the order of its input, with what became of them."""
+
+    @_abc_1.abstractmethod
+    def CancelBatch(
+        self,
+        request: _orchestrator_pb2.CancelBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.CancelBatchResponse, _abc.Awaitable[_orchestrator_pb2.CancelBatchResponse]]:
+        """Asks a batch to stop."""
+
+    @_abc_1.abstractmethod
+    def ResumeBatch(
+        self,
+        request: _orchestrator_pb2.ResumeBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
+        """Runs the items that have not begun or were cancelled, or only those that have failed."""
+
+    @_abc_1.abstractmethod
+    def WatchBatch(
+        self,
+        request: _orchestrator_pb2.WatchBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_types_pb2.Batch], _abc.AsyncIterator[_types_pb2.Batch]]:
+        """Streams a batch as it stands, whenever that has changed, to its end."""
+
+    @_abc_1.abstractmethod
+    def DeleteBatch(
+        self,
+        request: _orchestrator_pb2.DeleteBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.DeleteBatchResponse, _abc.Awaitable[_orchestrator_pb2.DeleteBatchResponse]]:
+        """Removes an ended batch with its items and their runs."""
 
 def add_GatewayServiceServicer_to_server(servicer: GatewayServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -908,3 +908,112 @@ class DeleteBatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteBatchResponse: _TypeAlias = DeleteBatchResponse  # noqa: Y015
+
+@_typing.final
+class ListEndedBatchesRequest(_message.Message):
+    """Which ended batches to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDED_AFTER_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most so many; 0 means 50; at most 1,000."""
+    page_token: _builtins.str
+    @_builtins.property
+    def ended_after(self) -> _timestamp_pb2.Timestamp:
+        """Batches that ended at this moment or later, as ListEndedRequest says of runs."""
+
+    def __init__(
+        self,
+        *,
+        ended_after: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ended_after", b"ended_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended_after", b"ended_after", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEndedBatchesRequest: _TypeAlias = ListEndedBatchesRequest  # noqa: Y015
+
+@_typing.final
+class EndedBatch(_message.Message):
+    """A batch that has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    round: _builtins.int
+    """From 1; it grows whenever the batch is resumed. An end is known by both."""
+    state: _types_pb2.RunState.ValueType
+    @_builtins.property
+    def caller(self) -> _types_pb2.Caller:
+        """Whose it is, and by which key it was asked for."""
+
+    @_builtins.property
+    def pipeline(self) -> _types_pb2.PipelineRef:
+        """What it ran; no name if that was no pipeline."""
+
+    @_builtins.property
+    def counts(self) -> _types_pb2.BatchCounts: ...
+    @_builtins.property
+    def created(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+        round: _builtins.int = ...,
+        caller: _types_pb2.Caller | None = ...,
+        state: _types_pb2.RunState.ValueType = ...,
+        pipeline: _types_pb2.PipelineRef | None = ...,
+        counts: _types_pb2.BatchCounts | None = ...,
+        created: _timestamp_pb2.Timestamp | None = ...,
+        ended: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "counts", b"counts", "created", b"created", "ended", b"ended", "pipeline", b"pipeline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "caller", b"caller", "counts", b"counts", "created", b"created", "ended", b"ended", "pipeline", b"pipeline", "round", b"round", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndedBatch: _TypeAlias = EndedBatch  # noqa: Y015
+
+@_typing.final
+class ListEndedBatchesResponse(_message.Message):
+    """A page of ended batches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCHES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___EndedBatch]: ...
+    def __init__(
+        self,
+        *,
+        batches: _abc.Iterable[Global___EndedBatch] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEndedBatchesResponse: _TypeAlias = ListEndedBatchesResponse  # noqa: Y015

@@ -141,6 +141,11 @@ class OrchestratorServiceStub:
                 request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.SerializeToString,
                 response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.FromString,
                 _registered_method=True)
+        self.ListEndedBatches = channel.unary_unary(
+                '/hugginggpt.v1.OrchestratorService/ListEndedBatches',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedBatchesRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedBatchesResponse.FromString,
+                _registered_method=True)
 
 
 class OrchestratorServiceServicer:
@@ -301,6 +306,14 @@ class OrchestratorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListEndedBatches(self, request, context):
+        """Batches of all tenants that have ended, as ListEnded does it. One that is resumed is not among them until it ends
+        again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OrchestratorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -408,6 +421,11 @@ def add_OrchestratorServiceServicer_to_server(servicer, server):
                     servicer.DeleteBatch,
                     request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.FromString,
                     response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.SerializeToString,
+            ),
+            'ListEndedBatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEndedBatches,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedBatchesRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedBatchesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -978,6 +996,33 @@ class OrchestratorService:
             '/hugginggpt.v1.OrchestratorService/DeleteBatch',
             protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.SerializeToString,
             protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEndedBatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.OrchestratorService/ListEndedBatches',
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedBatchesRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListEndedBatchesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -87,6 +87,10 @@ class OrchestratorServiceStub:
     """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
     DeleteBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]
     """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
+    ListEndedBatches: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListEndedBatchesRequest, _orchestrator_pb2.ListEndedBatchesResponse]
+    """Batches of all tenants that have ended, as ListEnded does it. One that is resumed is not among them until it ends
+    again.
+    """
 
 @_typing.type_check_only
 class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
@@ -146,6 +150,10 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
     DeleteBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]  # type: ignore[assignment]
     """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
+    ListEndedBatches: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListEndedBatchesRequest, _orchestrator_pb2.ListEndedBatchesResponse]  # type: ignore[assignment]
+    """Batches of all tenants that have ended, as ListEnded does it. One that is resumed is not among them until it ends
+    again.
+    """
 
 class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Owns runs. A run is its own, not the call's: ending a stream ends only the stream, unless the run says otherwise."""
@@ -328,5 +336,15 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_orchestrator_pb2.DeleteBatchResponse, _abc.Awaitable[_orchestrator_pb2.DeleteBatchResponse]]:
         """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
+
+    @_abc_1.abstractmethod
+    def ListEndedBatches(
+        self,
+        request: _orchestrator_pb2.ListEndedBatchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_orchestrator_pb2.ListEndedBatchesResponse, _abc.Awaitable[_orchestrator_pb2.ListEndedBatchesResponse]]:
+        """Batches of all tenants that have ended, as ListEnded does it. One that is resumed is not among them until it ends
+        again.
+        """
 
 def add_OrchestratorServiceServicer_to_server(servicer: OrchestratorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1880,21 +1880,27 @@ class NewItem(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     INPUTS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """What a person would call it, such as the file's name; need not be unique."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedValue]:
         """By the names of the plan's parameters."""
 
+    @_builtins.property
+    def failure(self) -> Global___Failure:
+        """Why it cannot be run, where that is known before: a file that cannot be read. It is kept as failed."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         inputs: _abc.Iterable[Global___NamedValue] | None = ...,
+        failure: Global___Failure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["inputs", b"inputs", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "inputs", b"inputs", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

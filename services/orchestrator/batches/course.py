@@ -106,6 +106,9 @@ class Course:
         misfits: dict[int, Failure] = {}
         who = caller.current()
         for item in items:
+            if item.failure:
+                misfits[item.index] = item.failure
+                continue
             try:
                 ports.check(self._batch.pipeline.inputs, item.inputs)
             except InvalidRequest as error:

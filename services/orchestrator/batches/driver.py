@@ -49,9 +49,9 @@ class Driver:
         log.info("batch ended", batch_id=batch.id)
 
     async def _plan(self, claimed: Claimed) -> Failure | None:
-        """Has the first item planned, as a run of its own; gives why there is no plan."""
+        """Has the first item that can be run planned, as a run of its own; gives why there is no plan."""
         batch = claimed.batch
-        (first,) = await self._means.kept.items(batch.id, 0, 1)
+        (first,) = await self._means.kept.items(batch.id, 0, 1, [RUN_STATE_QUEUED])
         spec = RunSpec(
             request=batch.spec.request,
             inputs=first.inputs,

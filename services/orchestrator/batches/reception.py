@@ -141,13 +141,16 @@ async def _paged(parts: AsyncIterable[StartBatchRequest]) -> AsyncIterator[Seque
 
 
 def _misfits(pipeline: Pipeline, items: Sequence[NewItem], first: int) -> dict[int, Failure]:
-    """What is wrong with items, by index; nothing is known to be while there is no plan."""
+    """What is wrong with items, by index; only what was said to be is known while there is no plan."""
     found: dict[int, Failure] = {}
-    for index, item in enumerate(items, first) if pipeline.plan.tasks else ():
-        try:
-            ports.check(pipeline.inputs, item.inputs)
-        except InvalidRequest as error:
-            found[index] = to_failure(error)
+    for index, item in enumerate(items, first):
+        if item.HasField("failure"):
+            found[index] = item.failure
+        elif pipeline.plan.tasks:
+            try:
+                ports.check(pipeline.inputs, item.inputs)
+            except InvalidRequest as error:
+                found[index] = to_failure(error)
     return found
 
 

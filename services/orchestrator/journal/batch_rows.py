@@ -72,6 +72,8 @@ class Item:
     index: int
     name: str
     inputs: Sequence[NamedValue]
+    failure: Failure | None = None
+    """Why it cannot be run."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,13 @@ def batch_row(values: Sequence[Any]) -> BatchRow:
         waiting_for=waiting,
         failure=Failure.FromString(failure),
     )
+
+
+def queued(values: Sequence[Any]) -> Item:
+    """An item that is to run."""
+    index, name, inputs = values
+    kept = NewItem.FromString(inputs)
+    return Item(index, name, kept.inputs, kept.failure if kept.HasField("failure") else None)
 
 
 def listed(values: Sequence[Any]) -> BatchItem:

@@ -23,7 +23,16 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunState,
 )
 from services.orchestrator.journal import batch_statements as sql
-from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Counts, Item, NewBatch, batch_row, listed
+from services.orchestrator.journal.batch_rows import (
+    BatchRow,
+    Claimed,
+    Counts,
+    Item,
+    NewBatch,
+    batch_row,
+    listed,
+    queued,
+)
 from services.orchestrator.journal.holds import HOLDS
 from services.orchestrator.journal.journal import Journal, LeaseLost
 from services.orchestrator.journal.puts import Puts
@@ -72,8 +81,7 @@ class KeptBatches:
     ) -> "asyncio.Future[None]":
         """Keeps more items of a batch, numbered from first; those that do not fit have failed."""
         rows = [
-            (batch_id, index, item.name, NewItem(inputs=item.inputs).SerializeToString())
-            for index, item in enumerate(items, first)
+            (batch_id, index, item.name, _unnamed(item).SerializeToString()) for index, item in enumerate(items, first)
         ]
         held = sorted({sha256 for item in items for sha256 in digests(item)})
         puts: Puts = [
@@ -169,7 +177,7 @@ class KeptBatches:
         """Items behind an index that are to run, in order."""
         query = sql.AGAIN if batch.failed_only else sql.NEXT
         found = await self._database.read(query, batch.id, after, limit)
-        return [Item(index, name, NewItem.FromString(inputs).inputs) for index, name, inputs in found]
+        return [queued(values) for values in found]
 
     async def begun(self, batch_id: str) -> list[str]:
         """Runs of items that have begun and not ended."""
@@ -261,6 +269,11 @@ class KeptBatches:
 
     def _write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":
         return self._database.write(operation, about)
+
+
+def _unnamed(item: NewItem) -> NewItem:
+    """What is kept of an item beside its name."""
+    return NewItem(inputs=item.inputs, failure=item.failure if item.HasField("failure") else None)
 
 
 def _misfit(batch_id: str, index: int, failure: Failure) -> tuple[str, int, str, int, float, bytes]:
