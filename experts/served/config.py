@@ -2,15 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from experts.endpoints.prompts import CHATS
 from protos.hugginggpt.tasks import standard_tasks
-from services.runtime.errors import FailedPrecondition
+from services.runtime import declared
 
 MEDIA_TASKS = (
     "automatic-speech-recognition",
@@ -137,25 +136,7 @@ def read(path: Path) -> Config:
     Raises:
         FailedPrecondition: with the file's name, the line and what would help.
     """
-    try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise _wrong(path, 0, f"cannot be read: {type(error).__name__}", "name a file that is there") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise _wrong(path, line, f"is neither YAML nor JSON: {error.problem}", "correct it") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise _wrong(path, 0, "is neither YAML nor JSON", "correct it") from error
-    try:
-        return Config.model_validate(_plain(node))
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-        first = min(errors, key=lambda one: one["type"] == "missing")  # a misspelt name tells more than its absence
-        where = ".".join(str(step) for step in first["loc"])
-        what = f"{where}: {first['msg'].removeprefix('Value error, ')}"
-        raise _wrong(path, _line(node, first["loc"]), what, "correct that entry") from None
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise _wrong(path, 0, "holds something else than text, numbers, lists and maps", "correct it") from error
+    return declared.read(path, Config, "EXPERT_SERVED")
 
 
 def _check(kind: str, model: Model) -> None:
@@ -183,36 +164,3 @@ def _check_ports(model: Model, task: str) -> None:
     known = {parameter.name for parameter in spec.parameters}
     if wrong := sorted({one.parameter for one in model.inputs if one.parameter} - known):
         raise ValueError(f"{model.name}: {task} has no parameter {wrong[0]}")
-
-
-def _plain(node: yaml.Node | None) -> Any:
-    if node is None:
-        return {}
-    loader = yaml.SafeLoader("")
-    try:
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _line(node: yaml.Node | None, steps: tuple[int | str, ...]) -> int:
-    """Of the innermost entry on the way that is there."""
-    line = 0
-    for step in (*steps, None):
-        if node is None:
-            break
-        line, node = node.start_mark.line + 1, _inside(node, step)
-    return line
-
-
-def _inside(node: yaml.Node, step: int | str | None) -> yaml.Node | None:
-    if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-        return node.value[step] if step < len(node.value) else None
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == step), None)
-    return None
-
-
-def _wrong(path: Path, line: int, what: str, remedy: str) -> FailedPrecondition:
-    where = f"{path.name}, line {line}" if line else path.name
-    return FailedPrecondition(f"EXPERT_SERVED: {where}: {what}", remedy=f"{remedy} in {path}")
