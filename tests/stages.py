@@ -12,6 +12,7 @@ from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
 from services.orchestrator.batches.batches import Batches
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.live import LiveRun
@@ -118,7 +119,9 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
 
 def serving(runs: Runs, database: Database) -> OrchestratorServicer:
     """The servicer of runs alone."""
-    return OrchestratorServicer(runs, Holds(database), cast("Pipelines", None), cast("Batches", None))
+    return OrchestratorServicer(
+        runs, Holds(database), cast("Pipelines", None), cast("Batches", None), BatchEnds(database)
+    )
 
 
 async def watched(runs: Runs, run_id: str) -> list[RunEvent]:

@@ -19,6 +19,7 @@ from services.orchestrator.catalogue import Catalogue
 from services.orchestrator.execution import Means
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.holds import Holds
@@ -67,7 +68,7 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
             async with _runs(journal, stages, pipelines, settings) as runs:
                 driving = Driving(batches, runs, pipelines, catalogue, _places(runs, settings), settings.run_seconds)
                 async with Batches(driving, BatchRemoval(kept), settings.lease_seconds) as driven:
-                    servicer = OrchestratorServicer(runs, Holds(kept), pipelines, driven)
+                    servicer = OrchestratorServicer(runs, Holds(kept), pipelines, driven, BatchEnds(kept))
                     async with _served(servicer, partial(_hand_over, driven, runs), settings) as running:
                         yield running
 

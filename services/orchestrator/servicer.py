@@ -8,6 +8,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.orchestrator.batches.batches import Batches
 from services.orchestrator.batches.servicer import BatchCalls
+from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import Ended, Row
 from services.orchestrator.paging import moment, page_size, position, token
@@ -21,11 +22,12 @@ from services.runtime.errors import InvalidRequest, ServiceError
 class OrchestratorServicer(PipelineCalls, BatchCalls):
     """Reads requests, writes events."""
 
-    def __init__(self, runs: Runs, holds: Holds, pipelines: Pipelines, batches: Batches) -> None:
+    def __init__(self, runs: Runs, holds: Holds, pipelines: Pipelines, batches: Batches, batch_ends: BatchEnds) -> None:
         self._runs = runs
         self._holds = holds
         self._pipelines = pipelines
         self._batches = batches
+        self._batch_ends = batch_ends
 
     async def Run(self, request: pb.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         run_id = await self._runs.accept(request.spec)

@@ -7,24 +7,13 @@ from datetime import timedelta
 from typing import Self
 
 from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_CANCELLED,
-    RUN_STATE_COMPLETED,
-    RUN_STATE_FAILED,
-    RUN_STATE_INCOMPLETE,
-    RUN_STATE_QUEUED,
-    RUN_STATE_RUNNING,
-    Batch,
-    BatchCounts,
-    BatchItem,
-    RunState,
-)
+from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, RunState
 from services.orchestrator.batches.course import Means
 from services.orchestrator.batches.driver import Driver
 from services.orchestrator.batches.reception import Reception
 from services.orchestrator.batches.tenure import Tenure
 from services.orchestrator.journal.batch_removal import BatchRemoval
-from services.orchestrator.journal.batch_rows import BatchRow, Counts
+from services.orchestrator.journal.batch_rows import BatchRow, Counts, counted
 from services.orchestrator.ownership import stopping
 from services.runtime import caller
 
@@ -171,21 +160,12 @@ class Batches:
 
 
 def _shown(row: BatchRow, counts: Counts) -> Batch:
-    begun = sum(count for state, count in counts.by_state.items() if state != RUN_STATE_QUEUED)
     batch = Batch(
         batch_id=row.id,
         state=row.state,
         spec=row.spec,
         pipeline=row.pipeline if row.planned else None,
-        counts=BatchCounts(
-            total=row.total,
-            waiting=row.total - begun,
-            running=counts[RUN_STATE_RUNNING],
-            completed=counts[RUN_STATE_COMPLETED],
-            incomplete=counts[RUN_STATE_INCOMPLETE],
-            failed=counts[RUN_STATE_FAILED],
-            cancelled=counts[RUN_STATE_CANCELLED],
-        ),
+        counts=counted(row.total, counts),
         failure=row.failure if row.failure.reason else None,
         waiting_for=row.waiting_for,
     )

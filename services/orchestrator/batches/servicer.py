@@ -8,13 +8,15 @@ from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Batch
 from services.orchestrator.batches.batches import Batches
-from services.orchestrator.paging import page_size, position, token
+from services.orchestrator.journal.batch_ends import BatchEnds
+from services.orchestrator.paging import moment, page_size, position, token
 
 
 class BatchCalls(rpc.OrchestratorServiceServicer):
     """Reads requests, writes batches."""
 
     _batches: Batches
+    _batch_ends: BatchEnds
 
     async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> Batch:
         return await self._batches.start(request_iterator)
@@ -54,3 +56,9 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
     async def DeleteBatch(self, request: pb.DeleteBatchRequest, context: Any) -> pb.DeleteBatchResponse:
         await self._batches.delete(request.batch_id)
         return pb.DeleteBatchResponse()
+
+    async def ListEndedBatches(self, request: pb.ListEndedBatchesRequest, context: Any) -> pb.ListEndedBatchesResponse:
+        size, since = page_size(request.page_size), moment(request.ended_after, "ended_after")
+        found = await self._batch_ends.since(since, position(request.page_token) or (0.0, ""), size + 1)
+        following = token(found[size - 1][0], found[size - 1][1].batch_id) if len(found) > size else ""
+        return pb.ListEndedBatchesResponse(batches=[batch for _, batch in found[:size]], next_page_token=following)

@@ -5,6 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    RUN_STATE_QUEUED,
+    RUN_STATE_RUNNING,
+    BatchCounts,
     BatchItem,
     BatchSpec,
     Caller,
@@ -122,3 +129,22 @@ def listed(values: Sequence[Any]) -> BatchItem:
     item.index, item.name, item.run_id, item.state = index, name, run_id, state
     item.inputs.extend(NewItem.FromString(inputs).inputs)
     return item
+
+
+def counts(rows: Sequence[Sequence[Any]]) -> Counts:
+    """What batch_statements.COUNTS gives."""
+    return Counts({state: count for state, count, _ in rows}, sum(late for *_, late in rows))
+
+
+def counted(total: int, found: Counts) -> BatchCounts:
+    """How many of a batch's items stand where, as callers are told."""
+    begun = sum(count for state, count in found.by_state.items() if state != RUN_STATE_QUEUED)
+    return BatchCounts(
+        total=total,
+        waiting=total - begun,
+        running=found[RUN_STATE_RUNNING],
+        completed=found[RUN_STATE_COMPLETED],
+        incomplete=found[RUN_STATE_INCOMPLETE],
+        failed=found[RUN_STATE_FAILED],
+        cancelled=found[RUN_STATE_CANCELLED],
+    )

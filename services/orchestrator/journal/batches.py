@@ -30,6 +30,7 @@ from services.orchestrator.journal.batch_rows import (
     Item,
     NewBatch,
     batch_row,
+    counts,
     listed,
     queued,
 )
@@ -137,8 +138,7 @@ class KeptBatches:
 
     async def counts(self, batch_id: str, since: float) -> Counts:
         """How many items stand where, and how many have ended since."""
-        found = await self._database.read(sql.COUNTS, since, batch_id)
-        return Counts({state: count for state, count, _ in found}, sum(late for *_, late in found))
+        return counts(await self._database.read(sql.COUNTS, since, batch_id))
 
     async def items(
         self, batch_id: str, after: int, limit: int, states: "Collection[RunState.ValueType]" = ()

@@ -171,6 +171,7 @@ MIGRATIONS = (
     CREATE INDEX runs_alone ON runs (tenant, created, id) WHERE batch_id = '';
     CREATE INDEX runs_of_batches ON runs (batch_id) WHERE batch_id != ''
     """,
+    "CREATE INDEX batches_by_end ON batches (ended, id) WHERE ended > 0",
 )
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
