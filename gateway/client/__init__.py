@@ -8,7 +8,7 @@ AsyncHuggingGPT has the same methods, awaited.
 """
 
 from gateway.client.aio import AsyncHuggingGPT
-from gateway.client.attachments import Attachment, Source
+from gateway.client.attachments import Attachment, FileId, Source, Url
 from gateway.client.errors import (
     Conflict,
     Damaged,
@@ -23,6 +23,9 @@ from gateway.client.errors import (
     Unauthenticated,
     Unreachable,
 )
+from gateway.client.keeping.items import Item
+from gateway.client.keeping.models import Batch, BatchCounts, BatchItem, BatchResult, BatchSummary, Pipeline
+from gateway.client.keeping.options import BatchOptions
 from gateway.client.models import (
     Artifact,
     Candidate,
@@ -40,11 +43,18 @@ from gateway.client.models import (
 )
 from gateway.client.options import Budget, Constraints, Options
 from gateway.client.sync import HuggingGPT
+from gateway.client.values import Given
 
 __all__ = [
     "Artifact",
     "AsyncHuggingGPT",
     "Attachment",
+    "Batch",
+    "BatchCounts",
+    "BatchItem",
+    "BatchOptions",
+    "BatchResult",
+    "BatchSummary",
     "Budget",
     "Candidate",
     "Conflict",
@@ -53,16 +63,20 @@ __all__ = [
     "Damaged",
     "Event",
     "Failure",
+    "FileId",
     "Forbidden",
+    "Given",
     "HuggingGPT",
     "HuggingGPTError",
     "InvalidRequest",
+    "Item",
     "KeptFile",
     "Model",
     "NoGateway",
     "NotFound",
     "Options",
     "Page",
+    "Pipeline",
     "Port",
     "RateLimited",
     "Refused",
@@ -74,4 +88,5 @@ __all__ = [
     "TaskStatus",
     "Unauthenticated",
     "Unreachable",
+    "Url",
 ]

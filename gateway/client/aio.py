@@ -1,36 +1,34 @@
 """The client for programs on asyncio: the same methods, awaited."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import httpx
 
 from gateway.client import calls
 from gateway.client.attachments import Attachment, FileId, Part, Source, in_one_form, parts
 from gateway.client.calls import Call
-from gateway.client.connection import Connection
-from gateway.client.errors import InvalidRequest, Refused, refusal
-from gateway.client.events import Problem, Reader
-from gateway.client.following import Following, is_settled, settled, told
-from gateway.client.form import PIECE_BYTES, Sent
+from gateway.client.errors import InvalidRequest, Refused
+from gateway.client.following import Following, is_settled, settled
+from gateway.client.form import PIECE_BYTES
+from gateway.client.keeping.aio import AsyncKeeping
 from gateway.client.models import Artifact, Conversation, Event, KeptFile, Model, Page, Run, TaskKind
 from gateway.client.options import Options, spec
 from gateway.client.patience import Patience
 from gateway.client.saving import Receipt, place
+from gateway.client.values import part_or_value
 
 T = TypeVar("T")
 
 Plan = Run | Sequence[Mapping[str, Any]]
 
 
-class AsyncHuggingGPT:
+class AsyncHuggingGPT(AsyncKeeping):
     """A gateway. Every method raises a HuggingGPTError that names cause and remedy.
 
     Args:
@@ -39,44 +37,6 @@ class AsyncHuggingGPT:
         verify: whose certificates are believed; True: those of certifi, or of SSL_CERT_FILE.
         on_sent: told of bytes sent and of all there are, while files are on their way.
     """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        api_key: str | None = None,
-        *,
-        verify: ssl.SSLContext | bool = True,
-        on_sent: Sent | None = None,
-    ) -> None:
-        connection = Connection.to(url, api_key, verify=verify)
-        self.url = connection.url
-        self._on_sent = on_sent
-        self._http = httpx.AsyncClient(**connection.settings())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    async def greet(self) -> None:
-        """Makes sure, without trying again, that a gateway answers.
-
-        Raises:
-            Unreachable: nothing listens at the address.
-            NoGateway: something else does.
-        """
-        reply, failed = None, None
-        try:
-            reply = await self._http.get(**calls.GREETING)
-        except httpx.TransportError as error:
-            failed = error
-        calls.greeted(self.url, reply, failed)
 
     async def ask(self, request: str = "", files: Sequence[Source] = (), **options: Unpack[Options]) -> Run:
         """Starts a run and waits until it has ended, or waits for its approval.
@@ -94,7 +54,7 @@ class AsyncHuggingGPT:
     ) -> AsyncGenerator[Event, None]:
         """Starts a run and yields its events, each once, up to its end, over as many connections as it takes."""
         start = await self._start(request, files, options, streaming=True)
-        async with aclosing(self._events(Following(self.url, start=start))) as events:
+        async with aclosing(self._followed(Following(self.url, start=start))) as events:
             async for event in events:
                 yield event
 
@@ -104,7 +64,7 @@ class AsyncHuggingGPT:
 
     async def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """The events of a run after a number, each once, up to its end, over as many connections as it takes."""
-        async with aclosing(self._events(Following(self.url, run_id, after))) as events:
+        async with aclosing(self._followed(Following(self.url, run_id, after))) as events:
             async for event in events:
                 yield event
 
@@ -208,22 +168,21 @@ class AsyncHuggingGPT:
         """The JSON that the gateway has at a path, such as /v1/experts."""
         return await self._do(calls.fetch(path))
 
-    async def _do(self, call: Call[T]) -> T:
-        patience = Patience(self.url)
-        while True:
-            try:
-                return call.answer(await self._http.send(call.request(self._http)))
-            except (httpx.TransportError, Refused) as error:
-                pause = patience.pause(error, repeatable=call.repeatable)
-            await asyncio.sleep(pause)
-
     async def _start(self, request: str, files: Sequence[Source], options: Options, *, streaming: bool) -> Call[Run]:
         asked, found = spec(request, options), parts(files)
+        named = options.get("inputs", {})
+        inputs = [{"name": name, **await self._entry(part_or_value(value, name))} for name, value in named.items()]
         attached = in_one_form(found)
         if attached is None:
-            asked["inputs"] = [calls.as_input(await self._known(part)) for part in found]
+            inputs += [await self._entry(part) for part in found]
+        if inputs:
+            asked["inputs"] = inputs
         key = options.get("idempotency_key", "")
         return calls.start(asked, attached or (), key, self._on_sent, streaming=streaming)
+
+    async def _entry(self, part: Part | dict[str, Any]) -> dict[str, Any]:
+        """An input as a spec has it; a file is sent before."""
+        return part if isinstance(part, dict) else calls.as_input(await self._known(part))
 
     async def _known(self, part: Part) -> calls.Known:
         match part:
@@ -239,28 +198,6 @@ class AsyncHuggingGPT:
             if settled(event) and is_settled(run := await self.get(event.run_id)):
                 return run
         raise AssertionError
-
-    async def _events(self, place: Following) -> AsyncGenerator[Event, None]:
-        while not place.over:
-            broken: Exception | None = None
-            try:
-                async with self._streamed(place.call()) as reply, aclosing(_new(reply, place)) as events:
-                    place.opened(reply)
-                    async for event in events:
-                        yield event
-            except (httpx.TransportError, Refused) as error:
-                broken = error
-            if not place.over:
-                await asyncio.sleep(place.pause(broken))
-
-    @asynccontextmanager
-    async def _streamed(self, call: Call[Any]) -> AsyncIterator[httpx.Response]:
-        reply = await self._http.send(call.request(self._http), stream=True, follow_redirects=True)
-        async with aclosing(reply):
-            if not reply.is_success:
-                await reply.aread()
-                raise refusal(reply)
-            yield reply
 
     async def _saved(self, artifact: Artifact, folder: Path) -> Path:
         found = await asyncio.to_thread(place, artifact, folder)
@@ -281,17 +218,3 @@ class AsyncHuggingGPT:
             except (httpx.TransportError, Refused) as error:
                 pause = patience.pause(error)
             await asyncio.sleep(pause)
-
-
-async def _new(reply: httpx.Response, place: Following) -> AsyncGenerator[Event, None]:
-    """The events that this reply has and that were not seen before."""
-    reader = Reader()
-    async for line in reply.aiter_lines():
-        try:
-            event = reader.take(line)
-        except Problem as problem:
-            raise told(problem, reply) from None
-        if event and place.takes(event):
-            yield event
-        if place.over:
-            return

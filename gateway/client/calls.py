@@ -12,7 +12,7 @@ import httpx
 from gateway.client.attachments import Attachment, Url
 from gateway.client.connection import GREETING_SECONDS
 from gateway.client.errors import NoGateway, refusal, unreachable
-from gateway.client.form import Form, Sent
+from gateway.client.form import Body, Form, Sent
 from gateway.client.models import Artifact, Conversation, KeptFile, Model, Page, Run, TaskKind
 from gateway.client.naming import disposed
 
@@ -38,7 +38,8 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     """JSON to send."""
-    form: Form | None = None
+    form: Body | None = None
+    """Anything else to send."""
     repeatable: bool = True
     """Nothing is done twice if it is sent twice."""
 

@@ -1,10 +1,12 @@
 """Server-sent events, as a gateway writes them."""
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from gateway.client.errors import NoGateway
-from gateway.client.models import Event
+
+T = TypeVar("T")
 
 PROBLEM = "problem"
 
@@ -17,18 +19,23 @@ class Problem(Exception):
         self.content = content
 
 
-class Reader:
-    """Makes events of lines. Comments are skipped, and what a broken stream left half-said is never complete."""
+class Reader(Generic[T]):
+    """Makes events of lines. Comments are skipped, and what a broken stream left half-said is never complete.
 
-    def __init__(self) -> None:
+    Args:
+        make: an event of its JSON.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
         self._name, self._data = "", ""
 
-    def take(self, line: str) -> Event | None:
+    def take(self, line: str) -> T | None:
         """The event that this line completes, if it does.
 
         Raises:
             Problem: instead of an event.
-            NoGateway: this is no event of a run.
+            NoGateway: this is no such event.
         """
         key, _, value = line.partition(":")
         if key == "event":
@@ -37,15 +44,22 @@ class Reader:
             self._data += value
         elif not line and self._data:
             name, data, self._name, self._data = self._name, self._data, "", ""
-            return _event(name, data)
+            return self._event(name, data)
         return None
 
+    def _event(self, name: str, data: str) -> T:
+        if name == PROBLEM:
+            raise Problem(read(data, dict))
+        return read(data, self._make)
 
-def _event(name: str, data: str) -> Event:
+
+def read(line: str, make: Callable[[Any], T]) -> T:
+    """What a line of JSON says.
+
+    Raises:
+        NoGateway: it says something else.
+    """
     try:
-        content = json.loads(data)
-        if name != PROBLEM:
-            return Event.of(content)
+        return make(json.loads(line))
     except (ValueError, LookupError, TypeError) as error:
-        raise NoGateway("what came is no event of a run", code="NO_GATEWAY", remedy="check the URL") from error
-    raise Problem(content)
+        raise NoGateway("what came is no event of a gateway", code="NO_GATEWAY", remedy="check the URL") from error

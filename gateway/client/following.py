@@ -1,21 +1,87 @@
-"""A place in the events of a run, kept over all the connections it takes."""
+"""A place in what a gateway tells bit by bit, kept over all the connections that it takes."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 import httpx
 
 from gateway.client import calls
 from gateway.client.calls import Call
-from gateway.client.errors import Refused, Unreachable, refusal
-from gateway.client.events import Problem
+from gateway.client.errors import Unreachable, refusal
+from gateway.client.events import Problem, Reader
 from gateway.client.models import Event, Run
 from gateway.client.patience import STREAM_TRIES, Patience
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
 ENDED, ASKED = "run_ended", "approval_requested"
 
-_ALL_SEEN = 204
+ALL_SEEN = 204
+"""Status of an answer instead of a stream that would be empty."""
+
+
+class Place(Protocol[T_co]):
+    """How far one has come."""
+
+    over: bool
+    """Nothing follows."""
+
+    def call(self) -> Call[Any]:
+        """What to ask for now."""
+
+    def opened(self, reply: httpx.Response) -> None:
+        """A stream begins.
+
+        Raises:
+            NoGateway: it is something else.
+        """
+
+    def take(self, line: str) -> T_co | None:
+        """What a line completes, if that was not seen before.
+
+        Raises:
+            HuggingGPTError: nothing can follow.
+        """
+
+    def closed(self) -> None:
+        """The stream has ended by itself."""
+
+    def pause(self, error: Exception | None) -> float:
+        """Seconds until it is tried again; None is a stream that ended too early.
+
+        Raises:
+            HuggingGPTError: it is not to be.
+        """
+
+
+class Stream(Generic[T]):
+    """The events that one connection tells.
+
+    Args:
+        reply: with which it began.
+        make: an event of its JSON.
+        url: the gateway's, for messages.
+
+    Raises:
+        NoGateway: it is something else.
+    """
+
+    def __init__(self, reply: httpx.Response, make: Callable[[Any], T], url: str) -> None:
+        if not reply.headers.get("content-type", "").startswith(calls.STREAM):
+            raise calls.stranger(url)
+        self._reply, self._reader = reply, Reader(make)
+
+    def take(self, line: str) -> T | None:
+        """The event that a line completes; a problem that came instead of one is raised."""
+        try:
+            return self._reader.take(line)
+        except Problem as problem:
+            raise refusal(self._reply, problem.content) from None
 
 
 class Following:
-    """Each event once: what comes twice is skipped, and after a break it goes on with the one after the last.
+    """The events of a run, each once: what comes twice is skipped, and a break is gone over.
 
     Args:
         url: the gateway's, for messages.
@@ -30,6 +96,7 @@ class Following:
         self._url = url
         self._sequence = after
         self._start = start
+        self._stream: Stream[Event] | None = None
         self._starting = Patience(url)
         self._patience = Patience(url, tries=STREAM_TRIES, hasty=True)
 
@@ -46,21 +113,24 @@ class Following:
             NoGateway: it is something else.
         """
         self.run_id = reply.headers.get("x-run-id", self.run_id)
-        self.over = reply.status_code == _ALL_SEEN
-        if not (self.over or reply.headers.get("content-type", "").startswith(calls.STREAM)):
-            raise calls.stranger(self._url)
+        self.over = reply.status_code == ALL_SEEN
+        self._stream = None if self.over else Stream(reply, Event.of, self._url)
 
-    def takes(self, event: Event) -> bool:
-        """Whether it is new."""
-        if event.sequence <= self._sequence:
-            return False
+    def take(self, line: str) -> Event | None:
+        """An event that was not seen before."""
+        event = self._stream.take(line) if self._stream else None
+        if event is None or event.sequence <= self._sequence:
+            return None
         self.run_id, self._sequence = event.run_id, event.sequence
         self.over = event.kind == ENDED
         self._patience.restored()
-        return True
+        return event
+
+    def closed(self) -> None:
+        """It was cut, unless the run is over."""
 
     def pause(self, error: Exception | None) -> float:
-        """Seconds until it is tried again; None is a stream that ended too early.
+        """Seconds until it is tried again.
 
         Raises:
             HuggingGPTError: it is not to be.
@@ -72,11 +142,6 @@ class Following:
         except Unreachable as given_up:
             given_up.remedy = f"the run goes on; it is at {self._url}/v1/runs/{self.run_id}"
             raise
-
-
-def told(problem: Problem, reply: httpx.Response) -> Refused:
-    """A problem that came instead of an event."""
-    return refusal(reply, problem.content)
 
 
 def settled(event: Event) -> bool:

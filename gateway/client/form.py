@@ -1,9 +1,10 @@
-"""multipart/form-data, written piece by piece: a file of any size takes one piece of memory."""
+"""Bodies written piece by piece, such as multipart/form-data: a file of any size takes one piece of memory."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from secrets import token_hex
+from typing import Protocol
 
 from gateway.client.attachments import Attachment
 from gateway.client.errors import InvalidRequest
@@ -12,6 +13,17 @@ PIECE_BYTES = 1 << 20
 
 Sent = Callable[[int, int], None]
 """Told of bytes sent and of all there are to send."""
+
+
+class Body(Protocol):
+    """What can be sent piece by piece, and more than once."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
 class Form:
@@ -51,13 +63,8 @@ class Form:
             if self._on_sent:
                 self._on_sent(sent, total)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces = iter(self)
-        try:
-            while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-                yield piece
-        finally:
-            await asyncio.to_thread(pieces.close)  # type: ignore[attr-defined]  # a generator's
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return in_threads(iter(self))
 
     def _pieces(self) -> Iterator[bytes]:
         yield from self._heads
@@ -68,6 +75,15 @@ class Form:
 
     def _head(self, disposition: str) -> bytes:
         return f"\r\n--{self._boundary}\r\nContent-Disposition: form-data; {disposition}\r\n\r\n".encode()
+
+
+async def in_threads(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """What a generator of pieces gives, made on threads."""
+    try:
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece
+    finally:
+        await asyncio.to_thread(pieces.close)  # type: ignore[attr-defined]  # a generator's
 
 
 def _quoted(name: str) -> str:

@@ -3,7 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from gateway.client.keeping.models import Pipeline, reference
 from gateway.client.models import Conversation, Run
+from gateway.client.values import Given
+
+DataPolicy = Literal["local", "open"]
+InferenceMode = Literal["local", "hybrid", "remote"]
 
 
 class Budget(TypedDict, total=False):
@@ -33,11 +38,15 @@ class Options(TypedDict, total=False):
 
     plan: Run | Sequence[Mapping[str, Any]]
     """Run this plan, or that of a run, instead of making one."""
-    policy: Literal["local", "open"]
+    pipeline: Pipeline | str
+    """Run this kept plan: its name for the latest version, or name@version. Files are its parameters in their order."""
+    inputs: Mapping[str, Given]
+    """What parameters are given, by their names."""
+    policy: DataPolicy
     """local: no byte leaves the house."""
     mode: Literal["plan", "approve", "results"]
     """plan: only that; approve: plan and wait; results: without an answer in words."""
-    inference_mode: Literal["local", "hybrid", "remote"]
+    inference_mode: InferenceMode
     """Whether the house's own models do the work, or others."""
     selection_policy: Literal["rank", "llm"]
     budget: Budget
@@ -52,14 +61,16 @@ class Options(TypedDict, total=False):
     """Same key, same request: same run, for 24 h. Unset: a new one, so that a lost connection starts no second run."""
 
 
-_OWN = ("plan", "conversation", "idempotency_key")
+_OWN = ("plan", "pipeline", "inputs", "conversation", "idempotency_key")
 
 
 def spec(request: str, options: Options) -> dict[str, Any]:
-    """What is asked, as a gateway takes it, without files."""
+    """What is asked, as a gateway takes it, without files and inputs."""
     told: dict[str, Any] = {"request": request}
     if plan := options.get("plan"):
         told["plan"] = plan.plan if isinstance(plan, Run) else list(plan)
+    if pipeline := options.get("pipeline"):
+        told["pipeline"] = reference(pipeline)
     if conversation := options.get("conversation"):
         told["parent_run_id"] = _last(conversation)
     return told | {key: value for key, value in options.items() if key not in _OWN and value is not None}

@@ -1,36 +1,34 @@
 """The client for programs that wait."""
 
-import ssl
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import httpx
 
 from gateway.client import calls
 from gateway.client.attachments import Attachment, FileId, Part, Source, in_one_form, parts
 from gateway.client.calls import Call
-from gateway.client.connection import Connection
-from gateway.client.errors import InvalidRequest, Refused, refusal
-from gateway.client.events import Problem, Reader
-from gateway.client.following import Following, is_settled, settled, told
-from gateway.client.form import PIECE_BYTES, Sent
+from gateway.client.errors import InvalidRequest, Refused
+from gateway.client.following import Following, is_settled, settled
+from gateway.client.form import PIECE_BYTES
+from gateway.client.keeping.sync import Keeping
 from gateway.client.models import Artifact, Conversation, Event, KeptFile, Model, Page, Run, TaskKind
 from gateway.client.options import Options, spec
 from gateway.client.patience import Patience
 from gateway.client.saving import Receipt, place
+from gateway.client.values import part_or_value
 
 T = TypeVar("T")
 
 Plan = Run | Sequence[Mapping[str, Any]]
 
 
-class HuggingGPT:
+class HuggingGPT(Keeping):
     """A gateway. Every method raises a HuggingGPTError that names cause and remedy.
 
     Args:
@@ -39,44 +37,6 @@ class HuggingGPT:
         verify: whose certificates are believed; True: those of certifi, or of SSL_CERT_FILE.
         on_sent: told of bytes sent and of all there are, while files are on their way.
     """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        api_key: str | None = None,
-        *,
-        verify: ssl.SSLContext | bool = True,
-        on_sent: Sent | None = None,
-    ) -> None:
-        connection = Connection.to(url, api_key, verify=verify)
-        self.url = connection.url
-        self._on_sent = on_sent
-        self._http = httpx.Client(**connection.settings())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._http.close()
-
-    def greet(self) -> None:
-        """Makes sure, without trying again, that a gateway answers.
-
-        Raises:
-            Unreachable: nothing listens at the address.
-            NoGateway: something else does.
-        """
-        reply, failed = None, None
-        try:
-            reply = self._http.get(**calls.GREETING)
-        except httpx.TransportError as error:
-            failed = error
-        calls.greeted(self.url, reply, failed)
 
     def ask(self, request: str = "", files: Sequence[Source] = (), **options: Unpack[Options]) -> Run:
         """Starts a run and waits until it has ended, or waits for its approval.
@@ -93,7 +53,7 @@ class HuggingGPT:
         self, request: str = "", files: Sequence[Source] = (), **options: Unpack[Options]
     ) -> Generator[Event, None, None]:
         """Starts a run and yields its events, each once, up to its end, over as many connections as it takes."""
-        yield from self._events(Following(self.url, start=self._start(request, files, options, streaming=True)))
+        yield from self._followed(Following(self.url, start=self._start(request, files, options, streaming=True)))
 
     def start(self, request: str = "", files: Sequence[Source] = (), **options: Unpack[Options]) -> Run:
         """Starts a run and does not wait for it."""
@@ -101,7 +61,7 @@ class HuggingGPT:
 
     def watch(self, run_id: str, after: int = 0) -> Generator[Event, None, None]:
         """The events of a run after a number, each once, up to its end, over as many connections as it takes."""
-        yield from self._events(Following(self.url, run_id, after))
+        yield from self._followed(Following(self.url, run_id, after))
 
     def wait(self, run_id: str) -> Run:
         """Waits until a run has ended, or waits for its approval."""
@@ -203,22 +163,21 @@ class HuggingGPT:
         """The JSON that the gateway has at a path, such as /v1/experts."""
         return self._do(calls.fetch(path))
 
-    def _do(self, call: Call[T]) -> T:
-        patience = Patience(self.url)
-        while True:
-            try:
-                return call.answer(self._http.send(call.request(self._http)))
-            except (httpx.TransportError, Refused) as error:
-                pause = patience.pause(error, repeatable=call.repeatable)
-            time.sleep(pause)
-
     def _start(self, request: str, files: Sequence[Source], options: Options, *, streaming: bool) -> Call[Run]:
         asked, found = spec(request, options), parts(files)
+        named = options.get("inputs", {})
+        inputs = [{"name": name, **self._entry(part_or_value(value, name))} for name, value in named.items()]
         attached = in_one_form(found)
         if attached is None:
-            asked["inputs"] = [calls.as_input(self._known(part)) for part in found]
+            inputs += [self._entry(part) for part in found]
+        if inputs:
+            asked["inputs"] = inputs
         key = options.get("idempotency_key", "")
         return calls.start(asked, attached or (), key, self._on_sent, streaming=streaming)
+
+    def _entry(self, part: Part | dict[str, Any]) -> dict[str, Any]:
+        """An input as a spec has it; a file is sent before."""
+        return part if isinstance(part, dict) else calls.as_input(self._known(part))
 
     def _known(self, part: Part) -> calls.Known:
         match part:
@@ -234,27 +193,6 @@ class HuggingGPT:
             if settled(event) and is_settled(run := self.get(event.run_id)):
                 return run
         raise AssertionError
-
-    def _events(self, place: Following) -> Iterator[Event]:
-        while not place.over:
-            broken: Exception | None = None
-            try:
-                with self._streamed(place.call()) as reply:
-                    place.opened(reply)
-                    yield from _new(reply, place)
-            except (httpx.TransportError, Refused) as error:
-                broken = error
-            if not place.over:
-                time.sleep(place.pause(broken))
-
-    @contextmanager
-    def _streamed(self, call: Call[Any]) -> Iterator[httpx.Response]:
-        reply = self._http.send(call.request(self._http), stream=True, follow_redirects=True)
-        with closing(reply):
-            if not reply.is_success:
-                reply.read()
-                raise refusal(reply)
-            yield reply
 
     def _saved(self, artifact: Artifact, folder: Path) -> Path:
         found = place(artifact, folder)
@@ -275,17 +213,3 @@ class HuggingGPT:
             except (httpx.TransportError, Refused) as error:
                 pause = patience.pause(error)
             time.sleep(pause)
-
-
-def _new(reply: httpx.Response, place: Following) -> Iterator[Event]:
-    """The events that this reply has and that were not seen before."""
-    reader = Reader()
-    for line in reply.iter_lines():
-        try:
-            event = reader.take(line)
-        except Problem as problem:
-            raise told(problem, reply) from None
-        if event and place.takes(event):
-            yield event
-        if place.over:
-            return

@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 
+from gateway.client import Event
 from gateway.client.events import Reader
 from gateway.feed import Feed
 from gateway.sse import EventStream, framed
@@ -132,7 +133,7 @@ async def test_events_already_seen_are_not_sent_again() -> None:
 def test_text_of_any_kind_stays_on_its_line_for_readers_that_know_unicode() -> None:
     text = "a\nb\r\nc\u2028d\u2029e\x85f\x0b\x0c\x1c 😀"
     told = httpx.Response(200, content=framed(event(1, RunEvent(answer_chunk=AnswerChunk(text=text)))))
-    reader = Reader()
+    reader = Reader(Event.of)
     (read,) = filter(None, map(reader.take, told.iter_lines()))
     assert read.body["text"] == text
 

@@ -1,0 +1,87 @@
+"""Places in what a gateway tells of a batch."""
+
+import httpx
+
+from gateway.client.calls import Call
+from gateway.client.errors import Unreachable
+from gateway.client.events import read
+from gateway.client.following import ALL_SEEN, Stream
+from gateway.client.keeping import calls
+from gateway.client.keeping.models import Batch, BatchResult
+from gateway.client.patience import STREAM_TRIES, Patience
+
+
+class Watching:
+    """A batch as it stands, whenever that has changed; the last one is over.
+
+    Args:
+        url: the gateway's, for messages.
+        batch_id: the batch.
+    """
+
+    def __init__(self, url: str, batch_id: str) -> None:
+        self.over = False
+        self._url, self._batch_id = url, batch_id
+        self._last: Batch | None = None
+        self._stream: Stream[Batch] | None = None
+        self._patience = Patience(url, tries=STREAM_TRIES, hasty=True)
+
+    def call(self) -> Call[None]:
+        return calls.batch_events(self._batch_id)
+
+    def opened(self, reply: httpx.Response) -> None:
+        self.over = reply.status_code == ALL_SEEN
+        self._stream = None if self.over else Stream(reply, Batch.model_validate, self._url)
+
+    def take(self, line: str) -> Batch | None:
+        batch = self._stream.take(line) if self._stream else None
+        if batch is None or batch == self._last:
+            return None
+        self._last, self.over = batch, batch.is_over
+        self._patience.restored()
+        return batch
+
+    def closed(self) -> None:
+        """It was cut, unless the batch is over."""
+
+    def pause(self, error: Exception | None) -> float:
+        try:
+            return self._patience.pause(error)
+        except Unreachable as given_up:
+            given_up.remedy = f"the batch goes on; it is at {self._url}/v1/batches/{self._batch_id}"
+            raise
+
+
+class Results:
+    """What became of the items of a batch, each once, in their order.
+
+    Args:
+        url: the gateway's, for messages.
+        batch_id: the batch.
+    """
+
+    def __init__(self, url: str, batch_id: str) -> None:
+        self.over = False
+        self._batch_id = batch_id
+        self._index = 0
+        self._patience = Patience(url)
+
+    def call(self) -> Call[None]:
+        return calls.results(self._batch_id)
+
+    def opened(self, _: httpx.Response) -> None:
+        """It begins anew."""
+
+    def take(self, line: str) -> BatchResult | None:
+        result = read(line, BatchResult.model_validate) if line else None
+        if result is None or result.index <= self._index:
+            return None
+        self._index = result.index
+        self._patience.restored()
+        return result
+
+    def closed(self) -> None:
+        self.over = True
+
+    def pause(self, error: Exception | None) -> float:
+        return self._patience.pause(error)
