@@ -10,15 +10,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
 from experts.host.audio import read_audio, wav
 from experts.host.handler import Media
 from experts.lite.speech import text_to_speech
+from tests.data.signs import sign
 from tests.samples import infer
 
 SPOKEN = "I would like to order a large pizza. The meeting starts at nine o'clock in the main office."
-SIGN = ("We are so happy", "to see you!", "Have a wonderful day.")
+SIGN = (("We are so happy", 72), ("to see you!", 72), ("Have a wonderful day.", 50))
 INVOICE = (
     ("Invoice number:", "INV-2024-0117"),
     ("Invoice date:", "12 March 2024"),
@@ -68,7 +69,7 @@ def main() -> None:
     parser.add_argument("--face", action="store_true", help="convert the photograph, too")
     arguments = parser.parse_args()
     folder: Path = arguments.folder
-    sign().quantize(128).save(folder / "sign.png", optimize=True)
+    sign(SIGN).quantize(128).save(folder / "sign.png", optimize=True)
     invoice().quantize(16).save(folder / "invoice.png", optimize=True)
     (folder / "letter.pdf").write_bytes(letter())
     apple().save(folder / "apple.png", optimize=True)
@@ -77,26 +78,6 @@ def main() -> None:
     (folder / "noisy.wav").write_bytes(noisy(speech))
     if arguments.face:
         face().save(folder / "face.jpg", quality=88)
-
-
-def sign() -> Image.Image:
-    """A wooden shop sign that hangs before a wall."""
-    picture = Image.new("RGB", (900, 600), "#e9dfca")
-    draw = ImageDraw.Draw(picture)
-    for row in range(0, 600, 40):
-        for column in range(-60 * (row // 40 % 2), 900, 120):
-            draw.rectangle((column, row, column + 118, row + 38), outline="#d8cbb2", width=2)
-    shadow = Image.new("L", picture.size, 0)
-    ImageDraw.Draw(shadow).rounded_rectangle((82, 162, 842, 532), 28, fill=110)
-    picture.paste("#6b5a44", mask=shadow.filter(ImageFilter.GaussianBlur(10)))
-    for side in (220, 680):
-        draw.line((side, 0, side, 160), fill="#4a4a4a", width=6)
-        draw.ellipse((side - 12, 148, side + 12, 172), fill="#4a4a4a")
-    draw.rounded_rectangle((70, 150, 830, 520), 28, fill="#2f5d50", outline="#1d3b33", width=8)
-    draw.rounded_rectangle((90, 170, 810, 500), 18, outline="#f2e3bc", width=4)
-    for line, size, height in zip(SIGN, (72, 72, 50), (230, 318, 424), strict=True):
-        draw.text((450, height), line, "#fff7e0", ImageFont.load_default(size), anchor="mm")
-    return picture
 
 
 def invoice() -> Image.Image:
