@@ -1,7 +1,7 @@
 """Pipelines and batches, for programs on asyncio."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, closing
 from typing import Unpack
 
@@ -12,7 +12,7 @@ from gateway.client.keeping.following import Results, Watching
 from gateway.client.keeping.items import Item, Lines, Writing
 from gateway.client.keeping.models import Batch, BatchItem, BatchResult, BatchSummary, Pipeline
 from gateway.client.keeping.options import BatchOptions, Plan, batch_spec
-from gateway.client.models import Artifact, Page
+from gateway.client.models import Artifact, Page, Port
 from gateway.client.options import DataPolicy
 from gateway.client.wire import AsyncWire
 
@@ -28,7 +28,7 @@ class AsyncKeeping(AsyncWire):
         description: str = "",
         pin_models: bool = False,
         policy: DataPolicy | None = None,
-        inputs: Mapping[str, str] | None = None,
+        inputs: Sequence[Port] = (),
     ) -> Pipeline:
         """Keeps a plan under a name, as its next version; if the latest is the same, that one.
 
@@ -38,10 +38,10 @@ class AsyncKeeping(AsyncWire):
             description: what it is for.
             pin_models: its tasks only run on the models that ran them, or would run a given plan now.
             policy: local: what runs through it never leaves the house.
-            inputs: what its parameters are, in words.
+            inputs: what there is to say about its parameters; one that names a modality must be right.
         """
         said = {"description": description, "pin_models": pin_models, "policy": policy}
-        return await self._do(calls.save_pipeline(name, kept, said, inputs or {}))
+        return await self._do(calls.save_pipeline(name, kept, said, inputs))
 
     async def pipelines(self, *, page_size: int = 0, page_token: str = "") -> Page[Pipeline]:
         """The latest version of each pipeline, by name."""

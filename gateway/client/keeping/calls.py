@@ -11,7 +11,10 @@ from gateway.client.calls import STREAM, Call
 from gateway.client.keeping.items import Lines
 from gateway.client.keeping.models import Batch, BatchItem, BatchSummary, Pipeline
 from gateway.client.keeping.options import Plan, run_id
-from gateway.client.models import Page, Run
+from gateway.client.models import Page, Port, Run
+
+LARGEST_PAGE = 1_000
+"""Items asked for at a time; of large ones fewer come."""
 
 
 def _pipeline(reply: httpx.Response) -> Pipeline:
@@ -39,10 +42,10 @@ def _here(batch_id: str, *more: str) -> str:
     return "/".join(("/v1/batches", quote(batch_id, safe=""), *more))
 
 
-def save_pipeline(name: str, kept: Plan | str, said: Mapping[str, Any], inputs: Mapping[str, str]) -> Call[Pipeline]:
-    """Keeps a plan, or that of a run; inputs describe parameters."""
+def save_pipeline(name: str, kept: Plan | str, said: Mapping[str, Any], inputs: Sequence[Port]) -> Call[Pipeline]:
+    """Keeps a plan, or that of a run."""
     source = {"run_id": run_id(kept)} if isinstance(kept, Run | str) else {"plan": list(kept)}
-    described = [{"name": parameter, "description": words} for parameter, words in inputs.items()]
+    described = [port.model_dump(exclude_unset=True) for port in inputs]
     body = {**source, **{key: value for key, value in said.items() if value}, "inputs": described}
     return Call("PUT", _named(name), _pipeline, body=body)
 
@@ -88,7 +91,12 @@ def items(batch_id: str, after: int, states: Sequence[str]) -> Call[tuple[list[B
         content = reply.json()
         return [BatchItem.model_validate(each) for each in content["data"]], int(content.get("next_after") or 0)
 
-    return Call("GET", _here(batch_id, "items"), read, {"after": after, "state": list(states) or None})
+    return Call(
+        "GET",
+        _here(batch_id, "items"),
+        read,
+        {"after": after, "state": list(states) or None, "page_size": LARGEST_PAGE},
+    )
 
 
 def results(batch_id: str) -> Call[None]:

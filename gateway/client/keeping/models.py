@@ -94,7 +94,7 @@ class BatchResult(Told):
     index: int
     name: str = ""
     state: str = "queued"
-    run_id: str = ""
+    run_id: str | None = None
     outputs: dict[str, Value] = Field(default_factory=dict)
     """Text, JSON or an Artifact, by the names of the pipeline's outputs."""
     error: Failure | None = None

@@ -1,6 +1,6 @@
 """Pipelines and batches, for programs that wait."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Unpack
 
@@ -11,7 +11,7 @@ from gateway.client.keeping.following import Results, Watching
 from gateway.client.keeping.items import Item, Lines, Writing
 from gateway.client.keeping.models import Batch, BatchItem, BatchResult, BatchSummary, Pipeline
 from gateway.client.keeping.options import BatchOptions, Plan, batch_spec
-from gateway.client.models import Artifact, Page
+from gateway.client.models import Artifact, Page, Port
 from gateway.client.options import DataPolicy
 from gateway.client.wire import Wire
 
@@ -27,7 +27,7 @@ class Keeping(Wire):
         description: str = "",
         pin_models: bool = False,
         policy: DataPolicy | None = None,
-        inputs: Mapping[str, str] | None = None,
+        inputs: Sequence[Port] = (),
     ) -> Pipeline:
         """Keeps a plan under a name, as its next version; if the latest is the same, that one.
 
@@ -37,10 +37,10 @@ class Keeping(Wire):
             description: what it is for.
             pin_models: its tasks only run on the models that ran them, or would run a given plan now.
             policy: local: what runs through it never leaves the house.
-            inputs: what its parameters are, in words.
+            inputs: what there is to say about its parameters; one that names a modality must be right.
         """
         said = {"description": description, "pin_models": pin_models, "policy": policy}
-        return self._do(calls.save_pipeline(name, kept, said, inputs or {}))
+        return self._do(calls.save_pipeline(name, kept, said, inputs))
 
     def pipelines(self, *, page_size: int = 0, page_token: str = "") -> Page[Pipeline]:
         """The latest version of each pipeline, by name."""
