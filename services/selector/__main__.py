@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import selector_pb2 as pb
@@ -15,10 +16,12 @@ from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery, Pace
 from services.selector.judge import Judge
 from services.selector.memory import Memory
+from services.selector.routes import watching
 from services.selector.selector import Selector
 from services.selector.servicer import SelectorServicer
 from services.selector.settings import Settings
 from services.selector.sources import parse
+from services.selector.table import Table, read
 
 SERVICE = pb.DESCRIPTOR.services_by_name["SelectorService"]
 
@@ -32,16 +35,18 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
         pace: how often it looks.
     """
     standard = standard_tasks()
-    catalog = Catalog(standard, forget_seconds=settings.forget_seconds)
+    table = read(Path(settings.routes)) if settings.routes else Table()
+    catalog = Catalog(standard, forget_seconds=settings.forget_seconds, rules=table.digest)
     remembered = Memory(ArtifactStore.open(settings.artifacts_url).notes(memory.KIND), catalog)
     discovery = Discovery(parse(settings.experts), catalog, pace)
-    choosing = Selector(catalog, standard, settings.inference_mode, settings.region)
+    choosing = Selector(catalog, standard, settings.inference_mode, settings.region, table)
     async with _judging(settings, choosing) as judge:
-        servicer = SelectorServicer(catalog, choosing, remembered, judge)
+        servicer = SelectorServicer(catalog, choosing, remembered, judge, table)
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
             remembered.running(),
             discovery.running(),
+            watching(table, catalog),
             serving(
                 register,
                 SERVICE,

@@ -24,6 +24,7 @@ class Catalog:
     Args:
         standard: the kinds of task that are settled for everybody.
         forget_seconds: how long an expert that does not answer is waited for.
+        rules: digest of what else decides who is chosen.
         clock: seconds; never goes back.
     """
 
@@ -32,10 +33,12 @@ class Catalog:
         standard: Mapping[str, TaskSpec],
         *,
         forget_seconds: float = FORGET_SECONDS,
+        rules: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._standard = standard
         self._forget_seconds = forget_seconds
+        self._rules = rules
         self._clock = clock
         self._arrivals = itertools.count(1)
         self._replicas: dict[str, Replica] = {}
@@ -44,7 +47,7 @@ class Catalog:
         self._closed = False
         self.troubles: dict[str, str] = {}
         """What is wrong with where addresses come from, by source."""
-        self.view = View((), standard)
+        self.view = View((), standard, rules)
 
     # ------------------------------------------------------------ what is learnt
 
@@ -211,7 +214,7 @@ class Catalog:
             self._replicas.pop(replica.address, None)
 
     def _refresh(self) -> None:
-        before, self.view = self.view.revision, View(list(self._everyone()), self._standard)
+        before, self.view = self.view.revision, View(list(self._everyone()), self._standard, self._rules)
         if self.view.revision != before:
             self._wake()
 

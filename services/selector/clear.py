@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
 from services.selector.ranking import PROMPT_SECONDS, Presence
-from services.selector.selector import Choice, Chosen, Mode, Wanted
+from services.selector.selector import Choice, Chosen
+from services.selector.wanted import Mode, Wanted
 from services.selector.words import stemmed
 
 FASTER = 2.0

@@ -14,8 +14,9 @@ from services.runtime import caller
 from services.selector.answers import read, repaired
 from services.selector.clear import is_clear, rivals
 from services.selector.question import VERSION, Question, can_be_named, posed
-from services.selector.selector import CANDIDATES, Choice, Chosen, Controller, Selector, Wanted
+from services.selector.selector import CANDIDATES, Choice, Chosen, Controller, Selector
 from services.selector.shared import Shared
+from services.selector.wanted import Wanted
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +68,7 @@ class Judge:
         limit = wanted.limit or CANDIDATES
         choice = self._selector.choose(replace(wanted, limit=max(limit, self._described)) if limit > 0 else wanted)
         shown = _distinct(rivals(choice))[: self._described]
-        if not wanted.model and len(shown) > 1:
+        if choice.controller is Controller.RANK and len(shown) > 1:
             choice = await self._settled(choice, wanted, shown, seconds)
         return replace(choice, chosen=choice.chosen[:limit])
 
@@ -93,7 +94,9 @@ class Judge:
 
     def _key(self, wanted: Wanted, question: Question) -> Hashable:
         """What an opinion depends on; no tenant learns from how quickly it comes what others asked."""
-        words = replace(wanted, avoid=(), limit=0, source=_digest(wanted.source), request=_digest(wanted.request))
+        words = replace(
+            wanted, avoid=(), limit=0, lot="", source=_digest(wanted.source), request=_digest(wanted.request)
+        )
         return (self._selector.revision, caller.current().tenant, words, tuple(question.ids))
 
     async def _asked(self, question: Question) -> _Opinion:

@@ -10,7 +10,8 @@ from services.llm.messages import Message, Schema
 from services.llm.prompt import Prompt, nonce, quoted
 from services.selector.clear import queue
 from services.selector.plain import plain
-from services.selector.selector import Chosen, Wanted
+from services.selector.selector import Chosen
+from services.selector.wanted import Wanted
 
 ID_CHARACTERS = 200
 """Of an id that can be shown and said again."""

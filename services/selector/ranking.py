@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from heapq import nlargest
+from types import MappingProxyType
 from typing import NamedTuple
 
 FIT = 3.0
@@ -69,6 +70,13 @@ class Wish:
     internal_first: bool = True
 
 
+class Favour(NamedTuple):
+    """What somebody else than the ranking has to say for a model, or against it."""
+
+    points: float
+    reason: str
+
+
 class Ranked(NamedTuple):
     """A model's place in the list."""
 
@@ -100,7 +108,14 @@ class Ranking:
     def __init__(self, merits: Sequence[Merits]) -> None:
         self._merits = merits
 
-    def best(self, wish: Wish, admitted: Iterable[int], limit: int, failing: Collection[int]) -> list[Ranked]:
+    def best(
+        self,
+        wish: Wish,
+        admitted: Iterable[int],
+        limit: int,
+        failing: Collection[int],
+        favours: Mapping[int, Favour] = MappingProxyType({}),
+    ) -> list[Ranked]:
         """The best models, best first.
 
         Args:
@@ -108,11 +123,14 @@ class Ranking:
             admitted: positions of the models that may be chosen.
             limit: at most so many.
             failing: positions of those to be asked last.
+            favours: by position.
         """
         telling = self._telling(wish)
         scores = self._scores(wish, telling, failing)
+        for position, favour in favours.items():
+            scores[position] += favour.points
         return [
-            Ranked(position, round(scores[position], 4), fit.share, self._reason(position, wish, fit, failing))
+            Ranked(position, round(scores[position], 4), fit.share, self._reason(position, wish, fit, failing, favours))
             for position in nlargest(limit, admitted, key=scores.__getitem__)
             for fit in (self._fit(position, telling),)
         ]
@@ -171,9 +189,11 @@ class Ranking:
         said = [word for word in telling if word.stem in stems]
         return _Fit(sum(word.share for word in said), tuple(word.written for word in said))
 
-    def _reason(self, position: int, wish: Wish, fit: _Fit, failing: Collection[int]) -> str:
+    def _reason(
+        self, position: int, wish: Wish, fit: _Fit, failing: Collection[int], favours: Mapping[int, Favour]
+    ) -> str:
         merits = self._merits[position]
-        parts = []
+        parts = [favours[position].reason] if position in favours else []
         if fit.words:
             said = " and ".join(f"“{word}”" for word in fit.words[:3])
             parts.append(f"says {said} like the request")

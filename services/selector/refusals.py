@@ -12,6 +12,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.runtime.errors import FailedPrecondition, NotFound
 from services.selector.shelf import Offer
+from services.selector.table import SETTING, Route
 
 _MENTIONED = 3
 _REPAIR = "see the expert's log for why it did not load, or use another model"
@@ -69,6 +70,27 @@ def wrong_mode(task: str, mode: str) -> FailedPrecondition:
         f"{task} is offered only {where} the house, and the inference mode is {mode}",
         reason="POLICY",
         remedy="use the inference mode hybrid",
+    )
+
+
+def forbidden(task: str, model: str) -> FailedPrecondition:
+    """The routing table forbids the pinned model, or all there are."""
+    what = f"model {model} is forbidden for {task}" if model else f"every model for {task} is forbidden"
+    other = "pin another model, or none" if model else "add an expert with another model"
+    return FailedPrecondition(
+        f"{what} by this house's routing table", reason="POLICY", remedy=f"{other}; or have {SETTING} changed"
+    )
+
+
+def no_candidate(task: str, route: Route, offers: Sequence[Offer]) -> NotFound:
+    """Models are there, but none that the routing table lets be chosen."""
+    there = ", ".join(dict.fromkeys(offer.card.id for offer in offers))
+    named = ", ".join(map(str, filter(None, (route.model, *route.listed))))
+    what = f"the routing table lets only {named} be chosen" if named else f"{route.shadow} is only a shadow"
+    return NotFound(
+        f"nobody can be chosen for {task}: {what}, and there is {there}",
+        reason="MODEL",
+        remedy=f"start an expert with a model that may be chosen, or have {SETTING} changed",
     )
 
 

@@ -1,19 +1,20 @@
 """Chooses models: leaves out what may not be used, ranks the rest, and says why."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
 from services.llm.usage import Usage
 from services.runtime.errors import InvalidRequest
-from services.selector import refusals
+from services.selector import guidance, refusals
 from services.selector.catalog import Catalog
-from services.selector.constraints import Constraints
-from services.selector.ranking import Ranked, Wish, Word
+from services.selector.ranking import Favour, Ranked, Wish, Word
 from services.selector.replica import Replica
-from services.selector.shelf import Offer, Shelf, primary
+from services.selector.shelf import Offer, Shelf
+from services.selector.table import Table
+from services.selector.wanted import Avoid, Mode, Wanted
 from services.selector.words import words
 
 CANDIDATES = 5
@@ -24,55 +25,16 @@ _SOURCE_WEIGHT, _REQUEST_WEIGHT = 1.0, 0.25
 _OWN_LABELS = frozenset({"labels", "objects", "entities"})
 """Outputs that can only say what the model was made to say."""
 _CLEAR_FIT = 0.5
-_TAG_LENGTHS = (2, 3)
-
-
-class Mode(StrEnum):
-    """Where the models may be."""
-
-    LOCAL = "local"
-    HYBRID = "hybrid"
-    REMOTE = "remote"
 
 
 class Controller(StrEnum):
     """Who chose."""
 
     PINNED = "pinned"
+    ROUTED = "routed"
+    """The deployment's routing table."""
     RANK = "rank"
     LLM = "llm"
-
-
-@dataclass(frozen=True)
-class Avoid:
-    """What has been failing; empty fields stand for any."""
-
-    model: str = ""
-    expert: str = ""
-    address: str = ""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A task that needs a model."""
-
-    task: str
-    source: str = ""
-    """The words it came from."""
-    request: str = ""
-    languages: frozenset[str] = frozenset()
-    """Primary tags among its parameters."""
-    model: str = ""
-    """The only one that may run it."""
-    revision: str = ""
-    mode: Mode | None = None
-    """None: the deployment's."""
-    may_leave: bool = False
-    """Bytes may go to models outside the house."""
-    avoid: Sequence[Avoid] = ()
-    constraints: Constraints = field(default_factory=Constraints)
-    limit: int = 0
-    """0: the deployment's."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +61,8 @@ class Choice:
     """0: not estimated."""
     mode: Mode
     controller: Controller = Controller.RANK
+    shadow: Chosen | None = None
+    """Runs beside the first, for comparison."""
     llm_model: str = ""
     """The LLM asked, if one was."""
     fell_back_because: str = ""
@@ -115,13 +79,22 @@ class Selector:
         standard: the kinds of task that are settled for everybody.
         mode: where models may be, unless the request says otherwise.
         region: where the house's own machines stand; empty: not said.
+        table: what the operator has laid down.
     """
 
-    def __init__(self, catalog: Catalog, standard: Mapping[str, TaskSpec], mode: Mode, region: str = "") -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        standard: Mapping[str, TaskSpec],
+        mode: Mode,
+        region: str = "",
+        table: Table = Table(),  # noqa: B008  # frozen
+    ) -> None:
         self._catalog = catalog
         self._standard = standard
         self._mode = mode
         self._region = region
+        self._table = table
 
     @property
     def revision(self) -> str:
@@ -134,22 +107,63 @@ class Selector:
         Raises:
             InvalidRequest: no task is named, or the limit is negative.
             NotFound: TASK, nobody offers it; MODEL, the pinned one is not there or none satisfies the constraints.
-            FailedPrecondition: POLICY, only policy or mode stand in the way.
+            FailedPrecondition: POLICY, only policy, mode or the routing table stand in the way.
         """
         if not wanted.task or wanted.limit < 0:
             raise InvalidRequest("a task and a limit of 0 or more are needed", remedy="name the task", port="task")
-        shelf = self._shelf(wanted.task)
+        shelf, route = self._shelf(wanted.task), self._table.route(wanted.task)
         mode = wanted.mode or self._mode
         admitted = self._admitted(shelf, wanted, mode)
         failing = (
             frozenset(i for i in admitted if _fails(shelf.offers[i], wanted.avoid)) if wanted.avoid else frozenset()
         )
+        leading = self._leading(shelf, wanted, admitted, failing)
+        favours = guidance.together(leading, guidance.scored(self._table, wanted.task, shelf.offers))
         wish = Wish(_words(wanted), wanted.languages, internal_first=mode is Mode.HYBRID)
-        ranked = shelf.ranking.best(wish, admitted, wanted.limit or CANDIDATES, failing)
-        same = [place for place in ranked if _means_the_same(shelf, ranked[0], place)]
+        ranked = shelf.ranking.best(wish, admitted, wanted.limit or CANDIDATES, failing, favours)
+        same = [place for place in ranked if route.candidates or _means_the_same(shelf, ranked[0], place)]
         chosen = [_chosen(shelf, place, wanted.avoid, place.position in failing) for place in same]
-        summary, controller = _summary(chosen, len(admitted), wanted), _controller(wanted)
-        return Choice(shelf.spec, chosen, summary, _confidence(chosen), mode, controller)
+        controller = Controller.PINNED if wanted.model else Controller.ROUTED if leading else Controller.RANK
+        return Choice(
+            spec=shelf.spec,
+            chosen=chosen,
+            reason=_summary(chosen, len(admitted), wanted),
+            confidence=_confidence(chosen),
+            mode=mode,
+            controller=controller,
+            shadow=self._shadow(shelf, wanted, mode),
+        )
+
+    def _leading(
+        self, shelf: Shelf, wanted: Wanted, admitted: Iterable[int], failing: Collection[int]
+    ) -> Mapping[int, Favour]:
+        route = self._table.route(wanted.task)
+        if wanted.model or not (route.model or route.weights):
+            return {}
+        sound = [i for i in admitted if i not in failing]
+        return guidance.led(route, shelf.offers, sound, f"{wanted.lot}\0{wanted.task}")
+
+    def _shadow(self, shelf: Shelf, wanted: Wanted, mode: Mode) -> Chosen | None:
+        """Who runs beside the one chosen; nobody beside one that is pinned."""
+        name = self._table.route(wanted.task).shadow
+        if name is None or wanted.model:
+            return None
+        for offer in shelf.offers:
+            if name.means(offer.card.id, offer.card.revision) and self._may_serve(offer, wanted, mode):
+                return Chosen(offer, offer.replicas, 0.0, "runs beside it, for comparison", failing=False)
+        return None
+
+    def _may_serve(self, offer: Offer, wanted: Wanted, mode: Mode) -> bool:
+        """Whether neither the routing table nor constraints, policy or mode are against it."""
+        return (
+            not self._forbids(offer)
+            and wanted.constraints.admit(offer, self._region)
+            and (wanted.may_leave or not offer.external)
+            and (mode is Mode.HYBRID or offer.external is (mode is Mode.REMOTE))
+        )
+
+    def _forbids(self, offer: Offer) -> bool:
+        return self._table.forbids(offer.card.task, offer.card.id, offer.card.revision)
 
     def _shelf(self, task: str) -> Shelf:
         view = self._catalog.view
@@ -166,6 +180,8 @@ class Selector:
             admitted = [i for i in admitted if _is_pinned(offers[i], wanted)]
             if not admitted:
                 raise refusals.unknown_model(task, wanted.model, wanted.revision, offers, shelf.failed)
+        if self._table:
+            admitted = self._laid_open(shelf, wanted, admitted)
         if str(wanted.constraints):
             admitted = [i for i in admitted if wanted.constraints.admit(offers[i], self._region)]
             if not admitted:
@@ -180,12 +196,16 @@ class Selector:
                 raise refusals.wrong_mode(task, mode)
         return admitted
 
-
-def languages_of(parameters: Mapping[str, object]) -> frozenset[str]:
-    """The primary tags among a task's parameters; a language given by name is left to the words."""
-    values = (parameters.get(name) for name in ("language", "source_language", "target_language"))
-    tags = (primary(value) for value in values if isinstance(value, str))
-    return frozenset(tag for tag in tags if tag.isalpha() and len(tag) in _TAG_LENGTHS)
+    def _laid_open(self, shelf: Shelf, wanted: Wanted, admitted: Iterable[int]) -> Collection[int]:
+        """Those that the routing table lets be used."""
+        task, route = wanted.task, self._table.route(wanted.task)
+        legal = [i for i in admitted if not self._forbids(shelf.offers[i])]
+        if not legal:
+            raise refusals.forbidden(task, wanted.model)
+        open_ones = legal if wanted.model else guidance.allowed(route, shelf.offers, legal)
+        if not open_ones:
+            raise refusals.no_candidate(task, route, shelf.offers)
+        return open_ones
 
 
 def _words(wanted: Wanted) -> Mapping[str, Word]:
@@ -233,10 +253,6 @@ def _means_the_same(shelf: Shelf, first: Ranked, other: Ranked) -> bool:
     return (
         not own_labels or chosen_labels or not same_expert or first.fit < _CLEAR_FIT or other.fit > 0 or other is first
     )
-
-
-def _controller(wanted: Wanted) -> Controller:
-    return Controller.PINNED if wanted.model else Controller.RANK
 
 
 def _summary(chosen: Sequence[Chosen], admitted: int, wanted: Wanted) -> str:

@@ -1,7 +1,7 @@
 """Translates between the protos and the selector."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
+    CANDIDATE_ROLE_SHADOW,
     INFERENCE_MODE_HYBRID,
     INFERENCE_MODE_LOCAL,
     INFERENCE_MODE_REMOTE,
@@ -18,6 +19,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     SELECTION_POLICY_LLM,
     SELECTION_POLICY_RANK,
     Candidate,
+    CandidateRole,
     Decision,
     Task,
 )
@@ -28,17 +30,11 @@ from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
 from services.selector.judge import Judge
 from services.selector.memory import Memory
-from services.selector.selector import (
-    Avoid,
-    Choice,
-    Chosen,
-    Controller,
-    Mode,
-    Selector,
-    Wanted,
-    languages_of,
-)
+from services.selector.routes import routes
+from services.selector.selector import Choice, Chosen, Controller, Selector
 from services.selector.shelf import primary
+from services.selector.table import Table
+from services.selector.wanted import Avoid, Mode, Wanted, languages_of
 
 _MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, INFERENCE_MODE_REMOTE: Mode.REMOTE}
 
@@ -51,17 +47,27 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         selector: chooses by ranking.
         memory: what is remembered of experts.
         judge: chooses by asking an LLM; None: there is no endpoint.
+        table: what the operator has laid down; with one, an LLM is asked only where a request says so.
     """
 
-    def __init__(self, catalog: Catalog, selector: Selector, memory: Memory, judge: Judge | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        selector: Selector,
+        memory: Memory,
+        judge: Judge | None = None,
+        table: Table = Table(),  # noqa: B008  # frozen
+    ) -> None:
         self._catalog = catalog
+        self._table = table
+        self._policy = SELECTION_POLICY_LLM if judge and not table else SELECTION_POLICY_RANK
         self._selector = selector
         self._memory = memory
         self._judge = judge
 
     async def Select(self, request: pb.SelectRequest, context: Any) -> pb.SelectResponse:
         wanted = wanted_from_pb(request, may_leave=caller.may_leave_the_house())
-        if self._judge and request.selection_policy != SELECTION_POLICY_RANK:
+        if self._judge and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
             return choice_to_pb(await self._judge.choose(wanted, context.time_remaining()))
         choice = self._selector.choose(wanted)
         if request.selection_policy == SELECTION_POLICY_LLM and choice.controller is Controller.RANK:
@@ -79,7 +85,11 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         if request.known_revision == view.revision and not request.page_token:
             return pb.ListModelsResponse(revision=view.revision, unchanged=True)
         models, token = pages.page(view.models_of(request.task), request.page_size, request.page_token)
-        return pb.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
+        reply = pb.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
+        if not request.page_token:
+            reply.routes.extend(routes(self._table, view, request.task))
+            reply.selection_policy = self._policy
+        return reply
 
     async def ListExperts(self, request: pb.ListExpertsRequest, context: Any) -> pb.ListExpertsResponse:
         return pb.ListExpertsResponse(experts=roster.experts(self._catalog))
@@ -123,13 +133,14 @@ def wanted_from_pb(request: pb.SelectRequest, *, may_leave: bool) -> Wanted:
             regions=frozenset(region.lower() for region in constraints.regions),
         ),
         limit=request.limit,
+        lot=caller.current().run_id,
     )
 
 
 def choice_to_pb(choice: Choice) -> pb.SelectResponse:
     """The candidates, the first of them primary."""
     return pb.SelectResponse(
-        candidates=[_candidate(chosen, first=chosen is choice.chosen[0]) for chosen in choice.chosen],
+        candidates=[_candidate(chosen, role) for chosen, role in _roles(choice)],
         decision=Decision(
             controller=choice.controller,
             llm_model=choice.llm_model,
@@ -143,14 +154,23 @@ def choice_to_pb(choice: Choice) -> pb.SelectResponse:
     )
 
 
-def _candidate(chosen: Chosen, *, first: bool) -> Candidate:
+def _roles(choice: Choice) -> Iterator[tuple[Chosen, "CandidateRole.ValueType"]]:
+    first, *others = choice.chosen
+    yield first, CANDIDATE_ROLE_PRIMARY
+    for other in others:
+        yield other, CANDIDATE_ROLE_FALLBACK
+    if choice.shadow:
+        yield choice.shadow, CANDIDATE_ROLE_SHADOW
+
+
+def _candidate(chosen: Chosen, role: "CandidateRole.ValueType") -> Candidate:
     offer = chosen.offer
     return Candidate(
         model_id=offer.card.id,
         revision=offer.card.revision,
         expert=offer.card.expert,
         endpoints=[replica.endpoint(offer.card.id) for replica in chosen.replicas],
-        role=CANDIDATE_ROLE_PRIMARY if first else CANDIDATE_ROLE_FALLBACK,
+        role=role,
         score=chosen.score,
         reason=chosen.reason,
         reach=REACH_EXTERNAL if offer.external else REACH_INTERNAL,

@@ -7,7 +7,7 @@ from services.llm.settings import LlmSettings
 from services.runtime.settings import ServiceSettings, StoreSettings, home
 from services.selector.catalog import FORGET_SECONDS
 from services.selector.judge import DESCRIBED
-from services.selector.selector import Mode
+from services.selector.wanted import Mode
 
 
 class Settings(ServiceSettings, StoreSettings):
@@ -21,6 +21,8 @@ class Settings(ServiceSettings, StoreSettings):
     """Where models may be, unless a request says otherwise: local, hybrid or remote."""
     region: str = ""
     """Where the house's own machines stand, the wider first, as in eu-central-1: for requests that ask for a region."""
+    routes: str = ""
+    """Path of a YAML file that lays down, task by task, which models are first, come into question or are forbidden."""
     described: int = Field(DESCRIBED, ge=2)
     """How many of the best ranked models an LLM is told of."""
     forget_seconds: float = Field(FORGET_SECONDS, ge=0)

@@ -18,9 +18,10 @@ class View:
     Args:
         replicas: those to count, each with a description; the first to come settles what a new kind of task is.
         standard: the kinds of task that are settled for everybody.
+        rules: digest of what else decides who is chosen.
     """
 
-    def __init__(self, replicas: Sequence[Replica], standard: Mapping[str, TaskSpec]) -> None:
+    def __init__(self, replicas: Sequence[Replica], standard: Mapping[str, TaskSpec], rules: str = "") -> None:
         self._standard = standard
         self._specs: dict[str, TaskSpec] = {}
         self._problems: dict[str, dict[str, None]] = defaultdict(dict)
@@ -34,7 +35,7 @@ class View:
             name: task for name in sorted(self._specs) if (task := self._task(name)).experts
         }
         self.tasks_digest = _digest(task.SerializeToString(deterministic=True) for task in self.tasks.values())
-        self.revision = f"{self.tasks_digest}.{_digest(sorted(map(_identity, self.seats)))}"
+        self.revision = f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.seats)), rules.encode()))}"
         """Of everything; begins with the digest of the tasks alone."""
 
     def shelf(self, task: str) -> Shelf | None:

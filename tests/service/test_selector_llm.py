@@ -36,8 +36,9 @@ from services.selector.__main__ import selector
 from services.selector.catalog import Catalog
 from services.selector.discovery import Pace
 from services.selector.judge import Judge
-from services.selector.selector import Mode, Selector, Wanted
+from services.selector.selector import Selector
 from services.selector.settings import Settings
+from services.selector.wanted import Mode, Wanted
 from tests.fakes import Cuts, Fails, FakeExpert, Garbage, Says, ScriptedLLM, Stalls, card
 
 TASK = "text-to-speech"

@@ -11,7 +11,8 @@ from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, R
 from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
-from services.selector.selector import Avoid, Choice, Mode, Selector, Wanted, languages_of
+from services.selector.selector import Choice, Selector
+from services.selector.wanted import Avoid, Mode, Wanted, languages_of
 from tests.fakes import card
 
 TEXT, OBJECTS = "text-classification", "object-detection"

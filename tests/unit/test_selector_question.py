@@ -12,7 +12,8 @@ from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, ModelCard
 from services.selector.catalog import Catalog
 from services.selector.clear import rivals
 from services.selector.question import Question, can_be_named, posed
-from services.selector.selector import CANDIDATES, Mode, Selector, Wanted
+from services.selector.selector import CANDIDATES, Selector
+from services.selector.wanted import Mode, Wanted
 from tests.fakes import card
 
 TASK = "text-classification"

@@ -257,13 +257,21 @@ class ListModelsResponse(_message.Message):
     UNCHANGED_FIELD_NUMBER: _builtins.int
     MODELS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
+    SELECTION_POLICY_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     unchanged: _builtins.bool
     next_page_token: _builtins.str
     """Empty on the last page."""
+    selection_policy: _types_pb2.SelectionPolicy.ValueType
+    """What counts where a request names none; on the first page."""
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ModelCard]:
         """By task, then id."""
+
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]:
+        """What the operator has laid down, by task; on the first page."""
 
     def __init__(
         self,
@@ -272,14 +280,123 @@ class ListModelsResponse(_message.Message):
         unchanged: _builtins.bool = ...,
         models: _abc.Iterable[_types_pb2.ModelCard] | None = ...,
         next_page_token: _builtins.str = ...,
+        routes: _abc.Iterable[Global___Route] | None = ...,
+        selection_policy: _types_pb2.SelectionPolicy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["models", b"models", "next_page_token", b"next_page_token", "revision", b"revision", "unchanged", b"unchanged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["models", b"models", "next_page_token", b"next_page_token", "revision", b"revision", "routes", b"routes", "selection_policy", b"selection_policy", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
+
+@_typing.final
+class Route(_message.Message):
+    """What a deployment's routing table says about a task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ScoresEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TASK_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    FORBIDDEN_FIELD_NUMBER: _builtins.int
+    SHADOW_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    task: _builtins.str
+    """Empty: any task."""
+    @_builtins.property
+    def model(self) -> Global___RoutedModel:
+        """Asked first, while it is there."""
+
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoutedModel]:
+        """Only those are chosen; empty: all that are not forbidden."""
+
+    @_builtins.property
+    def forbidden(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoutedModel]:
+        """Never used."""
+
+    @_builtins.property
+    def shadow(self) -> Global___RoutedModel:
+        """Runs beside the one chosen; its results are not used."""
+
+    @_builtins.property
+    def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """How good models were found to be, from 0 to 1, by id."""
+
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names in it that nothing goes by now."""
+
+    def __init__(
+        self,
+        *,
+        task: _builtins.str = ...,
+        model: Global___RoutedModel | None = ...,
+        candidates: _abc.Iterable[Global___RoutedModel] | None = ...,
+        forbidden: _abc.Iterable[Global___RoutedModel] | None = ...,
+        shadow: Global___RoutedModel | None = ...,
+        scores: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        problems: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "shadow", b"shadow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "forbidden", b"forbidden", "model", b"model", "problems", b"problems", "scores", b"scores", "shadow", b"shadow", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Route: _TypeAlias = Route  # noqa: Y015
+
+@_typing.final
+class RoutedModel(_message.Message):
+    """A model that a routing table names."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    revision: _builtins.str
+    """Empty: any."""
+    weight: _builtins.float
+    """Its share of the runs for which it is asked first; 0: none was given."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        weight: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "revision", b"revision", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoutedModel: _TypeAlias = RoutedModel  # noqa: Y015
 
 @_typing.final
 class ListExpertsRequest(_message.Message):

@@ -73,7 +73,8 @@ class SelectorServiceServicer:
 
     def Select(self, request, context):
         """Ranks the models that can run a task, best first. NOT_FOUND/TASK if nobody offers the task, NOT_FOUND/MODEL if
-        the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy or mode stand in the way. Safe to retry.
+        the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy, mode or the routing table stand in the
+        way. Safe to retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

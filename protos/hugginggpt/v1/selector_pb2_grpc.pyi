@@ -35,7 +35,8 @@ class SelectorServiceStub:
     def __new__(cls, channel: _aio.Channel) -> SelectorServiceAsyncStub: ...
     Select: _grpc.UnaryUnaryMultiCallable[_selector_pb2.SelectRequest, _selector_pb2.SelectResponse]
     """Ranks the models that can run a task, best first. NOT_FOUND/TASK if nobody offers the task, NOT_FOUND/MODEL if
-    the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy or mode stand in the way. Safe to retry.
+    the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy, mode or the routing table stand in the
+    way. Safe to retry.
     """
     ListTasks: _grpc.UnaryUnaryMultiCallable[_selector_pb2.ListTasksRequest, _selector_pb2.ListTasksResponse]
     """The kinds of task that can be planned now."""
@@ -57,7 +58,8 @@ class SelectorServiceAsyncStub(SelectorServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Select: _aio.UnaryUnaryMultiCallable[_selector_pb2.SelectRequest, _selector_pb2.SelectResponse]  # type: ignore[assignment]
     """Ranks the models that can run a task, best first. NOT_FOUND/TASK if nobody offers the task, NOT_FOUND/MODEL if
-    the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy or mode stand in the way. Safe to retry.
+    the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy, mode or the routing table stand in the
+    way. Safe to retry.
     """
     ListTasks: _aio.UnaryUnaryMultiCallable[_selector_pb2.ListTasksRequest, _selector_pb2.ListTasksResponse]  # type: ignore[assignment]
     """The kinds of task that can be planned now."""
@@ -82,7 +84,8 @@ class SelectorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_selector_pb2.SelectResponse, _abc.Awaitable[_selector_pb2.SelectResponse]]:
         """Ranks the models that can run a task, best first. NOT_FOUND/TASK if nobody offers the task, NOT_FOUND/MODEL if
-        the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy or mode stand in the way. Safe to retry.
+        the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy, mode or the routing table stand in the
+        way. Safe to retry.
         """
 
     @_abc_1.abstractmethod

@@ -204,7 +204,7 @@ class _SelectionPolicy:
 class _SelectionPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SelectionPolicy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SELECTION_POLICY_UNSPECIFIED: _SelectionPolicy.ValueType  # 0
-    """The deployment's default: the LLM if the deployment has one, else by merit."""
+    """The deployment's default: the LLM if it has one and no routing table, else by merit."""
     SELECTION_POLICY_RANK: _SelectionPolicy.ValueType  # 1
     """By measured and described merit, without an LLM."""
     SELECTION_POLICY_LLM: _SelectionPolicy.ValueType  # 2
@@ -214,7 +214,7 @@ class SelectionPolicy(_SelectionPolicy, metaclass=_SelectionPolicyEnumTypeWrappe
     """Who chooses among the models that can run a task."""
 
 SELECTION_POLICY_UNSPECIFIED: SelectionPolicy.ValueType  # 0
-"""The deployment's default: the LLM if the deployment has one, else by merit."""
+"""The deployment's default: the LLM if it has one and no routing table, else by merit."""
 SELECTION_POLICY_RANK: SelectionPolicy.ValueType  # 1
 """By measured and described merit, without an LLM."""
 SELECTION_POLICY_LLM: SelectionPolicy.ValueType  # 2

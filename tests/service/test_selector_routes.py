@@ -1,0 +1,163 @@
+"""The selector's server with a routing table."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
+from protos.hugginggpt.v1.types_pb2 import (
+    CANDIDATE_ROLE_FALLBACK,
+    CANDIDATE_ROLE_PRIMARY,
+    CANDIDATE_ROLE_SHADOW,
+    DATA_POLICY_OPEN,
+    SELECTION_POLICY_LLM,
+    SELECTION_POLICY_RANK,
+    Caller,
+    Task,
+)
+from services.llm.settings import LlmSettings
+from services.runtime import caller
+from services.runtime.channel import connect
+from services.runtime.errors import FailedPrecondition
+from services.selector.__main__ import selector
+from services.selector.catalog import Catalog
+from services.selector.routes import watching
+from services.selector.settings import Settings
+from services.selector.table import Route, Table
+from tests.fakes import FakeExpert, Says, ScriptedLLM, card
+
+TASK = "object-detection"
+CARDS = [card(name, TASK) for name in ("faces", "people", "things")]
+TABLE = """\
+format: hugginggpt/routes/1
+forbidden: [leaky]
+tasks:
+  object-detection:
+    candidates:
+      - {model: people, weight: 1}
+      - {model: faces, weight: 1}
+    shadow: things
+  depth-estimation:
+    model: midas
+"""
+
+
+@asynccontextmanager
+async def opened(folder: Path, table: str, **settings: Any) -> AsyncIterator[Any]:
+    """A selector with a table, and an expert that it knows."""
+    (folder / "routes.yaml").write_text(table)
+    told = {
+        "listen": "127.0.0.1:0",
+        "routes": str(folder / "routes.yaml"),
+        "artifacts_url": (folder / "artifacts").as_uri(),
+    }
+    async with (
+        FakeExpert("vision", CARDS).serving() as address,
+        selector(Settings(**{**told, "experts": address, **settings})) as running,
+        connect(f"127.0.0.1:{running.port}") as channel,
+    ):
+        yield rpc.SelectorServiceStub(channel)
+
+
+async def select(stub: Any, run: str = "", **fields: Any) -> pb.SelectResponse:
+    with caller.acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN, run_id=run)):
+        request = pb.SelectRequest(task=Task(task=TASK), **fields)
+        reply: pb.SelectResponse = await stub.Select(request, timeout=10, metadata=caller.metadata())
+    return reply
+
+
+def endpoint(llm: ScriptedLLM) -> LlmSettings:
+    return LlmSettings(base_url=llm.base_url, model="scripted", attempts=1)
+
+
+async def warning(logs: Sequence[Any], number: int) -> str:
+    """What the warning of this number says, once it is there."""
+    async with asyncio.timeout(10):
+        while len(logs) < number:  # noqa: ASYNC110  # a log tells nobody that it has grown
+            await asyncio.sleep(0)
+    return str(logs[number - 1]["problem"])
+
+
+async def test_what_is_laid_down_stands_beside_the_models(tmp_path: Path) -> None:
+    async with opened(tmp_path, TABLE) as stub:
+        reply = await stub.ListModels(pb.ListModelsRequest(page_size=1), timeout=10)
+        rest = await stub.ListModels(pb.ListModelsRequest(page_token=reply.next_page_token), timeout=10)
+        one = await stub.ListModels(pb.ListModelsRequest(task=TASK), timeout=10)
+    general, depth, finding = reply.routes
+    assert (general.task, [model.id for model in general.forbidden]) == ("", ["leaky"])
+    assert list(general.problems) == ["no expert offers leaky now"]
+    assert (depth.model.id, list(depth.problems)) == ("midas", ["no expert offers depth-estimation now"])
+    assert [(model.id, model.weight) for model in finding.candidates] == [("people", 1), ("faces", 1)]
+    assert (finding.shadow.id, list(finding.problems)) == ("things", [])
+    assert [route.task for route in one.routes] == ["", TASK]
+    assert not rest.routes
+
+
+async def test_a_run_is_given_the_same_model_by_every_selector_of_the_deployment(tmp_path: Path) -> None:
+    async with opened(tmp_path, TABLE) as one, opened(tmp_path, TABLE) as other:
+        drawn = [(await select(one, f"run_{number}")).candidates[0].model_id for number in range(20)]
+        again = [(await select(other, f"run_{number}")).candidates[0].model_id for number in range(20)]
+    assert drawn == again
+    assert set(drawn) == {"people", "faces"}
+
+
+async def test_the_shadow_comes_last_under_its_role(tmp_path: Path) -> None:
+    async with opened(tmp_path, TABLE) as stub:
+        reply = await select(stub)
+    assert [candidate.role for candidate in reply.candidates] == [
+        CANDIDATE_ROLE_PRIMARY,
+        CANDIDATE_ROLE_FALLBACK,
+        CANDIDATE_ROLE_SHADOW,
+    ]
+    assert (reply.candidates[-1].model_id, reply.decision.controller) == ("things", "routed")
+
+
+async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_path: Path) -> None:
+    free = "format: hugginggpt/routes/1\ntasks: {object-detection: {forbidden: [faces]}}\n"
+    answer = Says(json.dumps({"id": "things", "reason": "Says so."}))
+    async with ScriptedLLM.serving([answer]) as llm, opened(tmp_path, free, llm=endpoint(llm)) as stub:
+        told = await stub.ListModels(pb.ListModelsRequest(), timeout=10)
+        unasked, asked = await select(stub), await select(stub, selection_policy=SELECTION_POLICY_LLM)
+    assert told.selection_policy == SELECTION_POLICY_RANK
+    assert (unasked.decision.controller, asked.decision.controller) == ("rank", "llm")
+    assert [candidate.model_id for candidate in asked.candidates] == ["things", "people"]
+
+
+async def test_what_the_table_decides_no_llm_decides_otherwise(tmp_path: Path) -> None:
+    async with ScriptedLLM.serving([]) as llm, opened(tmp_path, TABLE, llm=endpoint(llm)) as stub:
+        reply = await select(stub, selection_policy=SELECTION_POLICY_LLM)
+    assert reply.decision.controller == "routed"
+    assert not llm.requests
+
+
+async def test_without_a_table_the_llm_is_the_default(tmp_path: Path) -> None:
+    async with ScriptedLLM.serving([]) as llm, opened(tmp_path, "", routes="", llm=endpoint(llm)) as stub:
+        told = await stub.ListModels(pb.ListModelsRequest(), timeout=10)
+    assert (told.selection_policy, list(told.routes)) == (SELECTION_POLICY_LLM, [])
+
+
+async def test_a_table_that_is_wrong_keeps_the_selector_from_starting(tmp_path: Path) -> None:
+    with pytest.raises(FailedPrecondition, match=r"routes\.yaml, line 2: task: there is no such key"):
+        async with opened(tmp_path, "format: hugginggpt/routes/1\ntask: {}\n"):
+            pass
+
+
+async def test_names_that_nothing_goes_by_are_logged_once_as_long_as_it_stays_so() -> None:
+    catalog = Catalog(standard_tasks())
+    catalog.listed("vision:1")
+    table = Table({TASK: Route(forbidden=["faces"]), "depth-estimation": Route()})
+    with capture_logs() as logs:
+        async with watching(table, catalog, settled_seconds=0):
+            assert await warning(logs, 2) == "no expert offers depth-estimation now"
+            assert await warning(logs, 3) == "no expert offers object-detection now"
+            catalog.heard("vision:1", DescribeResponse(expert="vision", models=CARDS[1:]))
+            assert await warning(logs, 4) == "no expert offers faces for object-detection now"
