@@ -16,9 +16,11 @@ from services.runtime.errors import InvalidRequest, ServiceError
 
 _TAGS = [
     {"name": "runs", "description": "Ask, watch, stop."},
+    {"name": "pipelines", "description": "Plans kept under names, to be run again without planning."},
+    {"name": "batches", "description": "One plan over many inputs."},
     {"name": "conversations", "description": "Runs that follow on one another."},
     {"name": "files", "description": "What is kept for later runs."},
-    {"name": "webhooks", "description": "Servers of one's own that are told when a run has ended."},
+    {"name": "webhooks", "description": "Servers of one's own that are told when a run or batch has ended."},
     {"name": "openai", "description": "The same as OpenAI's clients know it."},
     {"name": "artifacts", "description": "What went in and what came out."},
     {"name": "catalogue", "description": "What the house can do now."},

@@ -7,12 +7,12 @@ from gateway.access.audit import seal
 from gateway.access.tables import ACCESS
 from gateway.filing.tables import FILING
 from gateway.mcp.tables import UPLOADS
-from gateway.webhooks.tables import WEBHOOKS
+from gateway.webhooks.tables import BATCHES, WEBHOOKS
 from services.runtime.database import Database, opened
 
 SCHEMA = "gateway"
 
-MIGRATIONS: tuple[str, ...] = (ACCESS, FILING, UPLOADS, WEBHOOKS)
+MIGRATIONS: tuple[str, ...] = (ACCESS, FILING, UPLOADS, WEBHOOKS, BATCHES)
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
 

@@ -4,12 +4,15 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
-from protos.hugginggpt.v1.orchestrator_pb2 import EndedRun
+from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
 from protos.hugginggpt.v1.types_pb2 import (
     DATA_POLICY_OPEN,
     PRIORITY_INTERACTIVE,
     RUN_STATE_COMPLETED,
+    RUN_STATE_INCOMPLETE,
+    BatchCounts,
     Caller,
+    PipelineRef,
     Usage,
 )
 from tests.fakes.llm.wire import Request
@@ -30,8 +33,26 @@ def allowed(*servers: Web) -> list[str]:
 
 def ended_run(run_id: str, at: float, **caller: Any) -> EndedRun:
     """A run that has ended; of tenant a, who lets data out, unless the caller is another."""
-    who = {"tenant": "a", "policy": DATA_POLICY_OPEN, "priority": PRIORITY_INTERACTIVE, **caller}
     usage = Usage(input_tokens=7)
-    run = EndedRun(run_id=run_id, caller=Caller(**who), state=RUN_STATE_COMPLETED, usage=usage)
+    run = EndedRun(run_id=run_id, caller=_caller(caller), state=RUN_STATE_COMPLETED, usage=usage)
     run.ended.FromMicroseconds(int(at * 1e6))
     return run
+
+
+def ended_batch(batch_id: str, at: float, round_: int = 1, **caller: Any) -> EndedBatch:
+    """A batch of a pipeline that has ended, with one of its items failed; whose it is as with runs."""
+    batch = EndedBatch(
+        batch_id=batch_id,
+        round=round_,
+        caller=_caller(caller),
+        state=RUN_STATE_INCOMPLETE,
+        pipeline=PipelineRef(name="read-aloud", version=2),
+        counts=BatchCounts(total=20, completed=19, failed=1),
+    )
+    batch.created.FromMicroseconds(int((at - 60) * 1e6))
+    batch.ended.FromMicroseconds(int(at * 1e6))
+    return batch
+
+
+def _caller(given: dict[str, Any]) -> Caller:
+    return Caller(**{"tenant": "a", "policy": DATA_POLICY_OPEN, "priority": PRIORITY_INTERACTIVE, **given})

@@ -11,11 +11,11 @@ webhooks = typer.Typer(no_args_is_help=True)
 
 @webhooks.callback()
 def about() -> None:
-    """Have a tenant's own servers told when its runs end. A tenant can do so itself at /v1/webhooks.
+    """Have a tenant's own servers told when its runs and batches end. A tenant can do so itself at /v1/webhooks.
 
     These commands work on the gateway's database itself, as hugginggpt keys does. What is sent is signed as Standard
-    Webhooks say, and tells no content. Hosts that are not public, and those that may be told of runs under the data
-    policy local, are named in the gateway's GATEWAY_FETCH_ALLOW.
+    Webhooks say, and tells no content. Hosts that are not public, and those that may be told of what ends under
+    the data policy local, are named in the gateway's GATEWAY_FETCH_ALLOW.
 
     [bold]Examples[/]
 
@@ -29,7 +29,7 @@ def about() -> None:
 def create(
     url: Annotated[str, typer.Argument(metavar="URL", help="Who is told; it begins with https.")],
     *,
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose runs it is told of.")] = "default",
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose runs and batches it is told of.")] = "default",
     name: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
     database: Database = None,
     as_json: Json = False,

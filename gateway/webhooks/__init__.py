@@ -1,1 +1,1 @@
-"""Tells tenants' own servers of runs that have ended, by the rules of Standard Webhooks."""
+"""Tells tenants' own servers of runs and batches that have ended, by the rules of Standard Webhooks."""

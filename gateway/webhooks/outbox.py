@@ -1,14 +1,13 @@
-"""What is to be told of a run's end: written in the transaction that first sees it, so once, whoever sees it."""
+"""What is to be told of an end: written in the transaction that first sees it, so once, whoever sees it."""
 
 import secrets
 from datetime import UTC, datetime
+from typing import Any
 
 from gateway.encoding import dumps, encode
-from protos.hugginggpt.v1.orchestrator_pb2 import EndedRun
+from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
 from services.runtime.database import Database, Query, Steps
-
-TYPE = "run.ended"
 
 
 class Outbox:
@@ -24,25 +23,40 @@ class Outbox:
 
     def add(self, run: EndedRun) -> Steps[None]:
         """One delivery for each of the tenant's webhooks that was there; items of a batch are told of by the batch."""
-        if run.caller.priority == PRIORITY_BATCH:
-            return
-        ended = run.ended.ToMicroseconds() / 1e6
+        if run.caller.priority != PRIORITY_BATCH:
+            yield from self._add(run, of_run(run), run_id=run.run_id)
+
+    def add_batch(self, batch: EndedBatch) -> Steps[None]:
+        """One delivery for each of the tenant's webhooks that was there."""
+        yield from self._add(batch, of_batch(batch), batch_id=batch.batch_id)
+
+    def _add(self, end: EndedRun | EndedBatch, payload: str, *, run_id: str = "", batch_id: str = "") -> Steps[None]:
+        ended, now = end.ended.ToMicroseconds() / 1e6, self._database.dialect.now
         select = "SELECT id FROM webhooks WHERE tenant = ? AND ended IS NULL AND created <= ?"
-        now, payload = self._database.dialect.now, message(run)
-        for (webhook_id,) in (yield Query(select, (run.caller.tenant, ended))):
+        for (webhook_id,) in (yield Query(select, (end.caller.tenant, ended))):
             insert = (
                 "INSERT INTO deliveries "  # noqa: S608  # of constants
-                "(id, webhook_id, run_id, policy, payload, created, state, attempts, due, outcome) "
-                f"VALUES (?, ?, ?, ?, ?, {now}, 'waiting', 0, {now}, '')"
+                "(id, webhook_id, run_id, batch_id, policy, payload, created, state, attempts, due, outcome) "
+                f"VALUES (?, ?, ?, ?, ?, ?, {now}, 'waiting', 0, {now}, '')"
             )
             delivery_id = f"msg_{secrets.token_hex(12)}"
-            yield Query(insert, (delivery_id, webhook_id, run.run_id, run.caller.policy, payload))
+            yield Query(insert, (delivery_id, webhook_id, run_id, batch_id, end.caller.policy, payload))
 
 
-def message(run: EndedRun) -> str:
+def of_run(run: EndedRun) -> str:
     """The body that is sent: what ended and how, no content."""
-    told = encode(run)
+    place = f"/v1/runs/{run.run_id}"
+    return _body("run.ended", run, {"run": place, "events": f"{place}/events"})
+
+
+def of_batch(batch: EndedBatch) -> str:
+    """The body that is sent: what ended and how, no content and no names of items."""
+    place = f"/v1/batches/{batch.batch_id}"
+    return _body("batch.ended", batch, {"batch": place, "results": f"{place}/results", "summary": f"{place}/summary"})
+
+
+def _body(type_: str, end: EndedRun | EndedBatch, links: dict[str, str]) -> str:
+    told: dict[str, Any] = encode(end)
     del told["caller"]
-    links = {"run": f"/v1/runs/{run.run_id}", "events": f"/v1/runs/{run.run_id}/events"}
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return dumps({"type": TYPE, "timestamp": now, "data": {**told, "links": links}}).decode()
+    return dumps({"type": type_, "timestamp": now, "data": {**told, "links": links}}).decode()

@@ -20,7 +20,7 @@ SHOWN = 50
 """Deliveries that are told of a webhook."""
 
 _COLUMNS = "id, tenant, url, name, secret, created, ended"
-_DELIVERED = "id, run_id, state, attempts, outcome, created, due"
+_DELIVERED = "id, run_id, batch_id, state, attempts, outcome, created, due"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Delivery:
 
     id: str
     run_id: str
+    """Empty if it is of a batch."""
+    batch_id: str
+    """Empty if it is of a run."""
     state: str
     """It is waiting, delivered, failed or withheld."""
     attempts: int
@@ -68,7 +71,7 @@ class Webhooks:
         self._guard = guard
 
     async def create(self, tenant: str, url: str, name: str, by: Actor) -> Webhook:
-        """A new one; it is told of runs that end from now on.
+        """A new one; it is told of runs and batches that end from now on.
 
         Raises:
             InvalidRequest: the tenant, the name or the URL cannot be one; URL, it is neither https nor of the house.

@@ -20,7 +20,8 @@ WEBHOOK: dict[str, Any] = {
                 "type": "object",
                 "properties": {
                     "id": {"type": "string", "description": "The header webhook-id."},
-                    "run_id": {"type": "string"},
+                    "run_id": {"type": "string", "description": "The run that ended, if it was one."},
+                    "batch_id": {"type": "string", "description": "The batch that ended, if it was one."},
                     "state": {"enum": ["waiting", "delivered", "failed", "withheld"]},
                     "attempts": {"type": "integer"},
                     "outcome": {"type": "string", "description": "Of the last attempt."},

@@ -27,3 +27,9 @@ WEBHOOKS = """
     CREATE INDEX deliveries_by_time ON deliveries (due) WHERE due IS NOT NULL
 """
 """A webhook that has ended is told no more; a delivery that is over is not due. Secrets are kept whole: they sign."""
+
+BATCHES = """
+    ALTER TABLE deliveries ADD COLUMN batch_id TEXT NOT NULL DEFAULT '';
+    ALTER TABLE ended_runs ADD COLUMN what TEXT NOT NULL DEFAULT 'ended runs'
+"""
+"""Ends of batches are noted beside those of runs, under the batch's id and round."""

@@ -13,11 +13,12 @@ def shown(webhook: Webhook) -> dict[str, Any]:
 
 
 def delivered(delivery: Delivery) -> dict[str, Any]:
-    """What became of telling it of a run."""
+    """What became of telling it of a run or batch."""
+    about = {"batch_id": delivery.batch_id} if delivery.batch_id else {"run_id": delivery.run_id}
     following = {"next_at": int(delivery.due)} if delivery.due else {}
     return {
         "id": delivery.id,
-        "run_id": delivery.run_id,
+        **about,
         "state": delivery.state,
         "attempts": delivery.attempts,
         "outcome": delivery.outcome,

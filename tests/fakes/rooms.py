@@ -205,6 +205,7 @@ class ScriptedOrchestrator(Unasked):
         self.callers: list[Caller] = []
         self.holds: dict[str, list[str]] = {}
         """What is held, by its holder."""
+        self.ended_batches: list[orchestrating.EndedBatch] = []
 
     async def Run(self, request: orchestrating.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         self.callers.append(caller.current())
@@ -246,6 +247,11 @@ class ScriptedOrchestrator(Unasked):
     async def ListEnded(self, request: orchestrating.ListEndedRequest, context: Any) -> orchestrating.ListEndedResponse:
         ended = [run for run in self.runs.values() if run.ended]
         return orchestrating.ListEndedResponse(runs=[run.as_it_ended() for run in ended])
+
+    async def ListEndedBatches(
+        self, request: orchestrating.ListEndedBatchesRequest, context: Any
+    ) -> orchestrating.ListEndedBatchesResponse:
+        return orchestrating.ListEndedBatchesResponse(batches=self.ended_batches)
 
     async def Hold(self, request: orchestrating.HoldRequest, context: Any) -> orchestrating.HoldResponse:
         self.holds[request.holder] = list(request.sha256s)

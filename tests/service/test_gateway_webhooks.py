@@ -1,6 +1,7 @@
 """Webhooks at a gateway's doors: made over HTTP by a tenant, told by the gateway, also of what ended without it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.fakes import ScriptedOrchestrator
 from tests.fakes.rooms import ANSWERED
 from tests.fakes.web import Web
 from tests.keyholders import Keyholders, bearer, opened_keyholders
-from tests.receiving import PATH, allowed, told
+from tests.receiving import PATH, allowed, ended_batch, told
 
 
 @pytest.fixture
@@ -74,6 +75,25 @@ async def test_what_ended_while_no_gateway_was_there_is_told(tmp_path: Path, web
         async with asyncio.timeout(20):
             await web.arrived.get()
     assert len({told(each, webhook["secret"])["data"]["run_id"] for each in web.requests}) == len(web.requests) == 2
+
+
+async def test_each_end_of_a_batch_is_told_once(tmp_path: Path, web: Web) -> None:
+    settings, orchestrator = {"fetch_allow": ",".join(allowed(web))}, ScriptedOrchestrator(script=ANSWERED)
+    said = []
+    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
+        webhook = (await doors.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
+        for round_ in (1, 2):
+            orchestrator.ended_batches = [ended_batch("batch_1", time.time() + round_, round_, tenant="default")]
+            async with asyncio.timeout(20):
+                said.append(told(await web.arrived.get(), webhook["secret"]))
+    assert [(each["type"], each["data"]["round"]) for each in said] == [("batch.ended", 1), ("batch.ended", 2)]
+    async with opened_doors(tmp_path, orchestrator, settings=settings) as doors:
+        await doors.ask()
+        async with asyncio.timeout(20):
+            assert told(await web.arrived.get(), webhook["secret"])["type"] == "run.ended"
+        shown = (await doors.http.get(f"/v1/webhooks/{webhook['id']}")).json()["deliveries"]
+    assert [each.get("batch_id") for each in shown] == [None, "batch_1", "batch_1"]
+    assert len(web.requests) == 3
 
 
 async def test_webhooks_of_one_tenant_are_hidden_from_another(house: Keyholders, web: Web) -> None:

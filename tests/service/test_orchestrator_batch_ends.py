@@ -10,7 +10,7 @@ from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.settings import Settings
 from services.runtime.errors import InvalidRequest, from_rpc
-from tests.batching import PLAN, Asking, notes, state
+from tests.batching import PLAN, Asking, notes
 from tests.orchestrating import House, echo
 from tests.postgres import emptied
 
@@ -70,12 +70,12 @@ async def test_a_batch_that_is_resumed_ends_once_more(house: House, asking: Aski
     house.cast.infer["model"] = broken
     batch = await asking.ended((await asking.start(notes(3))).batch_id)
     (first,) = await ends(house)
-    assert (state(first), first.round, first.counts.failed) == ("INCOMPLETE", 1, 1)
+    assert (first.state, first.round, first.counts.failed) == (types.RUN_STATE_INCOMPLETE, 1, 1)
     house.cast.infer["model"] = echo
     await asking.resume(batch.batch_id, failed_only=True)
     await asking.ended(batch.batch_id)
     (second,) = await ends(house)
-    assert (state(second), second.round, second.counts.completed) == ("COMPLETED", 2, 3)
+    assert (second.state, second.round, second.counts.completed) == (types.RUN_STATE_COMPLETED, 2, 3)
     assert second.ended.ToNanoseconds() > first.ended.ToNanoseconds()
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from gateway.access.endings import OVERLAP_SECONDS, Endings
+from gateway.access.endings import Endings
+from gateway.access.following import KEPT_SECONDS, OVERLAP_SECONDS
 from gateway.access.slots import Slots
 from gateway.access.windows import DAY, StoredCounters
 from gateway.store import gateway_store
@@ -67,8 +68,8 @@ async def channel(serve: Serve, ledger: Ledger) -> grpc.aio.Channel:
     return await serve(register, pb.DESCRIPTOR.services_by_name["OrchestratorService"])
 
 
-def following(channel: grpc.aio.Channel, store: Database) -> Endings:
-    return Endings(rpc.OrchestratorServiceStub(channel), store, Clock(NOW))
+def following(channel: grpc.aio.Channel, store: Database, clock: Clock | None = None) -> Endings:
+    return Endings(rpc.OrchestratorServiceStub(channel), store, clock or Clock(NOW))
 
 
 async def tokens(store: Database, at: float = NOW) -> int:
@@ -121,3 +122,30 @@ async def test_what_ended_while_nobody_answered_is_caught_up_with(
         while not await tokens(store):
             pass
     await slots.reserve("k", 1)
+
+
+async def test_the_last_end_counts_once_however_long_nothing_follows(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.access.endings.LOOK_SECONDS", 0)
+    ledger.end("run_1", NOW)
+    await following(channel, store).look()
+    clock = Clock(NOW + 2 * KEPT_SECONDS)
+    async with following(channel, store, clock).followed(), asyncio.timeout(20):
+        for _ in range(3):  # before and after what is old is dropped
+            ledger.looked.clear()
+            await ledger.looked.wait()
+    assert await tokens(store) == 0, "that day is forgotten, and nothing is counted for it again"
+
+
+async def test_what_was_noted_is_dropped_once_it_is_listed_no_more(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+) -> None:
+    ledger.end("run_1", NOW)
+    await following(channel, store).look()
+    ledger.end("run_2", NOW + KEPT_SECONDS + 60)
+    async with following(channel, store, Clock(NOW + KEPT_SECONDS + 60)).followed(), asyncio.timeout(20):
+        while await store.read("SELECT 1 FROM ended_runs WHERE run_id = 'run_1'"):
+            pass
+    assert len(await store.read("SELECT 1 FROM ended_runs")) == 1
+    assert await tokens(store, NOW + KEPT_SECONDS + 60) == 10

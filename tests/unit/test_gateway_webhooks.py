@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -12,7 +12,7 @@ from gateway.webhooks import delivering, sending
 from gateway.webhooks.delivering import Delivering
 from gateway.webhooks.outbox import Outbox
 from gateway.webhooks.registry import MOST, Delivery, Webhook, Webhooks
-from protos.hugginggpt.v1.orchestrator_pb2 import EndedRun
+from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_UNSPECIFIED, PRIORITY_BATCH, DataPolicy
 from services.runtime.database import Database, Query, Steps
 from services.runtime.errors import FailedPrecondition, ServiceError
@@ -20,7 +20,7 @@ from services.runtime.outbound.addresses import Address, AllowList
 from services.runtime.outbound.guard import Guard
 from tests.fakes.llm.wire import Request
 from tests.fakes.web import Answer, Web
-from tests.receiving import PATH, allowed, ended_run, told
+from tests.receiving import PATH, allowed, ended_batch, ended_run, told
 
 BY = Actor("default", "operator:test")
 NO_TIME = (0.0, 0.0, 0.0)
@@ -50,11 +50,13 @@ class Told:
     async def webhook(self, tenant: str = "a", path: str = PATH) -> Webhook:
         return await self.webhooks.create(tenant, self.web.url + path, "", BY)
 
-    async def ended(self, *runs: EndedRun) -> None:
+    async def ended(self, *ends: EndedRun | EndedBatch) -> None:
+        outbox = Outbox(self.store)
+
         def operation() -> Steps[None]:
             yield Query("SELECT 1")  # as in a transaction that does other things, too
-            for run in runs:
-                yield from Outbox(self.store).add(run)
+            for end in ends:
+                yield from outbox.add(end) if isinstance(end, EndedRun) else outbox.add_batch(end)
 
         await self.store.write(operation)
 
@@ -112,6 +114,28 @@ async def test_who_is_told_is_the_tenants_own_and_was_there(house: Told) -> None
     found = {request.path: told(request, secret)["data"]["run_id"] for request, secret in _with(house.web, one, other)}
     assert found == {"/hooks/a": "run_1", "/hooks/b": "run_2"}
     assert len(house.web.requests) == 2
+
+
+async def test_the_end_of_a_batch_is_told_with_its_counts(house: Told) -> None:
+    webhook = await house.webhook()
+    now = time.time() + 1
+    await house.ended(ended_batch("batch_1", now, 2), ended_batch("batch_2", now, tenant="b"))
+    await house.tell(2)
+    (request,) = house.web.requests
+    said = told(request, webhook.secret)
+    assert (said["type"], said["data"]["batch_id"], said["data"]["state"]) == ("batch.ended", "batch_1", "incomplete")
+    assert said["data"].keys() == {"batch_id", "round", "state", "pipeline", "counts", "created", "ended", "links"}
+    assert (said["data"]["round"], said["data"]["pipeline"]) == (2, {"name": "read-aloud", "version": 2})
+    assert said["data"]["counts"] == {
+        **dict.fromkeys(("waiting", "running", "incomplete", "cancelled"), 0),
+        "total": 20,
+        "completed": 19,
+        "failed": 1,
+    }
+    at = "/v1/batches/batch_1"
+    assert said["data"]["links"] == {"batch": at, "results": f"{at}/results", "summary": f"{at}/summary"}
+    delivery = await house.only(webhook)
+    assert (delivery.batch_id, delivery.run_id, delivery.state) == ("batch_1", "", "delivered")
 
 
 async def test_several_gateways_tell_once_each(house: Told) -> None:
@@ -209,12 +233,13 @@ async def test_who_is_slow_is_left_and_keeps_no_other_waiting(house: Told, monke
     assert {delivery.outcome for delivery in first if delivery.outcome} == {"no answer within 1 s"}
 
 
+@pytest.mark.parametrize("end", [ended_run, ended_batch])
 @pytest.mark.parametrize("policy", [DATA_POLICY_LOCAL, DATA_POLICY_UNSPECIFIED])
-async def test_ends_of_runs_that_keep_in_are_told_in_the_house_alone(
-    house: Told, policy: "DataPolicy.ValueType"
+async def test_ends_of_what_keeps_in_are_told_in_the_house_alone(
+    house: Told, policy: "DataPolicy.ValueType", end: Callable[..., EndedRun | EndedBatch]
 ) -> None:
     inside, outside = await house.webhook(), await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
-    await house.ended(ended_run("run_1", time.time() + 1, policy=policy))
+    await house.ended(end("it", time.time() + 1, policy=policy))
 
     async def unasked(host: str, _port: int) -> Sequence[Address]:
         raise AssertionError(f"{host} was looked up")
