@@ -23,14 +23,14 @@ from protos.hugginggpt.v1.types_pb2 import (
     Value,
 )
 from services.orchestrator.batches.items import settled
-from services.orchestrator.journal import Journal, LeaseLost
+from services.orchestrator.journal import Journal, LeaseLost, batch_removal
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
 from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.pipelines import KeptPipelines
 from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.view import RunView
-from services.runtime.database import Database, Query, Steps
+from services.runtime.database import Database, Query, Steps, sqlite
 from services.runtime.errors import NotFound
 from tests.unit.test_orchestrator_retention import World
 
@@ -103,6 +103,31 @@ async def test_files_in_a_pipeline_are_kept_until_it_is_removed(world: Batched) 
     assert await world.pipelines.delete("default", "paint", 0)
     await world.retention.collect()
     assert not await world.store.holds("default", file)
+
+
+async def test_a_removed_batch_takes_along_what_others_would_reuse(world: Batched) -> None:
+    await world.batch("batch", "a" * 64)
+    await world.run("alone")
+    await world.end("alone", memo="alone")
+    (claimed,) = await world.kept.claim(1)
+    await world.kept.admit(claimed, [_run("run", "batch", 1)], {})
+    made = await world.file(b"of the batch")
+    await world.end("run", output=made, memo="of the batch")
+    await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
+    assert await world.journal.memo("default", "of the batch")
+    await BatchRemoval(world.database).delete("batch", "default")
+    assert await world.journal.memo("default", "of the batch") is None
+    assert await world.journal.memo("default", "alone")
+    await world.retention.collect()
+    assert not await world.has(made)
+
+
+async def test_runs_of_a_batch_to_remove_are_found_by_an_index(database: Database) -> None:
+    if database.dialect is not sqlite.DIALECT:
+        return  # plans of PostgreSQL depend on what is in its tables
+    for query in (batch_removal._RUNS, batch_removal._MEMOS):
+        plan = [row[3] for row in await database.read(f"EXPLAIN QUERY PLAN {query}", "batch", 1)]
+        assert any("runs_of_batches" in step for step in plan), plan
 
 
 async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(world: Batched) -> None:

@@ -27,7 +27,13 @@ _HIDE_OLD = (
     f" WHERE (state >= {RUN_STATE_COMPLETED} AND ended < ?) OR (state = 0 AND created < ?)"
 )
 _HIDDEN = f"SELECT id, tenant FROM batches WHERE state = {HIDDEN}"
-_RUNS = "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE batch_id = ? LIMIT ?) RETURNING id"
+_OF_BATCH = "batch_id = ? AND batch_id != ''"
+"""The second half lets SQLite use the index of such runs."""
+_MEMOS = (
+    "DELETE FROM memos WHERE (tenant, digest) IN (SELECT memos.tenant, memos.digest FROM runs"
+    f" JOIN memos ON memos.run_id = runs.id WHERE runs.{_OF_BATCH} LIMIT ?) RETURNING digest"
+)
+_RUNS = f"DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE {_OF_BATCH} LIMIT ?) RETURNING id"
 _OUTCOMES = (
     "DELETE FROM batch_runs WHERE (batch_id, idx) IN"
     " (SELECT batch_id, idx FROM batch_runs WHERE batch_id = ? LIMIT ?) RETURNING idx"
@@ -37,7 +43,7 @@ _BATCH = "DELETE FROM batches WHERE id = ?"
 
 
 class BatchRemoval:
-    """Removes batches with their items and their items' runs."""
+    """Removes batches with their items, their items' runs, and the results that these gave others to reuse."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -63,7 +69,7 @@ class BatchRemoval:
 
     async def discard(self, batch_id: str, tenant: str) -> None:
         """Removes a batch of which no item is under way."""
-        for part in (_RUNS, _OUTCOMES, _ITEMS):
+        for part in (_MEMOS, _RUNS, _OUTCOMES, _ITEMS):
             while len(await self._database.write(only(Query(part, (batch_id, _CHUNK), alone=True), list))) == _CHUNK:
                 pass
 
