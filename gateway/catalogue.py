@@ -10,9 +10,10 @@ from gateway.access.audit import Audit
 from gateway.access.identity import require_admin
 from gateway.backends import ask
 from gateway.decoding import decode
-from gateway.encoding import dumps, encode
+from gateway.encoding import dumps, encode, enum_names
 from gateway.tagged import Tagged
 from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1.types_pb2 import SelectionPolicy
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
@@ -22,6 +23,9 @@ LOCAL_CONTROLLER = "hugginggpt-local"
 
 CONTROLLERS = ("hugginggpt", LOCAL_CONTROLLER)
 """Ids under which OpenAI's clients ask for a run."""
+
+
+_POLICIES = enum_names(SelectionPolicy.DESCRIPTOR)
 
 
 class Catalogue:
@@ -80,7 +84,11 @@ class CatalogueRoutes:
         page_size: Annotated[int, Query(ge=0, le=10_000, description="0 means all.")] = 0,
         page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
     ) -> Response:
-        """Controllers as OpenAI's clients expect them (`data`), and the models that can be chosen now (`models`)."""
+        """Controllers as OpenAI's clients expect them (`data`), and the models that can be chosen now (`models`).
+
+        The first page also has what the operator has laid down about models (`routes`), and who chooses where a request
+        does not say (`selection_policy`).
+        """
         wanted = {"task": task, "page_size": page_size, "page_token": page_token}
         reply = await self._catalogue.models(decode(pb.ListModelsRequest, wanted))
         return Tagged(dumps(_models(reply))).response(request)
@@ -110,6 +118,8 @@ def _models(reply: pb.ListModelsResponse) -> dict[str, Any]:
         "data": [controller(name) for name in CONTROLLERS],
         "revision": reply.revision,
         "models": [encode(card) for card in reply.models],
+        "routes": [encode(route) for route in reply.routes],
+        **({"selection_policy": _POLICIES[reply.selection_policy]} if reply.selection_policy else {}),
         **({"next_page_token": reply.next_page_token} if reply.next_page_token else {}),
     }
 

@@ -67,6 +67,22 @@ CARD = {
     "reach": "internal",
     "state": "ready",
 }
+ROUTE = {
+    "task": "text-to-speech",
+    "model": {"id": "espeak-ng", "revision": "0.2.4", "weight": 0.0},
+    "candidates": [],
+    "forbidden": [{"id": "org/other-voice", "weight": 0.0}],
+    "scores": {},
+    "problems": ["no expert offers org/other-voice for text-to-speech now"],
+}
+MODELS = {
+    "object": "list",
+    "data": [{"id": "hugginggpt", "object": "model", "created": 0, "owned_by": "hugginggpt"}],
+    "revision": "7",
+    "models": [CARD],
+    "routes": [ROUTE],
+    "selection_policy": "rank",
+}
 EXPERT = {
     "name": "lite",
     "revision": "228fe387061056e1",

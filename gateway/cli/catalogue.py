@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gateway.cli import terminal
+from gateway.cli import routed, terminal
 from gateway.cli.door import gateway
 from gateway.cli.view import printable
 
@@ -39,12 +39,18 @@ def tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
+    routes = content.get("routes", ())
     for task, cards in groupby(content["models"], key=lambda card: card.get("task", "")):
         yield Text(printable(task), style="cyan")
         for card in cards:
             state = ": ".join(filter(None, (card.get("state", ""), card.get("failure", ""))))
-            yield Padding(_line(card["id"], card.get("expert", ""), state, card.get("license", "")), (0, 0, 0, 2))
+            line = _line(card["id"], card.get("expert", ""), state, card.get("license", ""))
+            if laid_down := ", ".join(routed.of_model(card, routes)):
+                line.append(f"  {laid_down}", "yellow")
+            yield Padding(line, (0, 0, 0, 2))
             yield _below(card.get("description", ""), 4)
+    for problem in routed.problems(routes):
+        yield Text(f"routing table: {printable(problem)}", style="red")
 
 
 def experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli import terminal
+from gateway.cli import routed, terminal
 from gateway.cli.door import DEFAULT_URL
 from gateway.cli.endpoints import endpoints
 from gateway.cli.finding import Finding, Level
@@ -101,6 +101,8 @@ def _standing(house: HuggingGPT) -> Iterator[Finding]:
         level = Level.WRONG if problems else Level.OK
         remedy = "look at its log, or hugginggpt experts forget NAME" if problems else ""
         yield Finding(f"expert {expert.get('name', '')}", level, "; ".join((state, *problems)), remedy)
+    for problem in routed.problems(house.fetch("/v1/models?page_size=1").get("routes", ())):
+        yield Finding("routing table", Level.WARNING, problem, "start the expert, or correct SELECTOR_ROUTES")
 
 
 def _engine(package: str, use: str) -> Finding:
