@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import records, runs
+from gateway.cli import batches, records, runs
 from gateway.cli.completing import runs as run_ids
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
@@ -278,5 +278,8 @@ def check_expert(
 
 for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
     app.command()(command)
+app.command()(batches.batch)
+app.command()(batches.resume)
+app.command()(batches.batches)
 for command in (records.record, records.verify):
     app.command()(command)

@@ -24,6 +24,34 @@ def runs(context: typer.Context, incomplete: str) -> list[Offer]:
     return _beginning(incomplete, offers)
 
 
+def batches(context: typer.Context, incomplete: str) -> list[Offer]:
+    def offers() -> Iterator[Offer]:
+        from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise
+
+        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
+            house.greet()
+            for batch in house.batches(page_size=OFFERED):
+                yield batch.batch_id, f"{batch.state}: {batch.counts.over} of {batch.counts.total}"
+
+    return _beginning(incomplete, offers)
+
+
+def pipelines(context: typer.Context, incomplete: str) -> list[Offer]:
+    def offers() -> Iterator[Offer]:
+        from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise
+
+        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
+            house.greet()
+            for pipeline in house.pipelines(page_size=OFFERED):
+                yield pipeline.name, " ".join(pipeline.description.split())[:SHOWN]
+
+    return _beginning(incomplete, offers)
+
+
+def runs_and_batches(context: typer.Context, incomplete: str) -> list[Offer]:
+    return [*runs(context, incomplete), *batches(context, incomplete)]
+
+
 def experts(context: typer.Context, incomplete: str) -> list[Offer]:
     def offers() -> Iterator[Offer]:
         from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise

@@ -32,7 +32,33 @@ Out = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where 
 PlanFile = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Run this plan instead: what ask --json printed.")
 ]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="A file to send, a pattern, a URL or the id of a kept file; repeat it for more. - is standard input.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PARAMETER=VALUE", help="What a parameter is; a file by its path, URL or id. Repeat it."
+    ),
+]
+PipelineName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Its name; NAME@2 is version 2.", autocompletion=completing.pipelines)
+]
+Pin = Annotated[
+    bool, typer.Option("--pin", help="What is kept only runs on the models that did it, or that would do it now.")
+]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id.", autocompletion=completing.runs)]
+
+RunOrBatchId = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="Its id, or that of a batch.", autocompletion=completing.runs_and_batches),
+]
 
 
 class Policy(StrEnum):

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.options import ApiKey, Json, Out, PlanFile, RunId, State, Url
+from gateway.cli.options import ApiKey, Json, Out, PlanFile, RunId, RunOrBatchId, State, Url
 
 
-def watch(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """Follow a run, from its beginning to its end. Leaving does not stop it.
+def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Follow a run from its beginning to its end, or a batch. Leaving does not stop it.
 
     [bold]Example[/]
 
@@ -18,8 +18,11 @@ def watch(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = F
     Exit status: 0 completed, or waiting for its approval; 1 any other end.
     """
     from gateway.cli import history, terminal
+    from gateway.cli.batching import going_on
 
     with terminal.problems_told():
+        if going_on.is_batch(run):
+            raise typer.Exit(going_on.watch(run, url, api_key, as_json=as_json))
         answered = history.watch(run, terminal.view(as_json=as_json), url, api_key)
         terminal.tell(answered, as_json=as_json)
     raise typer.Exit(answered.status)
@@ -79,23 +82,26 @@ def approve(
     raise typer.Exit(answered.status)
 
 
-def cancel(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """Ask a run to stop. What has finished is kept.
+def cancel(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Ask a run or a batch to stop. What has finished is kept; hugginggpt resume has a batch go on.
 
     [bold]Example[/]
 
       hugginggpt cancel run_19a2b3c4d5e6f708192a3b4
     """
     from gateway.cli import history, terminal
+    from gateway.cli.batching import going_on
 
     with terminal.problems_told():
-        history.cancel(run, url, api_key)
-        terminal.tell_done(f"asked {run} to stop", {"run_id": run, "cancelled": True}, as_json=as_json)
+        cancel_it = going_on.cancel if going_on.is_batch(run) else history.cancel
+        cancel_it(run, url, api_key)
+        terminal.tell_done(f"asked {run} to stop", {going_on.id_key(run): run, "cancelled": True}, as_json=as_json)
 
 
 def get(
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="A run, or the id of a file, or the SHA-256 of an artifact.")
+        str,
+        typer.Argument(metavar="WHAT", help="A run or a batch, the id of a file, or the SHA-256 of an artifact."),
     ],
     *,
     out: Out = Path("out"),
@@ -103,7 +109,7 @@ def get(
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Save what a run made, a kept file, or an artifact. No file is written over.
+    """Save what a run made, the results of a batch as it stands, a kept file, or an artifact. No file is written over.
 
     [bold]Examples[/]
 
@@ -112,20 +118,25 @@ def get(
       hugginggpt get file_5d1c2f8e7a9b40d3c6e1f2a3
     """
     from gateway.cli import history, terminal
+    from gateway.cli.batching import going_on
 
     with terminal.problems_told():
+        if going_on.is_batch(what):
+            raise typer.Exit(going_on.get(what, out, url, api_key, as_json=as_json))
         history.get(what, out, url, api_key, as_json=as_json)
 
 
-def delete(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """Remove a run that has ended, for good.
+def delete(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Remove a run that has ended, for good; or a batch with all its runs.
 
     [bold]Example[/]
 
       hugginggpt delete run_19a2b3c4d5e6f708192a3b4
     """
     from gateway.cli import history, terminal
+    from gateway.cli.batching import going_on
 
     with terminal.problems_told():
-        history.delete(run, url, api_key)
-        terminal.tell_done(f"deleted {run}", {"run_id": run, "deleted": True}, as_json=as_json)
+        delete_it = going_on.delete if going_on.is_batch(run) else history.delete
+        delete_it(run, url, api_key)
+        terminal.tell_done(f"deleted {run}", {going_on.id_key(run): run, "deleted": True}, as_json=as_json)

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, BinaryIO, TypeVar, Unpack
 
 import httpx
 
@@ -134,8 +134,12 @@ class AsyncHuggingGPT(AsyncKeeping):
     async def read(self, artifact: Artifact) -> bytes:
         """All of an artifact, once it is known to be whole."""
         content = BytesIO()
-        await self._receive(Receipt(artifact, content), artifact)
+        await self.copy(artifact, content)
         return content.getvalue()
+
+    async def copy(self, artifact: Artifact, file: BinaryIO) -> None:
+        """All of an artifact into a file; what is there before Damaged is raised is none of it."""
+        await self._receive(Receipt(artifact, file), artifact)
 
     async def save(self, made: Run | KeptFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
         """What a run made, or a file, as files of a folder: under safe names, over no other file, known to be whole."""

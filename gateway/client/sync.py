@@ -6,7 +6,7 @@ from contextlib import closing
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, BinaryIO, TypeVar, Unpack
 
 import httpx
 
@@ -129,8 +129,12 @@ class HuggingGPT(Keeping):
     def read(self, artifact: Artifact) -> bytes:
         """All of an artifact, once it is known to be whole."""
         content = BytesIO()
-        self._receive(Receipt(artifact, content), artifact)
+        self.copy(artifact, content)
         return content.getvalue()
+
+    def copy(self, artifact: Artifact, file: BinaryIO) -> None:
+        """All of an artifact into a file; what is there before Damaged is raised is none of it."""
+        self._receive(Receipt(artifact, file), artifact)
 
     def save(self, made: Run | KeptFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
         """What a run made, or a file, as files of a folder: under safe names, over no other file, known to be whole."""

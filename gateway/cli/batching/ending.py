@@ -1,0 +1,100 @@
+"""A batch is followed to its end, and its results are saved."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.cli.batching import results
+from gateway.cli.batching.folder import LINES, SUMMARY, TABLE, Folder
+from gateway.cli.batching.results import Files
+from gateway.cli.batching.view import View
+from gateway.cli.problem import INTERRUPTED
+from gateway.client import Batch, BatchSummary, HuggingGPT
+from gateway.client.models import COMPLETED
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A batch that is over.
+
+    Args:
+        batch: as it stands then.
+        summary: what there is to say about all items.
+        folder: where its results are; None: they were not wanted.
+        interrupted: it was cancelled by Ctrl-C.
+    """
+
+    batch: Batch
+    summary: BatchSummary
+    folder: Folder | None = None
+    interrupted: bool = False
+
+    @property
+    def status(self) -> int:
+        """What a command exits with."""
+        if self.interrupted:
+            return INTERRUPTED
+        return 0 if self.batch.state == COMPLETED else 1
+
+    def report(self) -> dict[str, Any]:
+        """What --json prints."""
+        told = self.summary.model_dump(mode="json")
+        if self.folder:
+            told |= {
+                "results": str(self.folder.path / LINES),
+                "table": str(self.folder.path / TABLE),
+                "summary": str(self.folder.path / SUMMARY),
+            }
+        return told | ({"error": self.batch.failure.model_dump(mode="json")} if self.batch.failure else {})
+
+
+def finish(house: HuggingGPT, batch_id: str, folder: Folder, view: View) -> Ended:
+    """Follows a batch to its end while what its items make is saved, then writes the results.
+
+    Ctrl-C cancels the batch and has what there is written; the second time it is left alone.
+
+    Raises:
+        Problem: something cannot be written; the batch goes on.
+    """
+    files = Files(house, batch_id, folder)
+    interrupted = False
+    try:
+        batch = _followed(house, batch_id, view, files.go_on)
+    except KeyboardInterrupt:
+        view.busy("cancelling")
+        interrupted = True
+        house.cancel_batch(batch_id)
+        batch = _followed(house, batch_id, view, files.go_on)
+    return replace(_saved(house, batch, files, folder, view), interrupted=interrupted)
+
+
+def save(house: HuggingGPT, batch_id: str, folder: Folder, view: View) -> Ended:
+    """Writes the results of a batch as it stands.
+
+    Raises:
+        Problem: something cannot be written.
+    """
+    return _saved(house, house.batch(batch_id), Files(house, batch_id, folder), folder, view)
+
+
+def _saved(house: HuggingGPT, batch: Batch, files: Files, folder: Folder, view: View) -> Ended:
+    view.busy("saving")
+    files.go_on(to_the_end=True)
+    outputs = [port.name for port in batch.pipeline.outputs] if batch.pipeline else []
+    results.write(house.batch_results(batch.batch_id), outputs, folder)
+    summary = house.batch_summary(batch.batch_id)
+    folder.write_summary(summary.model_dump(mode="json"))
+    return Ended(batch, summary, folder)
+
+
+def watch(house: HuggingGPT, batch_id: str, view: View) -> Ended:
+    """Follows a batch to its end, and leaves it alone whatever happens here."""
+    batch = _followed(house, batch_id, view, lambda: None)
+    return Ended(batch, house.batch_summary(batch_id))
+
+
+def _followed(house: HuggingGPT, batch_id: str, view: View, on_change: Callable[[], None]) -> Batch:
+    for batch in house.watch_batch(batch_id):
+        view.show(batch)
+        on_change()
+    return house.batch(batch_id)

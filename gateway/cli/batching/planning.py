@@ -1,0 +1,102 @@
+"""What runs on each item: a kept plan, one that is supplied, or one made of words on the first item."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from gateway.cli import graph, terminal
+from gateway.cli.batching.items import Items
+from gateway.cli.batching.parameters import UNKNOWN, Parameters
+from gateway.cli.batching.view import View
+from gateway.cli.problem import Problem
+from gateway.client import Failure, HuggingGPT, InvalidRequest, Port, Run
+from gateway.client.keeping.models import reference
+
+FIRST = 3
+"""Items on which planning is tried: of more it is not the file's fault."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is run on each item.
+
+    Args:
+        told: what the client is told of it.
+        takes: its parameters.
+    """
+
+    told: Mapping[str, Any]
+    takes: Parameters
+
+
+def kept(house: HuggingGPT, named: str) -> Source:
+    """A pipeline: NAME for its latest version, or NAME@VERSION."""
+    meant = reference(named)
+    found = house.pipeline(meant["name"], meant.get("version", 0))
+    modalities = {port.name: port.modality for port in found.inputs}
+    required = [port.name for port in found.inputs if port.required]
+    return Source({"pipeline": found}, Parameters(f"{found.name}@{found.version}", modalities, required))
+
+
+def supplied(plan: Sequence[Mapping[str, Any]], file: Path) -> Source:
+    """A plan in a file: the inputs to which its tasks refer are its parameters."""
+    names = dict.fromkeys(name for task in plan for name in _inputs(task))
+    return Source({"plan": plan}, Parameters(f"the plan in {file}", dict.fromkeys(names, UNKNOWN), list(names)))
+
+
+def worded(request: str) -> Source:
+    """Words, of which the first item makes a plan."""
+    return Source({"request": request}, Parameters("the request"))
+
+
+def made(
+    house: HuggingGPT, source: Source, items: Items, options: Mapping[str, Any], view: View, *, agreed: bool
+) -> Source:
+    """Has the first item planned that can be, shows the plan and asks whether that is what is wanted.
+
+    Raises:
+        Problem: there is no plan, or it is not wanted.
+    """
+    run, inputs = _planned(house, source.told["request"], items, options)
+    view.close()
+    for tree in graph.drawn(inputs, [status.task for status in run.tasks]):
+        terminal.err().print(tree, soft_wrap=True)
+    if not agreed and not typer.confirm(f"Run this on {items.count} items?", err=True):
+        raise Problem("nothing was run")
+    return Source({"run": run}, source.takes)
+
+
+def _planned(house: HuggingGPT, request: str, items: Items, options: Mapping[str, Any]) -> tuple[Run, Sequence[Port]]:
+    """The run that planned, and what went into it."""
+    refused: InvalidRequest | None = None
+    for item in islice(items, FIRST):
+        try:
+            run = house.ask(request, mode="plan", inputs=item.inputs, **options)
+        except InvalidRequest as error:
+            refused = refused or error
+        else:
+            return _with_plan(run), [Port(name=name, required=True) for name in item.inputs]
+    raise refused or Problem("there is nothing to plan on")
+
+
+def _with_plan(run: Run) -> Run:
+    if run.is_completed and run.tasks:
+        return run
+    said = run.failure or Failure(message="; ".join(str(note.get("text", "")) for note in run.notes))
+    raise Problem(f"no plan came of the request: {said.message or run.state}", remedy=said.remedy)
+
+
+def _inputs(arguments: Any) -> Iterator[str]:
+    match arguments:
+        case {"input": str() as name}:
+            yield name
+        case dict():
+            for argument in arguments.values():
+                yield from _inputs(argument)
+        case list():
+            for argument in arguments:
+                yield from _inputs(argument)

@@ -1,0 +1,87 @@
+"""How a batch ended, for people: counts, the slowest items, what went wrong how often."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from gateway.cli import terminal
+from gateway.cli.batching.ending import Ended
+from gateway.cli.batching.folder import LINES, SUMMARY, TABLE
+from gateway.cli.view import printable
+from gateway.client import Batch, BatchCounts
+
+_STATES = ("completed", "incomplete", "failed", "cancelled", "waiting")
+
+
+def tell(ended: Ended, *, as_json: bool) -> None:
+    """The summary to standard output, why there is none to standard error."""
+    if as_json:
+        terminal.tell_json(ended.report())
+    else:
+        for line in _lines(ended):
+            terminal.out().print(line, soft_wrap=True)
+    if failure := ended.batch.failure:
+        terminal.tell_problem(failure.message, failure.remedy)
+    if ended.interrupted or ended.summary.counts.waiting:
+        terminal.err().print(f"go on: hugginggpt resume {ended.batch.batch_id}{_out(ended)}", soft_wrap=True)
+    elif ended.summary.counts.failed or ended.summary.counts.incomplete:
+        command = f"hugginggpt resume {ended.batch.batch_id} --failed{_out(ended)}"
+        terminal.err().print(f"again the failed only: {command}", soft_wrap=True)
+
+
+def line(batch: Batch) -> Text:
+    """A batch in a list."""
+    begun = batch.created.astimezone().strftime("%Y-%m-%d %H:%M") if batch.created else ""
+    return Text.assemble(
+        (batch.batch_id, "bold"), f"  {batch.state:<10}  {begun}  {counted(batch.counts)}  ", (source(batch), "dim")
+    )
+
+
+def counted(counts: BatchCounts) -> str:
+    """How many items stand where."""
+    told = (f"{getattr(counts, state)} {state}" for state in ("running", *_STATES) if getattr(counts, state))
+    return f"{counts.total} items: {', '.join(told)}"
+
+
+def source(batch: Batch) -> str:
+    """What it runs on its items."""
+    match batch.spec:
+        case {"pipeline": {"name": name, "version": version}}:
+            return f"{name}@{version}"
+        case {"request": str() as request}:
+            return printable(" ".join(request.split()))[:80]
+    return "a plan"
+
+
+def _lines(ended: Ended) -> Iterator[Text]:
+    summary = ended.summary
+    yield Text.assemble((summary.batch_id, "bold"), f" {summary.state}: {counted(summary.counts)}")
+    yield from _seconds(summary.seconds)
+    for slow in summary.slowest:
+        yield Text(printable(f"  slow: {_number(slow.get('seconds'))} s  {slow.get('name')}"), "dim")
+    for error in summary.errors:
+        yield _error(error)
+    if ended.folder:
+        yield Text(f"saved {ended.folder.path}/: {LINES}, {TABLE}, {SUMMARY}")
+
+
+def _seconds(seconds: dict[str, Any]) -> Iterator[Text]:
+    if seconds.get("median") is not None:
+        each = f"  {_number(seconds['median'])} s an item, {_number(seconds.get('p95'))} s for the slowest twentieth"
+        yield Text(f"{each}, {_number(seconds.get('total'))} s in all")
+
+
+def _error(error: dict[str, Any]) -> Text:
+    count, names = error.get("count", 0), error.get("names", ())
+    more = ", …" if count > len(names) else ""
+    said = f"  {count} × {error.get('message') or error.get('reason')}"
+    return Text.assemble((printable(said), "red"), f"  ({printable(', '.join(names))}{more})")
+
+
+def _number(seconds: Any) -> str:
+    return f"{float(seconds or 0):.2f}"
+
+
+def _out(ended: Ended) -> str:
+    return f" --out {ended.folder.path}" if ended.folder else " --out FOLDER"

@@ -1,0 +1,200 @@
+"""What a batch's items are: of folders, patterns, tables and lines of JSON."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.batching import files, items
+from gateway.cli.batching.parameters import Parameters
+from gateway.cli.problem import USAGE, Problem
+from gateway.client import FileId, Item, Url
+
+SIGNS = Parameters("read@2", {"image": "image"}, ["image"])
+ASKED = Parameters("answer@1", {"image": "image", "question": "text", "options": "json"}, ["image", "question"])
+ANY = Parameters("the request")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.png", "a.png", "sub/a.png", ".hidden.png", "out/old.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"picture")
+    return tmp_path
+
+
+def table(folder: Path, *lines: str, name: str = "items.csv") -> Path:
+    (folder / name).write_text("\n".join(lines), "utf-8")
+    return folder / name
+
+
+def of_manifest(file: Path, parameters: Parameters, *settings: str) -> list[Item]:
+    return list(items.of_manifest(file, parameters, items.settings(settings, parameters)))
+
+
+def problem(file: Path, parameters: Parameters = ASKED, *settings: str) -> str:
+    with pytest.raises(Problem) as raised:
+        of_manifest(file, parameters, *settings)
+    assert raised.value.status == USAGE
+    assert raised.value.remedy
+    return raised.value.message
+
+
+def test_a_folder_is_all_its_files_by_name_but_hidden_ones_and_results(folder: Path) -> None:
+    found = items.of_files(files.of_folder(folder, folder / "out"), SIGNS, {})
+    assert found.count == 3
+    assert [item.name for item in found] == ["a.png", "b.png", "sub/a.png"]
+    assert [item.inputs for item in found][2] == {"image": folder / "sub/a.png"}
+
+
+def test_patterns_give_each_file_once_and_names_that_tell_them_apart(folder: Path) -> None:
+    found = files.of_patterns([str(folder / "sub/*.png"), str(folder / "**/a.png"), str(folder / "b.png")])
+    assert [name for name, _ in files.named(found)] == ["sub/a.png", "a.png", "b.png"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"), [("none-*.png", "no file fits"), ("gone.png", "no file fits"), ("sub", "is a folder")]
+)
+def test_a_pattern_that_fits_no_file_is_a_problem(folder: Path, pattern: str, said: str) -> None:
+    with pytest.raises(Problem, match=said):
+        files.of_patterns([str(folder / pattern)])
+
+
+def test_an_empty_folder_and_one_that_is_not_there_are_problems(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, said in (("empty", "has no files"), ("gone", "No such file")):
+        with pytest.raises(Problem, match=said):
+            files.of_folder(tmp_path / name, tmp_path / "out")
+
+
+def test_an_unreadable_file_is_an_item_all_the_same(folder: Path) -> None:
+    (folder / "broken.png").symlink_to(folder / "nowhere")
+    assert folder / "broken.png" in files.of_folder(folder, folder / "out")
+    assert files.of_patterns([str(folder / "broken.png")]) == [folder / "broken.png"]
+
+
+def test_a_name_on_disk_need_be_no_text(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"))
+    odd.write_bytes(b"picture")
+    assert [name for name, _ in files.named([odd])] == ["\N{REPLACEMENT CHARACTER}.png"]
+
+
+def test_a_file_goes_to_the_only_parameter_it_can_be_for() -> None:
+    assert SIGNS.for_files([]) == "image"
+    assert ASKED.for_files(["question"]) == "image"
+    assert Parameters("two", {"image": "image", "note": "text"}, []).for_files([]) == "image"
+    assert ANY.for_files([]) == "file1"
+    with pytest.raises(Problem, match="takes left and right: which of them"):
+        Parameters("two", {"left": "image", "right": "image"}, ["left", "right"]).for_files([])
+    with pytest.raises(Problem, match="--set has no question"):
+        items.of_files([Path("a.png")], ASKED, {})
+    with pytest.raises(Problem, match="takes no file"):
+        SIGNS.for_files(["image"])
+
+
+def test_what_all_items_have_is_set_once(folder: Path) -> None:
+    given = items.settings(["question=How many = 2?", 'options={"top": 3}'], ASKED)
+    (item,) = items.of_files([folder / "a.png"], ASKED, given)
+    assert item.inputs == {"image": folder / "a.png", "question": "How many = 2?", "options": {"top": 3}}
+    for wrong in ("question", "=x", "colour=red", "options={"):
+        with pytest.raises(Problem):
+            items.settings([wrong], ASKED)
+
+
+def test_columns_are_parameters_and_paths_begin_where_the_table_lies(folder: Path) -> None:
+    file = table(
+        folder,
+        "name,image,question,options",
+        'first,a.png,"What, ""exactly""?","[1, 2]"',
+        "",
+        ",https://example.org/b.png,Why?,",
+        ",file_1a2B,Who?,{}",
+        ",sub/gone.png,a.png,1",
+    )
+    assert of_manifest(file, ASKED) == [
+        Item({"image": folder / "a.png", "question": 'What, "exactly"?', "options": [1, 2]}, "first"),
+        Item({"image": Url("https://example.org/b.png"), "question": "Why?"}, "https://example.org/b.png"),
+        Item({"image": FileId("file_1a2B"), "question": "Who?", "options": {}}, "file_1a2B"),
+        Item({"image": folder / "sub/gone.png", "question": "a.png", "options": 1}, "sub/gone.png"),
+    ]
+
+
+def test_a_table_may_be_of_another_program(folder: Path) -> None:
+    for separator, name in ((";", "items.csv"), ("\t", "items.tsv")):
+        file = folder / name
+        file.write_bytes("\ufeff".encode() + f"image{separator}question\r\na.png{separator}Wozu?\r\n".encode())
+        assert of_manifest(file, ASKED) == [Item({"image": folder / "a.png", "question": "Wozu?"}, "a.png")]
+
+
+def test_lines_of_json_say_the_same_and_more(folder: Path) -> None:
+    lines = (
+        {"image": "a.png", "question": "Why?", "options": "x", "name": "one"},
+        {"image": {"file": "b.png"}, "question": {"text": "a.png"}, "options": {"json": None}},
+        {"image": "b.png", "question": {"file": "notes.txt"}, "options": None},
+    )
+    file = table(folder, *(json.dumps(line) + "\n" for line in lines), name="items.jsonl")
+    assert of_manifest(file, ASKED) == [
+        Item({"image": folder / "a.png", "question": "Why?", "options": "x"}, "one"),
+        Item({"image": folder / "b.png", "question": "a.png", "options": None}, "b.png"),
+        Item({"image": folder / "b.png", "question": folder / "notes.txt"}, "b.png"),
+    ]
+
+
+def test_where_nobody_knows_the_parameters_a_file_that_is_there_is_one(folder: Path) -> None:
+    file = table(folder, "picture,note", "a.png,gone.png", f"b.png,{'x' * 5000}")
+    assert [item.inputs for item in of_manifest(file, ANY)] == [
+        {"picture": folder / "a.png", "note": "gone.png"},
+        {"picture": folder / "b.png", "note": "x" * 5000},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["image,colour", "a.png,red"], "line 2 of .* has colour, which answer@1 does not take"),
+        (["image,options", "a.png,1"], "has no question"),
+        (["image,image", "a.png,b.png"], "names column image twice"),
+        (["image,", "a.png,b.png"], "gives column 2 no name"),
+        (["image,question", "a.png"], "line 2 of .* has 1 cells, the first line 2"),
+        (["image,question,options", "a.png,b,{"], "line 2 of .*: options is not JSON"),
+        (["image,question", 'a.png,"why'], "is no table"),
+        (["image,question"], "has no items"),
+        ([], "is empty"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_before_anything_begins(folder: Path, lines: list[str], said: str) -> None:
+    assert re.search(said, problem(table(folder, *lines)))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2 of .* is not JSON"),
+        ("[]", "is not a JSON object"),
+        ('{"image": 1, "question": "x"}', "image has 1, where a string is to be"),
+        ('{"image": "a.png", "question": "x", "colour": 1}', "has colour"),
+    ],
+)
+def test_a_line_of_json_that_does_not_fit_is_refused_with_its_number(folder: Path, line: str, said: str) -> None:
+    good = '{"image": "a.png", "question": "x"}'
+    assert re.search(said, problem(table(folder, good, line, good, name="items.jsonl")))
+
+
+def test_what_is_no_table_is_a_problem(folder: Path) -> None:
+    (folder / "latin.csv").write_bytes("image,question\na.png,Größe\n".encode("latin-1"))
+    assert "not UTF-8" in problem(folder / "latin.csv")
+    assert "No such file" in problem(folder / "gone.csv")
+    assert "no known ending" in problem(folder / "a.png")
+    assert "as --set does" in problem(table(folder, "image,question", "a.png,x"), ASKED, "question=y")
+
+
+def test_a_hundred_thousand_items_are_read_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "items.csv"
+    with file.open("w", encoding="utf-8") as lines:
+        lines.write("image\n")
+        lines.writelines(f"{number}.png\n" for number in range(100_000))
+    found = items.of_manifest(file, SIGNS, {})
+    assert found.count == 100_000
+    assert next(iter(found)).name == "0.png"
