@@ -21,6 +21,11 @@ from gateway.filing.file_routes import FileRoutes
 from gateway.filing.files import Files, sweeping
 from gateway.health import Health
 from gateway.intake import Intake
+from gateway.keeping.batch_routes import BatchRoutes
+from gateway.keeping.batches import Batches
+from gateway.keeping.items import Items
+from gateway.keeping.pipeline_routes import PipelineRoutes
+from gateway.keeping.pipelines import Pipelines
 from gateway.listening import bound, refuse_strangers, serving_http
 from gateway.mcp.grants import Grants
 from gateway.mcp.references import References
@@ -39,7 +44,7 @@ from gateway.recording.routes import RecordRoutes
 from gateway.recording.verifying import Verifying
 from gateway.rest import RunRoutes
 from gateway.runs import Runs
-from gateway.servicer import GatewayServicer
+from gateway.servicer import GatewayServicer, Kept
 from gateway.settings import Settings
 from gateway.store import gateway_store
 from gateway.web.pages import Site
@@ -92,8 +97,11 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalogue = Catalogue(SelectorServiceStub(selector))
             admission = Admission(store)
+            pipelines = Pipelines(OrchestratorServiceStub(orchestrator), admission, access.audit)
+            batches = Batches(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files, downloads = Files(database, runs, access.audit), Downloads(store, presign=settings.presign)
+            items = Items(admission, files, fetching, settings.files_bytes)
             house = House(runs, admission, Parts(store, files, fetching, settings.files_bytes))
             grants, references = Grants(database, access.gate), References(store, files, fetching, settings.files_bytes)
             means = Means(
@@ -106,6 +114,8 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 downloads,
                 FileRoutes(files, store, downloads, settings.upload_bytes),
                 ConversationRoutes(runs),
+                PipelineRoutes(pipelines),
+                BatchRoutes(batches, admission, items, callers),
                 RecordRoutes(runs, Verifying(runs, catalogue, store)),
                 CatalogueRoutes(catalogue, access.audit),
                 ChatRoutes(house),
@@ -121,10 +131,11 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             port = listener.getsockname()[1]
             servicer = GatewayServicer(
                 runs,
+                Kept(pipelines, batches, items),
                 admission,
                 catalogue,
-                store,
-                callers,
+                store=store,
+                callers=callers,
                 files_bytes=settings.files_bytes,
                 upload_bytes=settings.upload_bytes,
             )
@@ -150,6 +161,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     yield Gateway(app, port, running)
                 finally:
                     runs.stop()
+                    batches.stop()
 
 
 if __name__ == "__main__":

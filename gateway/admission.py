@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from gateway.json_text import QUICK_BYTES, canonical, loads
 from gateway.openai import terms as openai_terms
 from gateway.recording import terms as recording_terms
-from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, Plan, RunSpec, Value
+from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, BatchSpec, NewItem, Plan, RunSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
 from services.runtime.artifacts.giving import clean_name
@@ -23,6 +23,9 @@ MAX_TASKS = 1_000
 
 METADATA_ENTRIES, METADATA_BYTES = 32, 128 * 1024
 """Most that is kept with a run for whoever asked."""
+
+NAME_CHARACTERS = 1_000
+"""Longest name of an item of a batch: paths are names, too."""
 
 _OURS = frozenset({openai_terms.NOTE, recording_terms.NOTE})
 """Names in a run's metadata that only the gateway itself writes."""
@@ -60,8 +63,33 @@ class Admission:
         spec.idempotency_key = _checked_key(key or spec.idempotency_key)
         await self.settle_plan(spec.plan)
         for where, value in _sent_values(spec):
-            await self._settle(where, value)
+            await self.settle(where, value)
         return spec
+
+    async def admit_batch(self, spec: BatchSpec, key: str = "") -> BatchSpec:
+        """Does for a batch, without its items, what admit does for a run.
+
+        Raises:
+            InvalidRequest: naming what is wrong and where.
+            NotFound: ARTIFACT.
+        """
+        _check_length(spec.request)
+        _check_choices(spec)
+        _check_metadata(spec)
+        spec.idempotency_key = _checked_key(key or spec.idempotency_key)
+        await self.settle_plan(spec.plan)
+        return spec
+
+    @staticmethod
+    def check_item(item: NewItem) -> None:
+        """Looks at an item of a batch, but not at its values; inputs without a name become file1, file2 and so on.
+
+        Raises:
+            InvalidRequest: naming what is wrong with it.
+        """
+        _check_name(item.name)
+        _check_count(len(item.inputs))
+        _name_inputs(item)
 
     async def settle_plan(self, plan: Plan) -> None:
         """Does for a plan what admit does for a spec."""
@@ -73,9 +101,15 @@ class Admission:
                 task.parameters_json = _canonical_object(task.parameters_json, where)
             for port in sorted(task.arguments):
                 for place, value in _values(task.arguments[port], f"plan[{index}].arguments.{port}"):
-                    await self._settle(place, value)
+                    await self.settle(place, value)
 
-    async def _settle(self, where: str, value: Value) -> None:
+    async def settle(self, where: str, value: Value) -> None:
+        """A value as the orchestrator takes it: an artifact is there, JSON is canonical, what is long is an artifact.
+
+        Raises:
+            InvalidRequest: naming what is wrong and where.
+            NotFound: ARTIFACT, the caller has none of that digest.
+        """
         match value.WhichOneof("kind"):
             case "artifact":
                 known = await self._store.head(caller.current().tenant, value.artifact.sha256)
@@ -102,23 +136,40 @@ async def _canonical(text: str, where: str) -> str:
 
 
 def _check_size(spec: RunSpec, files: int) -> None:
-    if not spec.request.strip() and not spec.plan.tasks:
+    if not spec.request.strip() and not spec.plan.tasks and not spec.HasField("pipeline"):
         raise InvalidRequest(
-            "the request is empty", reason="EMPTY", remedy="say what should be done, or supply a plan", port="request"
+            "the request is empty",
+            reason="EMPTY",
+            remedy="say what should be done, supply a plan, or name a pipeline",
+            port="request",
         )
-    if len(spec.request.encode()) > REQUEST_BYTES:
+    _check_length(spec.request)
+    _check_count(len(spec.inputs) + files)
+
+
+def _check_length(request: str) -> None:
+    if len(request.encode()) > REQUEST_BYTES:
         raise InvalidRequest(
             f"the request is longer than {REQUEST_BYTES / 1e6:g} MB",
             reason="TOO_LARGE",
             remedy="send long texts as files",
             port="request",
         )
-    if len(spec.inputs) + files > MAX_INPUTS:
+
+
+def _check_count(inputs: int) -> None:
+    if inputs > MAX_INPUTS:
         raise InvalidRequest(f"there are more than {MAX_INPUTS} inputs", remedy="send fewer", port="inputs")
 
 
-def _check_choices(spec: RunSpec) -> None:
-    for field in RunSpec.DESCRIPTOR.fields:
+def _check_name(name: str) -> None:
+    if len(name) > NAME_CHARACTERS:
+        remedy = "give it a shorter one"
+        raise InvalidRequest(f"the name is longer than {NAME_CHARACTERS} characters", remedy=remedy, port="name")
+
+
+def _check_choices(spec: RunSpec | BatchSpec) -> None:
+    for field in spec.DESCRIPTOR.fields:
         if field.enum_type and getattr(spec, field.name) not in field.enum_type.values_by_number:
             raise InvalidRequest(f"{field.name} has no such value", remedy="see the proto's enum", port=field.name)
     budget = spec.budget
@@ -127,7 +178,7 @@ def _check_choices(spec: RunSpec) -> None:
         raise InvalidRequest("a budget cannot be negative", remedy="leave out what has no limit", port="budget")
 
 
-def _check_metadata(spec: RunSpec) -> None:
+def _check_metadata(spec: RunSpec | BatchSpec) -> None:
     size = sum(len(key.encode()) + len(text.encode()) for key, text in spec.metadata.items())
     if taken := sorted(_OURS & spec.metadata.keys()):
         remedy = "use another name: the house keeps things of its own there"
@@ -141,7 +192,7 @@ def _check_metadata(spec: RunSpec) -> None:
         )
 
 
-def _name_inputs(spec: RunSpec, files: Sequence[Artifact]) -> None:
+def _name_inputs(spec: RunSpec | NewItem, files: Sequence[Artifact] = ()) -> None:
     for artifact in files:
         spec.inputs.add().value.artifact.CopyFrom(artifact)
     taken = {named.name for named in spec.inputs if named.name}

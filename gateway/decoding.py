@@ -26,6 +26,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Plan,
     Reference,
     Task,
+    TaskStatus,
     Value,
 )
 
@@ -129,8 +130,14 @@ def _read_named_value(content: Any, where: str) -> NamedValue:
     return named
 
 
+_AS_IT_STANDS = frozenset(field.name for field in TaskStatus.DESCRIPTOR.fields)
+"""Of a task in a run that is shown: what one reads may be sent back."""
+
+
 def _read_task(content: Any, where: str) -> Any:
     """A list for a standard port that takes one value is JSON, without being wrapped."""
+    if isinstance(content, dict) and isinstance(content.get("task"), dict) and content.keys() <= _AS_IT_STANDS:
+        content, where = content["task"], f"{where}.task"
     named = content.get("task") if isinstance(content, dict) else None
     spec = standard_tasks().get(named) if isinstance(named, str) else None
     for key in ("args", "arguments"):

@@ -84,7 +84,7 @@ class Feed:
     async def _next(self) -> RunEvent | None:
         """None if the stream is lost."""
         if self._stopped:
-            raise _stopping()
+            raise stopping()
         try:
             event = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -94,7 +94,7 @@ class Feed:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._stopped and task and not task.cancelling():
-                raise _stopping() from None
+                raise stopping() from None
             raise
         if not isinstance(event, RunEvent):
             return None
@@ -105,11 +105,17 @@ class Feed:
         if not self.run_id or self._losses >= MAX_LOSSES:
             raise absent()
         self._losses += 1
-        await asyncio.sleep(min(0.05 * 2**self._losses, _LONGEST_PAUSE))
+        await asyncio.sleep(pause(self._losses))
         if self._stopped:
-            raise _stopping()
+            raise stopping()
         self._call = self._reopen(self.run_id, self.sequence)
 
 
-def _stopping() -> Unavailable:
-    return Unavailable("the gateway is stopping", remedy="watch the run again from the last event seen")
+def pause(losses: int) -> float:
+    """Seconds to wait before the next stream is asked for."""
+    return min(0.05 * (1 << losses), _LONGEST_PAUSE)
+
+
+def stopping() -> Unavailable:
+    """What the reader of a stream that was stopped gets."""
+    return Unavailable("the gateway is stopping", remedy="watch again from the last event seen")

@@ -61,7 +61,7 @@ class Intake:
             return await self._form(kind, request.stream())
         if kind.partition(";")[0].strip().lower() == _JSON:
             if _stated(request) > JSON_BYTES:
-                raise _too_large("the body", JSON_BYTES)
+                raise too_large("the body", JSON_BYTES)
             return await self._from_json(await limited(request.stream(), JSON_BYTES, "the body"))
         raise InvalidRequest(
             f"the body is {kind[:100] or 'of no stated type'}",
@@ -146,11 +146,11 @@ async def limited(body: AsyncIterable[bytes], limit: int, what: str) -> bytes:
     async for chunk in body:
         content += chunk
         if len(content) > limit:
-            raise _too_large(what, limit)
+            raise too_large(what, limit)
     return bytes(content)
 
 
-def _too_large(what: str, limit: int) -> InvalidRequest:
+def too_large(what: str, limit: int) -> InvalidRequest:
     return InvalidRequest(
         f"{what} is larger than the limit of {limit / 1e6:g} MB",
         reason="TOO_LARGE",

@@ -6,10 +6,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from gateway import examples, refusals
+from gateway.keeping import schema as keeping
 from gateway.schemas import TAKEN, reference, schemas
 from gateway.webhooks.schema import WEBHOOK
 from protos.hugginggpt.v1.record_pb2 import RunRecord, Verification
-from protos.hugginggpt.v1.selector_pb2 import Expert
+from protos.hugginggpt.v1.selector_pb2 import Expert, Route
 from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
 
 DESCRIPTION = """Send words and files; a plan of model tasks is made, each task gets a model, and an answer comes back
@@ -100,6 +101,8 @@ _OWN = {
         _OPENAI_MODEL,
         revision=_TEXT,
         models={"type": "array", "items": reference("ModelCard")},
+        routes={"type": "array", "items": reference("Route")},
+        selection_policy={"type": "string", "enum": ["rank", "llm"]},
         next_page_token=_TEXT,
     ),
     "ExpertList": _listed(reference("Expert")),
@@ -137,6 +140,7 @@ _OWN = {
         },
     },
     "ConversationList": _listed(reference("Conversation"), next_page_token=_TEXT),
+    **keeping.OWN,
     "Webhook": WEBHOOK,
     "WebhookList": _listed(reference("Webhook")),
     "Deleted": {
@@ -240,16 +244,7 @@ TASKS: dict[str, Any] = {
 }
 MODELS: dict[str, Any] = {
     "responses": {
-        200: answer(
-            "Controllers and model cards.",
-            "ModelList",
-            {
-                "object": "list",
-                "data": [{"id": "hugginggpt", "object": "model", "created": 0, "owned_by": "hugginggpt"}],
-                "revision": "7",
-                "models": [examples.CARD],
-            },
-        ),
+        200: answer("Controllers and model cards.", "ModelList", examples.MODELS),
         304: {"description": "They are what the client has."},
     }
 }
@@ -272,14 +267,16 @@ _KEY = {
     "description": "An API key, or a token of the issuer that the gateway trusts; where it asks for neither, nothing.",
 }
 
+_SENT = (Run, RunEvent, RunRecord, Verification, TaskSpec, ModelCard, Expert, Route, Artifact)
+
 
 def document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document: the routes' signatures, with schemas from the protos and problems everywhere."""
     described = get_openapi(
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, tags=app.openapi_tags
     )
-    sent = [kind.DESCRIPTOR for kind in (Run, RunEvent, RunRecord, Verification, TaskSpec, ModelCard, Expert, Artifact)]
-    taken = schemas([RunSpec.DESCRIPTOR, Artifact.DESCRIPTOR], taken=True)
+    sent = [kind.DESCRIPTOR for kind in _SENT]
+    taken = {**schemas([RunSpec.DESCRIPTOR, Artifact.DESCRIPTOR], taken=True), **keeping.taken()}
     taken["RunRequest"] = {
         **taken["RunSpec" + TAKEN],
         "properties": {**taken["RunSpec" + TAKEN]["properties"], "policy": _POLICY},
@@ -287,7 +284,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     described["security"] = [{"key": []}, {}]
     described["components"] = {
         "securitySchemes": {"key": _KEY},
-        "schemas": {**schemas(sent, taken=False), **taken, **_OWN},
+        "schemas": {**schemas([*sent, *keeping.SENT], taken=False), **taken, **_OWN},
         "responses": refusals.responses(),
     }
     for path, operations in described["paths"].items():

@@ -1,49 +1,64 @@
 """GatewayService: what HTTP offers, over gRPC."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
+from gateway.access.acting import Acting
 from gateway.access.caller import Callers
 from gateway.admission import Admission
 from gateway.catalogue import Catalogue
 from gateway.feed import Feed
 from gateway.files import Allowance, keep
+from gateway.keeping.batches import Batches
+from gateway.keeping.items import Items
+from gateway.keeping.pipelines import Pipelines
+from gateway.keeping.servicer import BatchCalls, PipelineCalls
 from gateway.recording import account
 from gateway.recording.record import record
 from gateway.runs import Runs
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1 import selector_pb2 as models
 from protos.hugginggpt.v1.record_pb2 import RecordRequest, RunRecord
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, Artifact, DataPolicy, Run
+from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, Run
 from services.runtime.artifacts import ArtifactStore
-from services.runtime.caller import acting_for, current
+from services.runtime.caller import current
 from services.runtime.errors import InvalidRequest
 
 CHUNK_BYTES = 1024 * 1024
 
 
-class GatewayServicer(rpc.GatewayServiceServicer):
+@dataclass(frozen=True)
+class Kept:
+    """What is kept beside runs."""
+
+    pipelines: Pipelines
+    batches: Batches
+    items: Items
+
+
+class GatewayServicer(PipelineCalls, BatchCalls):
     """Acts for the caller the gateway knows, whoever the metadata names."""
 
     def __init__(
         self,
         runs: Runs,
+        kept: Kept,
         admission: Admission,
         catalogue: Catalogue,
+        *,
         store: ArtifactStore,
         callers: Callers,
-        *,
         files_bytes: int,
         upload_bytes: int,
     ) -> None:
         self._runs = runs
+        self._pipelines, self._batches, self._items = kept.pipelines, kept.batches, kept.items
         self._admission = admission
         self._catalogue = catalogue
         self._store = store
-        self._callers = callers
+        self._acting = Acting(callers)
         self._files_bytes = files_bytes
         self._upload_bytes = upload_bytes
 
@@ -113,12 +128,6 @@ class GatewayServicer(rpc.GatewayServiceServicer):
     async def ListModels(self, request: models.ListModelsRequest, context: Any) -> models.ListModelsResponse:
         with self._acting(context):
             return await self._catalogue.models(request)
-
-    def _acting(
-        self, context: Any, policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED
-    ) -> AbstractContextManager[None]:
-        sent = dict(context.invocation_metadata() or ())
-        return acting_for(self._callers.caller(sent.get("x-request-id", ""), policy))
 
     async def _keep(self, name: str, chunks: AsyncIterator[bytes], allowance: Allowance) -> Artifact:
         return await keep(self._store, current().tenant, name, chunks, allowance)

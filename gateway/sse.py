@@ -19,7 +19,7 @@ HEARTBEAT_SECONDS = 15.0
 """Longest silence: proxies and people give up on longer ones."""
 
 _HEARTBEAT = b": heartbeat\n\n"
-_RETRY = b"retry: 1000\n\n"
+RETRY = b"retry: 1000\n\n"
 
 
 _BREAKS = {character.encode(): b"\\u%04x" % ord(character) for character in "\x85\u2028\u2029"}
@@ -104,7 +104,7 @@ class Stream(Response):
 class EventStream(Stream):
     """Sends a run's events, and lets go of the feed."""
 
-    greeting = _RETRY
+    greeting = RETRY
 
     def __init__(
         self, feed: Feed, headers: Mapping[str, str] | None = None, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
@@ -123,11 +123,16 @@ class EventStream(Stream):
         """
         try:
             event = await self._feed.read()
-        except Unavailable as error:
-            return b": %s\n\n" % " ".join(error.message.split()).encode(), True
         except ServiceError as error:
-            return b"event: problem\ndata: %s\n\n" % line(problem(error)), True
+            return last_words(error), True
         return (framed(event), self._feed.ended) if event else (b"", True)
+
+
+def last_words(error: ServiceError) -> bytes:
+    """What a stream ends with that cannot go on: a comment, or what would happen again as an event."""
+    if isinstance(error, Unavailable):
+        return b": %s\n\n" % " ".join(error.message.split()).encode()
+    return b"event: problem\ndata: %s\n\n" % line(problem(error))
 
 
 async def disconnected(receive: Receive) -> None:

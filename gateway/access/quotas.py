@@ -86,8 +86,7 @@ class Quotas:
             Overloaded: RUNS_LIMIT or TOKENS_QUOTA.
         """
         who = identity.current()
-        if who.limits.tokens_per_day and not (tokens := await self._tokens(who)).left:
-            raise _too_much("TOKENS_QUOTA", f"the key may use {tokens.limit} LLM tokens in a day", tokens)
+        await self._check_tokens(who)
         if not who.limits.concurrent_runs:
             yield _anyone
             return
@@ -97,6 +96,27 @@ class Quotas:
         except ServiceError:
             await self._slots.free(slot)
             raise
+
+    async def items(self, wanted: int) -> int:
+        """How many items of a batch of the current identity may be under way at once; 0 is no limit.
+
+        Its items have places of their own, beside those of runs: a key has no more of them at once than it may have
+        runs, and their tokens count as those of runs do.
+
+        Args:
+            wanted: so many are asked for; 0 asks for as many as may be.
+
+        Raises:
+            Overloaded: TOKENS_QUOTA.
+        """
+        who = identity.current()
+        await self._check_tokens(who)
+        most = who.limits.concurrent_runs
+        return min(wanted or most, most) if most else wanted
+
+    async def _check_tokens(self, who: Identity) -> None:
+        if who.limits.tokens_per_day and not (tokens := await self._tokens(who)).left:
+            raise _too_much("TOKENS_QUOTA", f"the key may use {tokens.limit} LLM tokens in a day", tokens)
 
     async def _take(self, slot: str, run_id: str) -> None:
         """The run is there, so it is watched even where that cannot be written; its place is held for a while."""

@@ -14,7 +14,7 @@ from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1 import selector_pb2 as models
 from protos.hugginggpt.v1.record_pb2 import RecordRequest
-from protos.hugginggpt.v1.types_pb2 import Artifact, NamedValue, RunSpec, Value
+from protos.hugginggpt.v1.types_pb2 import Artifact, BatchSpec, NamedValue, PipelineRef, RunSpec, Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.doors import refusal
@@ -29,6 +29,7 @@ COMMON = {
     "GET /v1/models/{model}",
     "GET /v1/experts",
     "GET /v1/schemas/record",
+    "GET /v1/pipeline.schema.json",
     "DELETE /v1/experts/{name}",
     "GET /healthz",
     "GET /readyz",
@@ -44,7 +45,14 @@ COMMON = {
 }
 """Nothing of any tenant is there."""
 
-LISTS = {"GET /v1/runs", "GET /v1/files", "GET /v1/conversations", "GET /v1/webhooks"}
+LISTS = {
+    "GET /v1/runs",
+    "GET /v1/files",
+    "GET /v1/conversations",
+    "GET /v1/webhooks",
+    "GET /v1/pipelines",
+    "GET /v1/batches",
+}
 """Show what the tenant has."""
 
 MAKE = {
@@ -53,14 +61,22 @@ MAKE = {
     "POST /v1/chat/completions",
     "POST /v1/responses",
     "POST /v1/webhooks",
+    "POST /v1/batches",
+    "PUT /v1/pipelines/{name}",
     "POST /mcp",
 }
 """Make something new of the tenant's; what they may name of others' stands in NAMING, and in test_mcp_tenants."""
 
+NOTE = [{"inputs": [{"name": "note", "text": "x"}]}]
+OF_A = {"artifact": {"sha256": "{sha256}"}}
 NAMING: list[tuple[str, dict[str, Any]]] = [
     ("/v1/runs", {"request": "x", "inputs": [{"artifact": {"sha256": "{sha256}"}}]}),
     ("/v1/runs", {"request": "x", "history": [{"text": "x", "attachments": [{"artifact": {"sha256": "{sha256}"}}]}]}),
     ("/v1/runs", {"request": "x", "parent_run_id": "{run_id}"}),
+    ("/v1/runs", {"pipeline": {"name": "{name}"}, "inputs": [{"name": "note", "text": "x"}]}),
+    ("/v1/batches", {"pipeline": {"name": "{name}"}, "items": NOTE}),
+    ("/v1/batches", {"run_id": "{run_id}", "items": NOTE}),
+    ("/v1/batches", {"plan": [{"id": 1, "task": "image-to-text", "arguments": {"image": OF_A}}], "items": NOTE}),
     ("/v1/responses", {"model": "hugginggpt", "input": "x", "previous_response_id": "{response_id}"}),
     (
         "/v1/responses",
@@ -101,7 +117,13 @@ class Estate:
         again = (await self.doors.http.post(path, headers=bearer(self.a))).json()
         told = {"url": "https://hooks.invalid/"}
         webhook = await self.doors.http.post("/v1/webhooks", json=told, headers=bearer(self.a))
+        plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
+        await self.doors.http.put("/v1/pipelines/of-a", json={"plan": plan}, headers=bearer(self.a))
+        wanted = {"pipeline": {"name": "of-a"}, "items": NOTE}
+        batch = await self.doors.http.post("/v1/batches", json=wanted, headers=bearer(self.a))
         self.ids = {
+            "name": "of-a",
+            "batch_id": batch.json()["batch_id"],
             "again_id": again["again_run_id"],
             "run_id": run["run_id"],
             "conversation_id": run["conversation_id"],
@@ -153,10 +175,10 @@ async def test_no_route_shows_or_touches_what_is_anothers(estate: Estate) -> Non
         body = dict[str, str]() if method == "POST" else None
         response = await estate.doors.http.request(method, there, headers=bearer(estate.b), json=body)
         assert response.status_code == 404, (route, response.text)
-        if method == "GET":
+        if method == "GET" and not path.endswith("/batches/{batch_id}/events"):
             own.add(there)
         tried += 1
-    assert tried >= 15
+    assert tried >= 25
     for path in own:
         response = await estate.doors.http.get(path, headers=bearer(estate.a))
         assert response.status_code == 200, (path, response.text)
@@ -184,7 +206,19 @@ async def test_lists_show_each_tenant_its_own(estate: Estate) -> None:
 async def test_nothing_new_can_be_made_of_what_is_anothers(estate: Estate, path: str, body: dict[str, Any]) -> None:
     response = await estate.doors.http.post(path, json=estate.filled(body), headers=bearer(estate.b))
     assert response.status_code == 404, response.text
-    assert (await estate.doors.http.get("/v1/runs", headers=bearer(estate.b))).json()["data"] == []
+    for there in ("/v1/runs", "/v1/batches"):
+        assert (await estate.doors.http.get(there, headers=bearer(estate.b))).json()["data"] == []
+
+
+@pytest.mark.parametrize("value", [{"file_id": "{file_id}"}, OF_A], ids=str)
+async def test_a_file_of_anothers_is_none_for_an_item(estate: Estate, value: dict[str, Any]) -> None:
+    plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
+    items = [*NOTE, {"inputs": [{"name": "note", **estate.filled(value)}]}]
+    sent = {"plan": plan, "items": items}
+    batch = await estate.doors.http.post("/v1/batches", json=sent, headers=bearer(estate.b))
+    there = f"/v1/batches/{batch.json()['batch_id']}/items"
+    _, kept = (await estate.doors.http.get(there, headers=bearer(estate.b))).json()["data"]
+    assert (kept["state"], kept["inputs"], kept["failure"]["code"]) == ("failed", [], "NOT_FOUND")
 
 
 async def test_the_same_idempotency_key_is_another_ones_own(estate: Estate) -> None:
@@ -206,7 +240,7 @@ async def test_the_same_bytes_are_kept_once_for_each(estate: Estate) -> None:
 
 
 async def test_no_call_shows_or_touches_what_is_anothers(estate: Estate) -> None:
-    run_id, sha256 = estate.ids["run_id"], estate.ids["sha256"]
+    run_id, sha256, batch_id = estate.ids["run_id"], estate.ids["sha256"], estate.ids["batch_id"]
     of_a = NamedValue(value=Value(artifact=Artifact(sha256=sha256)))
     absent = {
         "Ask": pb.AskRequest(spec=RunSpec(request="x", inputs=[of_a])),
@@ -217,8 +251,22 @@ async def test_no_call_shows_or_touches_what_is_anothers(estate: Estate) -> None
         "Delete": runs.DeleteRunRequest(run_id=run_id),
         "Download": pb.DownloadRequest(sha256=sha256),
         "Record": RecordRequest(run_id=run_id),
+        "GetPipeline": runs.GetPipelineRequest(name="of-a"),
+        "DeletePipeline": runs.DeletePipelineRequest(name="of-a"),
+        "StartBatch": iter([runs.StartBatchRequest(spec=BatchSpec(pipeline=PipelineRef(name="of-a")))]),
+        "GetBatch": runs.GetBatchRequest(batch_id=batch_id),
+        "ListItems": runs.ListItemsRequest(batch_id=batch_id),
+        "CancelBatch": runs.CancelBatchRequest(batch_id=batch_id),
+        "ResumeBatch": runs.ResumeBatchRequest(batch_id=batch_id),
+        "WatchBatch": runs.WatchBatchRequest(batch_id=batch_id),
+        "DeleteBatch": runs.DeleteBatchRequest(batch_id=batch_id),
     }
-    assert {"List", "Upload", "ListTasks", "ListModels"} | set(absent) == {
+    listed = {
+        "List": runs.ListRunsRequest(),
+        "ListPipelines": runs.ListPipelinesRequest(),
+        "ListBatches": runs.ListBatchesRequest(),
+    }
+    assert {"Upload", "ListTasks", "ListModels", "SavePipeline", *listed, *absent} == {
         method.name for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods
     }
     stub = estate.doors.grpc
@@ -227,10 +275,15 @@ async def test_no_call_shows_or_touches_what_is_anothers(estate: Estate) -> None
         assert error.code() is StatusCode.NOT_FOUND, name
     continued = pb.AskRequest(spec=RunSpec(request="x", parent_run_id=run_id))
     assert (await refusal(stub.Ask(continued, metadata=metadata(estate.b), timeout=10))).code() is StatusCode.NOT_FOUND
-    assert not (await stub.List(runs.ListRunsRequest(), metadata=metadata(estate.b), timeout=10)).runs
-    assert (await stub.List(runs.ListRunsRequest(), metadata=metadata(estate.a), timeout=10)).runs
+    for name, request in listed.items():
+        assert not _data(await getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10)), name
+        assert _data(await getattr(stub, name)(request, metadata=metadata(estate.a), timeout=10)), name
     assert (await stub.Get(absent["Get"], metadata=metadata(estate.a), timeout=10)).run_id == run_id
     await stub.ListTasks(models.ListTasksRequest(), metadata=metadata(estate.b), timeout=10)
+
+
+def _data(page: Any) -> Any:
+    return page.ListFields() and page.ListFields()[0][1]
 
 
 async def test_without_a_key_no_call_is_answered(estate: Estate) -> None:
@@ -254,6 +307,11 @@ async def test_without_a_key_no_route_is_answered_but_the_public_ones(estate: Es
 async def test_what_is_deleted_stands_in_the_log(estate: Estate) -> None:
     await estate.doors.http.delete(estate.filled("/v1/runs/{run_id}"), headers=bearer(estate.a))
     await estate.doors.http.delete(estate.filled("/v1/files/{file_id}"), headers=bearer(estate.a))
+    await estate.doors.http.delete("/v1/pipelines/of-a", headers=bearer(estate.a))
+    await estate.doors.http.delete(estate.filled("/v1/batches/{batch_id}"), headers=bearer(estate.a))
     acts = [(entry["tenant"], entry["action"], entry["subject"]) async for entry in estate.house.audit.entries()]
     assert ("a", "run.delete", estate.ids["run_id"]) in acts
     assert ("a", "file.delete", estate.ids["file_id"]) in acts
+    assert ("a", "pipeline.save", "of-a") in acts
+    assert ("a", "pipeline.delete", "of-a") in acts
+    assert ("a", "batch.delete", estate.ids["batch_id"]) in acts

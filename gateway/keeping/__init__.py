@@ -1,0 +1,1 @@
+"""Pipelines and batches, as both doors know them."""

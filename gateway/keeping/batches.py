@@ -1,0 +1,137 @@
+"""Batches: what is asked of the orchestrator about them."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Collection
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import grpc
+
+from gateway.access.audit import Audit
+from gateway.access.quotas import Quotas
+from gateway.backends import CALL_SECONDS, absent, ask, told
+from gateway.keeping.feed import BatchFeed
+from gateway.runs import STREAM_SECONDS
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, BatchSpec, RunState
+from services.runtime import caller
+
+if TYPE_CHECKING:
+    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+
+PAGE = 200
+"""Items read at a time."""
+
+KEPT_SECONDS = 60.0
+"""How long the orchestrator may take for a page of items, or to begin once it has them all."""
+
+
+class Batches:
+    """The caller's batches.
+
+    Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.
+
+    Args:
+        stub: the orchestrator's.
+        quotas: says how many items the caller may have under way.
+        audit: is told of what is removed.
+    """
+
+    def __init__(self, stub: "OrchestratorServiceAsyncStub", quotas: Quotas, audit: Audit) -> None:
+        self._stub = stub
+        self._quotas = quotas
+        self._audit = audit
+        self._feeds: WeakSet[BatchFeed] = WeakSet()
+        self._stopped = False
+
+    async def start(self, spec: BatchSpec, pages: AsyncIterable[pb.NewItems]) -> Batch:
+        """Has a batch kept with all its items; one whose pages break off is not.
+
+        Raises:
+            ServiceError: also what the pages raise; Overloaded, TOKENS_QUOTA.
+        """
+        spec.max_at_once = await self._quotas.items(spec.max_at_once)
+        call: Any = self._stub.StartBatch(timeout=STREAM_SECONDS, metadata=caller.metadata())
+        try:
+            return await _told_all(call, spec, pages)
+        except grpc.aio.AioRpcError as error:
+            raise told(error) from error
+        finally:
+            call.cancel()
+
+    async def get(self, batch_id: str) -> Batch:
+        return await ask(self._stub.GetBatch, pb.GetBatchRequest(batch_id=batch_id))
+
+    async def list(self, request: pb.ListBatchesRequest) -> pb.ListBatchesResponse:
+        return await ask(self._stub.ListBatches, request)
+
+    async def items(self, request: pb.ListItemsRequest) -> pb.ListItemsResponse:
+        return await ask(self._stub.ListItems, request)
+
+    async def every(self, batch_id: str, states: "Collection[RunState.ValueType]" = ()) -> AsyncIterator[BatchItem]:
+        """All items in the order of the input, or those in some states; a page of them is in memory."""
+        request = pb.ListItemsRequest(batch_id=batch_id, states=states, page_size=PAGE)
+        while True:
+            page = await self.items(request)
+            for item in page.items:
+                yield item
+            if not page.next_after:
+                return
+            request.after = page.next_after
+
+    async def watch(self, batch_id: str) -> BatchFeed:
+        """A batch as it stands and whenever that changes, to its end."""
+        await self.get(batch_id)
+        request, metadata = pb.WatchBatchRequest(batch_id=batch_id), caller.metadata()
+        feed = BatchFeed(lambda: self._stub.WatchBatch(request, timeout=STREAM_SECONDS, metadata=metadata))
+        self._feeds.add(feed)
+        if self._stopped:
+            feed.stop()
+        return feed
+
+    async def cancel(self, batch_id: str) -> None:
+        await ask(self._stub.CancelBatch, pb.CancelBatchRequest(batch_id=batch_id))
+
+    async def resume(self, batch_id: str, *, failed_only: bool = False) -> Batch:
+        """Lets the items run that have not, or only those that have failed.
+
+        Raises:
+            ServiceError: also Overloaded, TOKENS_QUOTA.
+        """
+        await self._quotas.items(0)
+        return await ask(self._stub.ResumeBatch, pb.ResumeBatchRequest(batch_id=batch_id, failed_only=failed_only))
+
+    async def delete(self, batch_id: str) -> None:
+        """Removes an ended batch with its runs."""
+        await self._audit.record("batch.delete", batch_id)
+        await ask(self._stub.DeleteBatch, pb.DeleteBatchRequest(batch_id=batch_id))
+
+    def stop(self) -> None:
+        """Ends all streams, and those to come, so that their readers go elsewhere."""
+        self._stopped = True
+        for feed in tuple(self._feeds):
+            feed.stop()
+
+
+async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems]) -> Batch:
+    try:
+        await _write(call, pb.StartBatchRequest(spec=spec), CALL_SECONDS)
+        async for page in pages:
+            await _write(call, pb.StartBatchRequest(items=page), KEPT_SECONDS)
+        await call.done_writing()
+    except asyncio.InvalidStateError:
+        pass  # it has its answer without having heard all
+    try:
+        async with asyncio.timeout(KEPT_SECONDS):
+            batch: Batch = await call
+    except TimeoutError:
+        raise absent() from None
+    return batch
+
+
+async def _write(call: Any, part: pb.StartBatchRequest, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await call.write(part)
+    except TimeoutError:
+        raise absent() from None

@@ -1,0 +1,151 @@
+"""Items of a batch from outside: read from JSON, with their values where they can be had.
+
+A value that cannot be had costs its item, which is kept as failed; what is no item at all is refused.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.admission import Admission
+from gateway.decoding import decode
+from gateway.fetching import Fetching
+from gateway.files import Allowance
+from gateway.filing.files import Files
+from gateway.json_text import checked_text, refuse
+from protos.hugginggpt.v1.orchestrator_pb2 import NewItems
+from protos.hugginggpt.v1.types_pb2 import Artifact, Failure, NewItem
+from services.runtime.artifacts.giving import clean_name
+from services.runtime.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError
+
+AT_ONCE = 16
+"""Items whose values are looked up side by side."""
+
+_ELSEWHERE = ("file_id", "url")
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A value that is named, in place of the value itself."""
+
+    index: int
+    """Of the input."""
+    kind: str
+    """One of file_id and url."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An item as it was sent."""
+
+    where: str
+    """Such as items[3] or line 5."""
+    item: NewItem
+    mentions: Sequence[Mention] = ()
+
+
+def read(document: Any, where: str) -> Sent:
+    """An item, of JSON.
+
+    Raises:
+        InvalidRequest: it is none; naming what is wrong and where.
+    """
+    inputs = document.get("inputs") if isinstance(document, dict) else None
+    entries = enumerate(inputs if isinstance(inputs, list) else [])
+    named = [(index, entry) for index, entry in entries if isinstance(entry, dict)]
+    mentions = [_taken(entry, kind, index, where) for index, entry in named for kind in _ELSEWHERE if kind in entry]
+    return Sent(where, decode(NewItem, document, where), mentions)
+
+
+def _taken(entry: dict[str, Any], kind: str, index: int, where: str) -> Mention:
+    place = f"{where}.inputs[{index}]"
+    text = checked_text(entry.pop(kind), f"{place}.{kind}")
+    if unknown := entry.keys() - {"name"}:
+        remedy = f'send for instance {{"name": "image", "{kind}": "…"}}'
+        refuse(place, f"has {min(unknown)[:100]!r} beside {kind}", remedy=remedy)
+    entry["artifact"] = {}
+    return Mention(index, kind, text)
+
+
+class Items:
+    """Takes items in.
+
+    Args:
+        admission: looks at values, and knows artifacts.
+        files: those kept under ids.
+        fetching: brings in what is given as URLs.
+        files_bytes: most bytes that are fetched for one item.
+    """
+
+    def __init__(self, admission: Admission, files: Files, fetching: Fetching, files_bytes: int) -> None:
+        self._admission = admission
+        self._files = files
+        self._fetching = fetching
+        self._files_bytes = files_bytes
+
+    async def settled(self, page: Sequence[Sent]) -> NewItems:
+        """The items as the orchestrator takes them.
+
+        Raises:
+            InvalidRequest: one of them is none.
+            Unavailable: the store or the database does not answer.
+        """
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def in_turn(sent: Sent) -> None:
+            async with turn:
+                await self._settle(sent)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for sent in page:
+                    if _waits(sent):
+                        group.create_task(in_turn(sent))
+                    else:
+                        await self._settle(sent)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return NewItems(items=[sent.item for sent in page])
+
+    async def _settle(self, sent: Sent) -> None:
+        try:
+            self._admission.check_item(sent.item)
+        except InvalidRequest as error:
+            error.message, error.port = f"{sent.where}: {error.message}", f"{sent.where}.{error.port}"
+            raise
+        allowance = Allowance(self._files_bytes)
+        meant = {mention.index: mention for mention in sent.mentions}
+        for index, named in enumerate(sent.item.inputs):
+            try:
+                if mention := meant.get(index):
+                    named.value.artifact.CopyFrom(await self._found(mention, allowance))
+                else:
+                    await self._admission.settle(f"{sent.where}.inputs[{index}]", named.value)
+            except (InvalidRequest, NotFound, PermissionDenied) as error:
+                _fail(sent.item, named.name, error)
+                return
+        sent.item.name = sent.item.name or _first_name(sent.item)
+
+    async def _found(self, mention: Mention, allowance: Allowance) -> Artifact:
+        if mention.kind == "url":
+            return await self._fetching.fetched(mention.text, allowance=allowance)
+        return (await self._files.get(mention.text)).artifact
+
+
+def _waits(sent: Sent) -> bool:
+    return bool(sent.mentions) or any(named.value.HasField("artifact") for named in sent.item.inputs)
+
+
+def _fail(item: NewItem, port: str, error: ServiceError) -> None:
+    """What cannot be had is not kept either."""
+    item.failure.CopyFrom(
+        Failure(reason=error.reason, message=error.message, remedy=error.remedy, port=port, code=error.code.name)
+    )
+    del item.inputs[:]
+
+
+def _first_name(item: NewItem) -> str:
+    names = (clean_name(named.value.artifact.name) for named in item.inputs if named.value.artifact.name)
+    return next(names, "")

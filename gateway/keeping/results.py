@@ -1,0 +1,90 @@
+"""What came of a batch, a line an item: as JSON, or as a table for spreadsheets."""
+
+import csv
+import io
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from typing import Any
+
+from gateway.encoding import dumps, encode
+from gateway.sse import line
+from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem
+
+JSON_LINES, TABLE = "application/x-ndjson", "text/csv"
+
+_BEFORE = ("index", "name", "state", "run_id")
+_REASONS = ("reason", "message", "remedy")
+_AFTER = ("seconds", "input_tokens", "output_tokens")
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def result(item: BatchItem) -> dict[str, Any]:
+    """What came of an item."""
+    told = encode(BatchItem(state=item.state, outputs=item.outputs))
+    return {
+        "index": item.index,
+        "name": item.name,
+        "state": told["state"],
+        "run_id": item.run_id or None,
+        "outputs": told["outputs"],
+        "error": {field: getattr(item.failure, field) for field in _REASONS} if item.HasField("failure") else None,
+        "seconds": seconds(item),
+        "input_tokens": item.usage.input_tokens,
+        "output_tokens": item.usage.output_tokens,
+    }
+
+
+def seconds(item: BatchItem) -> float | None:
+    """How long an item took; None while that is not known."""
+    return item.usage.elapsed.ToNanoseconds() / 1e9 if item.usage.HasField("elapsed") else None
+
+
+async def json_lines(items: AsyncIterable[BatchItem]) -> AsyncIterator[bytes]:
+    """A line of JSON for each."""
+    async for item in items:
+        yield line(result(item)) + b"\n"
+
+
+async def table(batch: Batch, items: AsyncIterable[BatchItem]) -> AsyncIterator[bytes]:
+    """A header, then a row for each; the names of columns are the paths of what stands in them in JSON.
+
+    An artifact is its address here, JSON is JSON. Text that a spreadsheet would take for a formula begins with an
+    apostrophe.
+    """
+    outputs = [port.name for port in batch.pipeline.outputs]
+    named = [f"outputs.{name}" for name in outputs]
+    yield _row([*_BEFORE, *named, *(f"error.{field}" for field in _REASONS), *_AFTER])
+    async for item in items:
+        told = result(item)
+        error = told["error"] or {}
+        yield _row(
+            [
+                *(told[field] for field in _BEFORE),
+                *(_cell(told["outputs"].get(name)) for name in outputs),
+                *(error.get(field) for field in _REASONS),
+                *(told[field] for field in _AFTER),
+            ]
+        )
+
+
+def _row(cells: Sequence[Any]) -> bytes:
+    written = io.StringIO()
+    csv.writer(written).writerow([_harmless(cell) if isinstance(cell, str) else cell for cell in cells])
+    return written.getvalue().encode()
+
+
+def _cell(output: Any) -> Any:
+    match output:
+        case None | str():
+            return output
+        case {"artifact": {"sha256": digest}}:
+            return f"/v1/artifacts/{digest}"
+        case {"json": content}:
+            return dumps(content).decode()
+    return dumps(output).decode()
+
+
+def _harmless(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

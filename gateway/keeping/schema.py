@@ -1,0 +1,87 @@
+"""What batches and pipelines look like in JSON, where the protos do not say."""
+
+from typing import Any
+
+from gateway.schemas import TAKEN, reference, schemas
+from protos.hugginggpt.v1.orchestrator_pb2 import SavePipelineRequest
+from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, BatchSpec, NewItem, Pipeline
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_SECONDS_OR_NULL = {"type": ["number", "null"]}
+
+SENT = (Pipeline.DESCRIPTOR, Batch.DESCRIPTOR, BatchItem.DESCRIPTOR)
+"""Messages that are told as they are."""
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+_RESULT = _object(
+    index={"type": "integer", "minimum": 1},
+    name=_TEXT,
+    state=_TEXT,
+    run_id=_TEXT_OR_NULL,
+    outputs={"type": "object"},
+    error={"anyOf": [_object(reason=_TEXT, message=_TEXT, remedy=_TEXT), {"type": "null"}]},
+    seconds=_SECONDS_OR_NULL,
+    input_tokens=_COUNT,
+    output_tokens=_COUNT,
+)
+_SUMMARY = _object(
+    batch_id=_TEXT,
+    state=_TEXT,
+    counts=reference("BatchCounts"),
+    seconds=_object(total={"type": "number"}, median={"type": "number"}, p95={"type": "number"}),
+    input_tokens=_COUNT,
+    output_tokens=_COUNT,
+    slowest={"type": "array", "items": _object(index=_COUNT, name=_TEXT, seconds={"type": "number"})},
+    errors={
+        "type": "array",
+        "items": _object(reason=_TEXT, message=_TEXT, count=_COUNT, names={"type": "array", "items": _TEXT}),
+    },
+)
+
+
+def _listed(name: str, **more: Any) -> dict[str, Any]:
+    properties = {"object": {"const": "list"}, "data": {"type": "array", "items": reference(name)}, **more}
+    return {"type": "object", "required": ["object", "data"], "properties": properties}
+
+
+OWN = {
+    "PipelineList": _listed("Pipeline", next_page_token=_TEXT),
+    "BatchList": _listed("Batch", next_page_token=_TEXT),
+    "BatchItemList": _listed("BatchItem", next_after=_COUNT),
+    "BatchResult": _RESULT,
+    "BatchSummary": _SUMMARY,
+    "BatchEvents": {
+        "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
+        "anyOf": [
+            _TEXT,
+            {
+                "type": "object",
+                "required": ["event", "data"],
+                "properties": {
+                    "id": {"type": "string", "description": "Only the last one has it."},
+                    "event": _TEXT,
+                    "data": {
+                        "type": "string",
+                        "contentMediaType": "application/json",
+                        "contentSchema": reference("Batch"),
+                    },
+                },
+            },
+        ],
+    },
+}
+
+
+def taken() -> dict[str, Any]:
+    """Schemas of what is taken."""
+    found = schemas([SavePipelineRequest.DESCRIPTOR, BatchSpec.DESCRIPTOR, NewItem.DESCRIPTOR], taken=True)
+    del found["SavePipelineRequest" + TAKEN]["properties"]["name"]
+    spec = found["BatchSpec" + TAKEN]
+    items = {"type": "array", "items": reference("NewItem" + TAKEN)}
+    return {**found, "BatchRequest": {**spec, "properties": {**spec["properties"], "items": items}}}

@@ -1,0 +1,86 @@
+"""A batch in a few figures, from one reading of its items."""
+
+import statistics
+from array import array
+from collections.abc import AsyncIterable
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
+from typing import Any
+
+from gateway.encoding import encode
+from gateway.keeping.results import seconds
+from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem
+
+SLOWEST, NAMES = 5, 3
+"""How many are told: of the slowest, and of those with the same error."""
+
+MOST_ERRORS = 100
+"""Errors told apart; more are told by their reasons, and at last together."""
+
+_PERCENTILE = 0.95
+
+
+@dataclass
+class Trouble:
+    """Items with the same error."""
+
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, item: BatchItem) -> None:
+        self.count += 1
+        if len(self.names) < NAMES:
+            self.names.append(item.name or f"item {item.index}")
+
+
+async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, Any]:
+    """Counts, times, tokens, the slowest and the errors; it holds one number an item."""
+    times, slowest, troubles = array("d"), list[tuple[float, int, str]](), dict[tuple[str, str], Trouble]()
+    input_tokens = output_tokens = 0
+    async for item in items:
+        input_tokens += item.usage.input_tokens
+        output_tokens += item.usage.output_tokens
+        if (took := seconds(item)) is not None:
+            times.append(took)
+            _remember(slowest, (took, -item.index, item.name))
+        if item.HasField("failure"):
+            _place(troubles, item.failure.reason, item.failure.message).add(item)
+    told = encode(batch)
+    return {
+        "batch_id": batch.batch_id,
+        "state": told["state"],
+        "counts": told["counts"],
+        "seconds": _spread(times),
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "slowest": [
+            {"index": -index, "name": name, "seconds": round(took, 3)} for took, index, name in sorted(slowest)[::-1]
+        ],
+        "errors": [
+            {"reason": reason, "message": message, "count": trouble.count, "names": trouble.names}
+            for (reason, message), trouble in sorted(troubles.items(), key=lambda entry: -entry[1].count)
+        ],
+    }
+
+
+def _remember(slowest: list[tuple[float, int, str]], entry: tuple[float, int, str]) -> None:
+    if len(slowest) < SLOWEST:
+        heappush(slowest, entry)
+    else:
+        heappushpop(slowest, entry)
+
+
+def _place(troubles: dict[tuple[str, str], Trouble], reason: str, message: str) -> Trouble:
+    for key in ((reason, message), (reason, "")):
+        if key in troubles or len(troubles) < MOST_ERRORS:
+            return troubles.setdefault(key, Trouble())
+    return troubles.setdefault(("", ""), Trouble())
+
+
+def _spread(times: "array[float]") -> dict[str, float]:
+    if not times:
+        return {"total": 0.0, "median": 0.0, "p95": 0.0}
+    ordered = sorted(times)
+    late = ordered[min(len(ordered) - 1, int(len(ordered) * _PERCENTILE))]
+    total, median = sum(ordered), statistics.median(ordered)
+    return {"total": round(total, 3), "median": round(median, 3), "p95": round(late, 3)}

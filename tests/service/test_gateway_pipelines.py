@@ -1,0 +1,138 @@
+"""Plans kept under names, by both doors."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gateway.cli.run import Run, report
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1.types_pb2 import NamedValue, PipelineRef, RunSpec, Value
+from services.orchestrator.settings import Settings
+from tests.keeping import PINNED, PLAN, Keeping, opened_keeping
+from tests.orchestrating import END, Cast, task
+
+
+@pytest.fixture
+async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
+    async with opened_keeping(cast, settings, tmp_path) as keeping:
+        yield keeping
+
+
+async def test_a_plan_is_kept_as_the_next_version_unless_it_is_the_same(keeping: Keeping) -> None:
+    first = await keeping.save(plan=PLAN, description="shortens")
+    assert (first.status_code, first.headers["location"]) == (201, "/v1/pipelines/short?version=1")
+    assert (first.json()["inputs"][0]["name"], first.json()["description"]) == ("note", "shortens")
+    assert (await keeping.save(plan=PLAN, description="shortens")).status_code == 200
+    second = await keeping.save(plan=PINNED)
+    assert (second.status_code, second.json()["version"]) == (201, 2)
+    shown = (await keeping.http.get("/v1/pipelines/short")).json()
+    assert (shown["version"], shown["plan"][0]["pinned_model"]) == (2, "model")
+    assert (await keeping.http.get(first.headers["location"])).json() == first.json()
+
+
+async def test_pipelines_and_versions_are_listed_in_pages(keeping: Keeping) -> None:
+    for name in ("b", "a", "c"):
+        await keeping.save(name)
+    await keeping.save("a", plan=PLAN)
+    page = (await keeping.http.get("/v1/pipelines", params={"page_size": 2})).json()
+    assert [each["name"] for each in page["data"]] == ["a", "b"]
+    rest = await keeping.http.get("/v1/pipelines", params={"page_token": page["next_page_token"]})
+    assert ([each["name"] for each in rest.json()["data"]], "next_page_token" in rest.json()) == (["c"], False)
+    versions = (await keeping.http.get("/v1/pipelines/a/versions")).json()
+    assert [each["version"] for each in versions["data"]] == [2, 1]
+
+
+async def test_what_is_deleted_is_gone_and_its_number_is_not_given_again(keeping: Keeping) -> None:
+    await keeping.save()
+    await keeping.save(plan=PLAN)
+    assert (await keeping.http.delete("/v1/pipelines/short", params={"version": 2})).status_code == 204
+    assert (await keeping.http.get("/v1/pipelines/short")).json()["version"] == 1
+    assert (await keeping.http.delete("/v1/pipelines/short")).status_code == 204
+    for path in ("/v1/pipelines/short", "/v1/pipelines/short/versions"):
+        gone = await keeping.http.get(path)
+        assert (gone.status_code, gone.json()["code"]) == (404, "PIPELINE")
+    assert (await keeping.save()).json()["version"] == 3
+
+
+async def test_a_run_that_names_a_pipeline_is_not_planned(keeping: Keeping) -> None:
+    await keeping.save()
+    keeping.cast.planned.clear()
+    asked = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "text": "a long note"}]}
+    run = (await keeping.http.post("/v1/runs", json=asked, headers={"prefer": "wait=20"})).json()
+    assert (run["state"], run["spec"]["pipeline"]["version"]) == ("completed", 1)
+    assert run["tasks"][0]["result"]["outputs"]["text"] == "a long note!"
+    assert keeping.cast.planned == []
+
+
+async def test_a_plan_that_a_run_printed_is_taken_back_as_it_is(keeping: Keeping) -> None:
+    keeping.cast.plan(task(1), END)
+    run = (await keeping.doors.ask("x", headers={"prefer": "wait=20"})).json()
+    shown = await keeping.save("shown", plan=run["tasks"])
+    assert shown.status_code == 201, shown.text
+    told = Run()
+    async with keeping.http.stream("GET", f"/v1/runs/{run['run_id']}/events") as response:
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                told.apply(json.loads(line.removeprefix("data: ")))
+    printed = await keeping.save("printed", plan=report(told, [])["plan"])
+    assert printed.status_code == 201, printed.text
+    assert printed.json()["plan"][0]["arguments"] == {"text": "hello"}
+    of_run = await keeping.save("of-run", run_id=run["run_id"], pin_models=True)
+    assert of_run.json()["plan"][0]["pinned_model"] == "model"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "code"),
+    [
+        ("Short", {"plan": PLAN}, 400, "INVALID"),
+        ("short", {}, 400, "EMPTY"),
+        ("short", {"plan": []}, 400, "EMPTY"),
+        ("short", {"plan": PLAN, "run_id": "run_1"}, 400, "INVALID"),
+        ("short", {"run_id": "run_1"}, 404, "RUN"),
+        ("short", {"plan": [{"id": 1, "task": "dance"}]}, 409, "VANISHED"),
+        ("short", {"plan": [{**PLAN[0], "model": "other"}]}, 409, "VANISHED"),
+        ("short", {"plan": PLAN, "name": "other"}, 400, "UNKNOWN_FIELD"),
+        ("short", {"plan": PLAN, "policy": "secret"}, 400, "INVALID"),
+        ("short", {"plan": PLAN, "inputs": [{"name": "picture"}]}, 400, "INVALID"),
+        ("short", {"plan": PLAN, "description": "x" * 10_001}, 400, "INVALID"),
+    ],
+)
+async def test_what_is_no_pipeline_is_refused(
+    keeping: Keeping, name: str, body: dict[str, object], status: int, code: str
+) -> None:
+    refused = await keeping.http.put(f"/v1/pipelines/{name}", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (status, code), refused.text
+    assert refused.json()["remedy"]
+
+
+async def test_the_file_has_a_schema(keeping: Keeping) -> None:
+    schema = (await keeping.http.get("/v1/pipeline.schema.json")).json()
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(
+        {
+            "format": "hugginggpt/pipeline/1",
+            "name": "short",
+            "plan": [{"id": 1, "task": "summarization", "args": {"text": {"input": "note"}}}],
+        }
+    )
+
+
+async def test_calls_do_the_same(keeping: Keeping) -> None:
+    stub = keeping.doors.grpc
+    plan = RunSpec()
+    await keeping.save("other")
+    kept = await stub.GetPipeline(pb.GetPipelineRequest(name="other"), timeout=10)
+    plan.plan.CopyFrom(kept.plan)
+    saved = await stub.SavePipeline(pb.SavePipelineRequest(name="short", plan=plan.plan), timeout=10)
+    assert saved.version == 1
+    listed = await stub.ListPipelines(pb.ListPipelinesRequest(), timeout=10)
+    assert [each.name for each in listed.pipelines] == ["other", "short"]
+    spec = RunSpec(pipeline=PipelineRef(name="short"), inputs=[NamedValue(name="note", value=Value(text="x"))])
+    events = [event async for event in stub.Ask(gateway_pb2.AskRequest(spec=spec), timeout=20)]
+    assert events[-1].HasField("run_ended")
+    await stub.DeletePipeline(pb.DeletePipelineRequest(name="short"), timeout=10)
+    assert len((await stub.ListPipelines(pb.ListPipelinesRequest(), timeout=10)).pipelines) == 1
