@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.cli import attachments, following, piped, remembering
+from gateway.cli import attachments, following, keeping, piped, remembering
+from gateway.cli.batching import items, planning
 from gateway.cli.door import gateway
 from gateway.cli.following import Answered
 from gateway.cli.piped import STDIN
 from gateway.cli.problem import USAGE, Problem
 from gateway.cli.view import View
-from gateway.client import Event, Options, Source
+from gateway.client import Event, HuggingGPT, Options, Source
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,23 @@ class Question:
     review: bool = False
     goes_on: bool = False
     after: str | None = None
+    keep: str = ""
+    """What the plan is to be called afterwards."""
+    pin: bool = False
+    pipeline: str = ""
+    """A kept plan, in place of the request."""
+    settings: Sequence[str] = ()
+    """What its parameters are, each as PARAMETER=VALUE."""
+
+    def check(self) -> None:
+        """Raises Problem if the plan cannot be kept as it is wanted."""
+        if self.keep:
+            keeping.check_name(self.keep)
+        if self.pin and not self.keep:
+            raise Problem("--pin is for a plan that is kept", remedy="add --save NAME", status=USAGE)
+        if self.keep and self.review:
+            remedy = f"keep it once it has run: hugginggpt save RUN {self.keep}"
+            raise Problem("--review only plans, and --save keeps what has run", remedy=remedy, status=USAGE)
 
     def words(self) -> str:
         """The request; that of standard input, if it is named.
@@ -44,7 +62,7 @@ class Question:
             remedy = "give the request in words, or the file by its name"
             raise Problem("standard input is either the request or a file", remedy=remedy, status=USAGE)
         request = piped.request() if self.request == STDIN else self.request
-        attachments.check_request(request, has_plan=self.plan is not None)
+        attachments.check_request(request, has_plan=bool(self.plan or self.pipeline))
         return request
 
     def options(self) -> Options:
@@ -55,6 +73,7 @@ class Question:
         """
         options: dict[str, Any] = {
             "plan": attachments.read_plan(self.plan) if self.plan else None,
+            "pipeline": self.pipeline or None,
             "policy": self.policy,
             "inference_mode": self.mode,
             "constraints": {"licenses": list(self.licenses)} if self.licenses else None,
@@ -68,6 +87,7 @@ class Question:
 
 def ask(question: Question, view: View) -> Answered:
     """Asks, follows the run to its end and saves what it made. Ctrl-C cancels the run."""
+    question.check()
     request, options = question.words(), question.options()
     files = attachments.sources([name for name in question.files if name != STDIN])
     following.open_folder(question.out)
@@ -84,11 +104,21 @@ def _asked(question: Question, request: str, files: Sequence[Source], options: O
         gateway(question.url, view.busy, question.api_key, view.sent) as house,
         following.cancelling(house, answered.run),
     ):
-        view.busy("planning")
+        if question.settings:
+            options = {**options, **_filled(house, question)}
+        view.busy("starting" if question.pipeline else "planning")
         with closing(house.stream(request, files, **options)) as events:
             following.follow(house, _remembered(events), answered.run, view)
         following.save(house, answered, question.out)
+        if question.keep:
+            keeping.keep(house, answered, question.keep, request, policy=options.get("policy"), pin=question.pin)
     return answered
+
+
+def _filled(house: HuggingGPT, question: Question) -> Options:
+    """The pipeline, with what --set says of its parameters."""
+    source = planning.kept(house, question.pipeline)
+    return {"pipeline": source.told["pipeline"], "inputs": items.settings(question.settings, source.takes)}
 
 
 def _remembered(events: Iterator[Event]) -> Iterator[Event]:

@@ -1,11 +1,11 @@
 """What is to be sent: looked at before anything is."""
 
-import json
 from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
+from gateway.cli import documents
 from gateway.cli.problem import USAGE, Problem
 from gateway.client import Source
 from gateway.client.attachments import parts
@@ -50,14 +50,5 @@ def _meant(name: str) -> Iterator[Source]:
 
 
 def read_plan(file: Path) -> list[Any]:
-    """The tasks of a plan: a list of tasks, or an object that has one under "plan", as ask --json prints it."""
-    try:
-        content = json.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise Problem(f"cannot read {file}: {error.strerror}", remedy="check --plan", status=USAGE) from error
-    except (ValueError, RecursionError) as error:
-        raise Problem(f"{file} is not JSON: {error}", remedy="give what ask --json printed", status=USAGE) from error
-    plan = content.get("plan") if isinstance(content, dict) else content
-    if not isinstance(plan, list) or not plan:
-        raise Problem(f"{file} holds no plan", remedy="give a list of tasks, or what ask --json printed", status=USAGE)
-    return plan
+    """The tasks of a plan: what ask --json printed, what export wrote, or a list of tasks."""
+    return documents.plan(documents.read(file))

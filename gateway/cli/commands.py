@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import batches, records, runs
+from gateway.cli import batches, pipelines, records, runs
 from gateway.cli.completing import runs as run_ids
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
-from gateway.cli.options import ApiKey, Json, Mode, Out, PlanFile, Policy, Url
+from gateway.cli.options import ApiKey, Files, Json, Mode, Out, Pin, PlanFile, Policy, Url
 from gateway.cli.webhooks import webhooks
 
 app = typer.Typer(
@@ -63,15 +63,7 @@ def ask(
         str, typer.Argument(help="What to do, in words; - reads it from standard input. May be left out with --plan.")
     ] = "",
     *,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="FILE",
-            help="A file to send, a pattern, a URL or the id of a kept file; repeat it for more. - is standard input.",
-        ),
-    ] = None,
+    file: Files = None,
     out: Out = Path("out"),
     plan: PlanFile = None,
     policy: Annotated[
@@ -103,6 +95,11 @@ def ask(
     after: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on from this run.", autocompletion=run_ids)
     ] = None,
+    keep: Annotated[
+        str,
+        typer.Option("--save", metavar="NAME", help="Keep the plan under this name, to run it again on other files."),
+    ] = "",
+    pin: Pin = False,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
@@ -123,6 +120,8 @@ def ask(
 
       hugginggpt ask --plan run.json --file other-notes.txt
 
+      hugginggpt ask "Read this aloud" --file sign.png --save read-aloud
+
     Exit status: 0 completed; 1 any other end; 2 asked wrongly; 130 cancelled with Ctrl-C.
     """
     from gateway.cli import asking, terminal
@@ -142,12 +141,14 @@ def ask(
         review=review,
         goes_on=goes_on,
         after=after,
+        keep=keep,
+        pin=pin,
     )
     with terminal.problems_told():
         answered = asking.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
-        if answered.unsaved:
-            raise answered.unsaved
+        if problem := answered.unsaved or answered.unkept:
+            raise problem
     raise typer.Exit(answered.status)
 
 
@@ -278,6 +279,12 @@ def check_expert(
 
 for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
     app.command()(command)
+app.command()(pipelines.pipelines)
+app.command()(pipelines.show)
+app.command()(pipelines.run)
+app.command()(pipelines.save)
+app.command()(pipelines.export)
+app.command("import")(pipelines.import_)
 app.command()(batches.batch)
 app.command()(batches.resume)
 app.command()(batches.batches)

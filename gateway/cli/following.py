@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.cli.problem import USAGE, Problem
 from gateway.cli.run import Run
 from gateway.cli.view import View
-from gateway.client import Artifact, Event, HuggingGPT, HuggingGPTError
+from gateway.client import Artifact, Event, HuggingGPT, HuggingGPTError, Pipeline
 
 
 @dataclass
@@ -20,6 +20,10 @@ class Answered:
     saved: list[Mapping[str, str]] = field(default_factory=list)
     unsaved: Problem | None = None
     """Why there are not more."""
+    kept: Pipeline | None = None
+    """What its plan is kept as."""
+    unkept: Problem | None = None
+    """Why it is not, though that was wanted."""
 
     @property
     def status(self) -> int:

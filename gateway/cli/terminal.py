@@ -37,9 +37,13 @@ def view(*, as_json: bool) -> View:
 def tell(answered: Answered, *, as_json: bool) -> None:
     """The answer to standard output; what is missing from it to standard error."""
     if as_json:
-        tell_json(report(answered.run, answered.saved))
+        kept = {"pipeline": {"name": answered.kept.name, "version": answered.kept.version}} if answered.kept else {}
+        tell_json({**report(answered.run, answered.saved), **kept})
     else:
         _tell_answer(answered)
+    if answered.kept and not as_json:
+        told = f"kept as {answered.kept.name}, version {answered.kept.version}: hugginggpt run {answered.kept.name}"
+        err().print(told, soft_wrap=True)
     if answered.run.waits:
         err().print(f"the plan waits: hugginggpt approve {answered.run.run_id}", soft_wrap=True)
     failure = answered.run.failure or {}
@@ -51,6 +55,11 @@ def tell(answered: Answered, *, as_json: bool) -> None:
 def tell_json(content: Any) -> None:
     known = sys.stdout.encoding.lower().startswith("utf")
     sys.stdout.write(json.dumps(content, ensure_ascii=not known, indent=2) + "\n")
+
+
+def tell_text(text: str) -> None:
+    """As it is, for a file."""
+    sys.stdout.write(text)
 
 
 def tell_done(words: str, content: Any, *, as_json: bool) -> None:
