@@ -15,6 +15,10 @@ from experts.host.progress import CallUnderWay
 PATIENCE_SECONDS = 10.0
 """How long background calls may be overtaken; after that every other batch is theirs."""
 
+QUIET_SECONDS, ALONE = 10.0, 10
+"""Seconds without an interactive call after which the background is alone, and how many times longer its batches may
+then take: as long as that, whoever comes first waits."""
+
 
 @dataclass(eq=False)
 class Member:
@@ -42,21 +46,24 @@ class Composer:
 
     Args:
         items: most in one batch of any model.
-        background_seconds: most time on the device for a batch that nobody in particular waits for.
+        background_seconds: most time on the device for a batch that nobody in particular waits for, while people ask.
+        clock: seconds that only grow.
     """
 
-    def __init__(self, *, items: int, background_seconds: float) -> None:
+    def __init__(self, *, items: int, background_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._items, self._background_seconds = items, background_seconds
+        self._clock = clock
         self._overtaken = False
+        self._interactive_at = -inf
 
     def compose(self, waiting: Sequence[Member]) -> list[Member]:
         """The next batch out of those that wait, of whom there is at least one."""
         first = self._first(waiting)
         self._overtaken = not first.call.background
+        seconds = self._seconds(first.call)
         if first.alone:
             return [first]
         batching, pace = first.model.batching, first.model.pace
-        seconds = self._background_seconds if first.call.background else inf
         batch, costs = [first], [first.cost]
         for mate in _mates(first, waiting, batching):
             if len(batch) >= min(batching.items, self._items):
@@ -67,6 +74,15 @@ class Composer:
                 batch.append(mate)
                 costs.append(mate.cost)
         return batch
+
+    def _seconds(self, call: CallUnderWay) -> float:
+        """What the batch of a call may take."""
+        now = self._clock()
+        if not call.background:
+            self._interactive_at = now
+            return inf
+        alone = now - self._interactive_at > QUIET_SECONDS
+        return self._background_seconds * (ALONE if alone else 1)
 
     def _first(self, waiting: Sequence[Member]) -> Member:
         interactive = [member for member in waiting if not member.call.background]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from experts.host.composing import PATIENCE_SECONDS, Composer, Member
+from experts.host.composing import PATIENCE_SECONDS, QUIET_SECONDS, Composer, Member
 from experts.host.handler import Batching, single
 from experts.host.loaded import Loaded
 from experts.host.progress import CallsUnderWay
+from tests.clock import Clock
 
 
 def model(batching: Batching) -> Loaded:
@@ -77,10 +78,21 @@ async def test_interactive_calls_go_before_background_ones_and_never_with_them(c
     assert items(composer.compose([each for each in waiting if each not in first])) == ["b1", "b2"]
 
 
-async def test_a_background_batch_is_capped_by_the_time_it_takes(composer: Composer) -> None:
+async def test_a_background_batch_is_capped_by_the_time_it_takes_while_people_ask() -> None:
+    clock = Clock()
+    composer = Composer(items=8, background_seconds=0.05, clock=clock)
     loaded = measured(model(Batching()), start=0.02, each=0.01)
-    assert items(composer.compose([member(loaded, n, background=True) for n in range(8)])) == [0, 1, 2]
+    background = [member(loaded, n, background=True) for n in range(8)]
     assert len(composer.compose([member(loaded, n) for n in range(8)])) == 8
+    clock.now = QUIET_SECONDS
+    assert items(composer.compose(background)) == [0, 1, 2]
+    clock.now += 1
+    assert len(composer.compose(background)) == 8
+
+
+async def test_a_background_batch_is_capped_where_it_is_alone_too(composer: Composer) -> None:
+    loaded = measured(model(Batching()), start=0.02, each=0.1)
+    assert items(composer.compose([member(loaded, n, background=True) for n in range(8)])) == [0, 1, 2, 3]
 
 
 async def test_a_model_not_yet_measured_gets_background_calls_one_by_one(composer: Composer) -> None:
