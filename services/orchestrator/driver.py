@@ -84,7 +84,8 @@ class Driver:
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=usage)))
         reason = wrong.reason if wrong else ""
         metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": reason})
-        log.info("run ended", state=RunState.Name(state), reason=reason)
+        told = log.debug if run.of_batch and state == RUN_STATE_COMPLETED else log.info
+        told("run ended", state=RunState.Name(state), reason=reason)
 
     async def _executed(self, run: LiveRun, turns: Sequence[Turn]) -> Failure | None:
         """As much of the work as may be done without asking; gives what was wrong with it."""

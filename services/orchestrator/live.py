@@ -25,6 +25,9 @@ JOURNAL_PAUSE_SECONDS = 0.5
 BEHIND_SECONDS = 1.0
 """How long an event may wait for its commit before nothing new begins in its run."""
 
+GATHER_SECONDS = 0.05
+"""How long events of a batch's item wait for more, to be kept together: its end waits for nothing."""
+
 CANCELLED = Failure(reason="CANCELLED", code="CANCELLED", message="the run was cancelled")
 
 
@@ -73,11 +76,8 @@ class _Batch:
     events: Sequence[RunEvent]
     memos: Sequence[Memo]
     state: "RunState.ValueType"
-    deadline: float
-
-    @property
-    def approved(self) -> bool:
-        return any(event.HasField("plan_approved") for event in self.events)
+    deadline: float | None
+    """The run's from now on, if that has changed."""
 
     @property
     def parked_until(self) -> float | None:
@@ -120,12 +120,19 @@ class LiveRun:
         self.approval: bytes | None = None
         """The ApproveRunRequest that lets its waiting plan run."""
         self._journal = journal
-        self._outbox: asyncio.Queue[RunEvent] = asyncio.Queue()
+        self._outbox: list[RunEvent] = []
+        self._stirred = asyncio.Event()
+        """Something waits to be kept."""
         self._memos: list[Memo] = []
         self._writing: asyncio.Future[None] | None = None
         self._behind_since: float | None = None
         self._caught_up = asyncio.Event()
         self._spending = Spending(self.view.run.spec.budget, events, self.stop)
+
+    @property
+    def of_batch(self) -> bool:
+        """Whether it is an item's."""
+        return bool(self.view.run.spec.batch.index)
 
     @property
     def deadline(self) -> float:
@@ -139,7 +146,8 @@ class LiveRun:
         event.time.FromNanoseconds(time.time_ns())
         self.view.apply(event)
         self.bytes += event.ByteSize()
-        self._outbox.put_nowait(event)
+        self._outbox.append(event)
+        self._stir(event)
         if self._behind_since is None:
             self._behind_since = time.monotonic()
             self._caught_up.clear()
@@ -174,9 +182,12 @@ class LiveRun:
         """
         ended = False
         while not ended:
-            batch = self._batch([await self._outbox.get()])
+            await self._stirred.wait()
+            self._stirred.clear()
+            if not (batch := self._batch()).events:
+                continue
             await self._append(batch)
-            self._behind_since = None if self._outbox.empty() else time.monotonic()
+            self._behind_since = time.monotonic() if self._outbox else None
             if self._behind_since is None:
                 self._caught_up.set()
             self.feed.publish(batch.events)
@@ -193,11 +204,19 @@ class LiveRun:
         finally:
             self.feed.close()
 
-    def _batch(self, first: Sequence[RunEvent] = ()) -> _Batch:
+    def _stir(self, event: RunEvent) -> None:
+        """Has an event kept: at once, or in a moment where nobody in particular looks on."""
+        if not self.of_batch or event.HasField("run_ended"):
+            self._stirred.set()
+        elif len(self._outbox) == 1:
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._stirred.set)
+
+    def _batch(self) -> _Batch:
         """All that has happened and is not being kept yet."""
-        waiting = [self._outbox.get_nowait() for _ in range(self._outbox.qsize())]
+        events, self._outbox = self._outbox, []
         memos, self._memos = self._memos, []
-        return _Batch([*first, *waiting], memos, self.view.run.state, self.deadline)
+        approved = any(event.HasField("plan_approved") for event in events)
+        return _Batch(events, memos, self.view.run.state, self.deadline if approved else None)
 
     async def _append(self, batch: _Batch) -> None:
         while True:
@@ -220,7 +239,7 @@ class LiveRun:
             memos=batch.memos,
             more=settled(self.view.run) if batch.events[-1].HasField("run_ended") else (),
             parked_until=batch.parked_until,
-            deadline=batch.deadline if batch.approved else None,
-            caller=self.caller if batch.approved else None,
+            deadline=batch.deadline,
+            caller=self.caller if batch.deadline else None,
         )
         await asyncio.shield(self._writing)  # whoever lets go waits for it

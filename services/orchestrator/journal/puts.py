@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent
-from services.orchestrator.journal.references import digests
+from services.orchestrator.journal.references import digests, may_refer
 from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
 from services.orchestrator.journal.tables import Memo
 from services.runtime.database import Into
@@ -16,10 +16,12 @@ Puts: TypeAlias = Sequence[Put]
 
 def kept(run_id: str, events: Sequence[RunEvent]) -> Puts:
     """Events, and what they refer to."""
-    puts: list[Put] = [(EVENTS, [(run_id, event.sequence, event.SerializeToString(), 1) for event in events])]
-    if referred := {digest for event in events for digest in digests(event)}:
-        puts.append((REFERENCES, [(run_id, digest) for digest in sorted(referred)]))
-    return puts
+    written = [event.SerializeToString() for event in events]
+    rows = [(run_id, event.sequence, content, 1) for event, content in zip(events, written, strict=True)]
+    referring = [event for event, content in zip(events, written, strict=True) if may_refer(content)]
+    if referred := {digest for event in referring for digest in digests(event)}:
+        return [(EVENTS, rows), (REFERENCES, [(run_id, digest) for digest in sorted(referred)])]
+    return [(EVENTS, rows)]
 
 
 def remembered(memos: Sequence[Memo]) -> Puts:

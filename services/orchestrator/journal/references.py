@@ -1,5 +1,6 @@
 """Which artifacts a message refers to, wherever in it they are."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeAlias
@@ -11,6 +12,15 @@ from protos.hugginggpt.v1.types_pb2 import Artifact
 
 Path: TypeAlias = tuple[str, str, bool, bool]
 """A field that may lead to artifacts: its name, the oneof it is in, whether it is repeated, whether it is a map."""
+
+
+_DIGEST = re.compile(b"\n@[0-9A-Fa-f]{64}")
+"""Field 1, 64 bytes long: an artifact's sha256, as it is written."""
+
+
+def may_refer(written: bytes) -> bool:
+    """Whether a message that was written may hold an artifact: one look, where digests() walks through all of it."""
+    return bool(_DIGEST.search(written))
 
 
 def digests(message: Message) -> Iterator[str]:

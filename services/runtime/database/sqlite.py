@@ -120,25 +120,43 @@ class _Write:
 
 def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
     """Runs a group in one transaction; returns what each gave or raised."""
-    outcomes: list[Any] = []
     try:
         connection.execute("BEGIN IMMEDIATE")
-        for write in group:
-            connection.execute("SAVEPOINT one")
-            try:
-                outcomes.append(_done(connection, write.operation))
-            except Exception as error:
-                if type(error) in _OF_THE_FILE:
-                    raise
-                connection.execute("ROLLBACK TO one")
-                outcomes.append(_of_the_operation(error))
-            connection.execute("RELEASE one")
+        outcomes = _all_done(connection, group) or [_done_alone(connection, write.operation) for write in group]
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         with contextlib.suppress(sqlite3.Error):  # where the error has ended the transaction, there is none
             connection.execute("ROLLBACK")
         return [_unavailable(error)] * len(group)
     return outcomes
+
+
+def _all_done(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
+    """Runs a group as long as none raises, which is the rule; otherwise nothing has happened, and there is nothing."""
+    connection.execute("SAVEPOINT every")
+    try:
+        outcomes = [_done(connection, write.operation) for write in group]
+    except Exception as error:
+        if type(error) in _OF_THE_FILE:
+            raise
+        connection.execute("ROLLBACK TO every")
+        outcomes = []
+    connection.execute("RELEASE every")
+    return outcomes
+
+
+def _done_alone(connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
+    """Runs one operation; gives its result, or what it raised, and then it has not happened."""
+    connection.execute("SAVEPOINT one")
+    try:
+        outcome = _done(connection, operation)
+    except Exception as error:
+        if type(error) in _OF_THE_FILE:
+            raise
+        connection.execute("ROLLBACK TO one")
+        outcome = _of_the_operation(error)
+    connection.execute("RELEASE one")
+    return outcome
 
 
 def _done(connection: sqlite3.Connection, operation: Operation[T]) -> T:
