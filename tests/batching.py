@@ -1,6 +1,6 @@
 """Pipelines and batches of an orchestrator, in few words."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
@@ -63,15 +63,18 @@ class Asking:
     async def get(self, batch_id: str) -> types.Batch:
         return await self.stub.GetBatch(pb.GetBatchRequest(batch_id=batch_id), **self.means)
 
+    async def watch(self, batch_id: str) -> AsyncIterator[types.Batch]:
+        """The batch whenever it has changed, to its end."""
+        async for batch in self.stub.WatchBatch(pb.WatchBatchRequest(batch_id=batch_id), **self.means):
+            yield batch
+
     async def ended(self, batch_id: str) -> types.Batch:
         """The batch once it is over."""
-        watching = self.stub.WatchBatch(pb.WatchBatchRequest(batch_id=batch_id), **self.means)
-        return [batch async for batch in watching][-1]
+        return [batch async for batch in self.watch(batch_id)][-1]
 
     async def waiting_for(self, batch_id: str) -> str:
         """Why the batch begins no new item, once it does not."""
-        request = pb.WatchBatchRequest(batch_id=batch_id)
-        async for batch in self.stub.WatchBatch(request, **self.means):
+        async for batch in self.watch(batch_id):
             if batch.waiting_for:
                 return str(batch.waiting_for)
         return ""

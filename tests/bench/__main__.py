@@ -25,6 +25,7 @@ from tests.bench import (
     torch_models,
     transfers,
 )
+from tests.bench.batches import measuring as batches
 from tests.bench.house import standing
 from tests.bench.processes import service
 from tests.bench.rivals import measuring as rivals
@@ -73,6 +74,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "makespan": makespan.rows,
     "throughput": throughput.rows,
     "growth": growth.rows,
+    "batches": batches.rows,
     "journal": journal.rows,
     "host": host.rows,
     "torch": torch_models.rows,

@@ -4,9 +4,11 @@ They speak in bytes made beforehand wherever they can, so that what is measured 
 """
 
 import asyncio
+import json
 import selectors
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import lru_cache
 
@@ -20,10 +22,12 @@ from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, Candidate, Decision, Endpoint, Value
 from services.runtime.channel import MESSAGE_LIMITS
 from tests.bench import shelving
-from tests.bench.shapes import SPEC, script
+from tests.bench.shapes import INPUTS, SPEC, script
 
 DONE = InferResponse(outputs={"text": Value(text="done")}, revision="1").SerializeToString()
 END = PlanEvent(end=PlanEnd(decision=Decision(controller="scripted", confidence=1.0))).SerializeToString()
+TALLY = "/hugginggpt.v1.CastService/Tally"
+"""Gives, as JSON, how often each of them was called: plan, check, select, infer."""
 ANSWER = (
     RespondEvent(text="It is done.").SerializeToString(),
     RespondEvent(decision=Decision(controller="scripted")).SerializeToString(),
@@ -36,10 +40,15 @@ class Cast:
     def __init__(self) -> None:
         self.address = ""
         self.shelves: tuple[str, ...] = ()
+        self._called: Counter[str] = Counter()
+
+    async def tally(self, _: bytes, __: object) -> bytes:
+        return json.dumps(self._called).encode()
 
     async def plan(self, request: bytes, _: object) -> AsyncIterator[bytes]:
         begun = time.perf_counter()
-        pause, gap, tasks = _planned(request)
+        kind, pause, gap, tasks = _planned(request)
+        self._called[kind] += 1
         for place, task in enumerate(tasks):
             if pause or gap:
                 await _pass(begun + pause + place * gap - time.perf_counter())
@@ -47,11 +56,13 @@ class Cast:
         yield END
 
     async def select(self, request: bytes, _: object) -> bytes:
+        self._called["select"] += 1
         pause, reply = _chosen(request, self.address, self.shelves)
         await _pass(pause)
         return reply
 
     async def infer(self, request: bytes, _: object) -> bytes:
+        self._called["infer"] += 1
         await _pass(float(InferRequest.FromString(request).model) / 1000)
         return DONE
 
@@ -63,13 +74,16 @@ class Cast:
 
 
 @lru_cache(256)
-def _planned(request: bytes) -> tuple[float, float, list[bytes]]:
+def _planned(request: bytes) -> tuple[str, float, float, list[bytes]]:
     asked = PlanRequest.FromString(request)
     if asked.goal.HasField("check"):
-        return 0, 0, [PlanEvent(task=task).SerializeToString() for task in asked.goal.check.draft.tasks]
+        return "check", 0, 0, [PlanEvent(task=task).SerializeToString() for task in asked.goal.check.draft.tasks]
     scripted = script(asked.conversation[-1].text)
-    tasks = [PlanEvent(task=task).SerializeToString() for task in scripted.supplied().tasks]
-    return scripted.plan, scripted.gap, tasks
+    plan = scripted.supplied()
+    for given in asked.inputs:
+        plan.tasks[0].arguments[INPUTS[0]].value.CopyFrom(given.value)
+    tasks = [PlanEvent(task=task).SerializeToString() for task in plan.tasks]
+    return "plan", scripted.plan, scripted.gap, tasks
 
 
 @lru_cache(4096)
@@ -102,6 +116,7 @@ def _handlers(cast: Cast) -> list[grpc.GenericRpcHandler]:
         "SelectorService": {"Select": grpc.unary_unary_rpc_method_handler(cast.select)},
         "ExpertService": {"Infer": grpc.unary_unary_rpc_method_handler(cast.infer)},
         "ResponderService": {"Respond": grpc.unary_stream_rpc_method_handler(cast.respond)},
+        "CastService": {"Tally": grpc.unary_unary_rpc_method_handler(cast.tally)},
     }
     return [
         grpc.method_handlers_generic_handler(f"hugginggpt.v1.{service}", handlers)

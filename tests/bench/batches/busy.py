@@ -1,0 +1,84 @@
+"""A batch whose model takes time: how busy it keeps that, and what it costs to ask the same again.
+
+What it is compared with is the same expert, called by 64 callers directly; both take turns, so that a slow minute of
+the machine is both's.
+"""
+
+import asyncio
+import os
+import statistics
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from experts.host.composing import QUIET_SECONDS
+from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest
+from protos.hugginggpt.v1.types_pb2 import TASK_STATE_REUSED, NewItem, Plan
+from tests.batching import Asking, note, step
+from tests.bench.asking import Asker, reaching
+from tests.bench.batches.asking import asking, loaded, seconds
+from tests.bench.dense.tasks import TASK
+from tests.bench.host import CALLERS, ONE_CORE
+from tests.bench.load import per_second
+from tests.bench.processes import service, staged
+from tests.bench.rows import Row
+
+ITEMS, ROUNDS = 512, 3
+PLAN = Plan(tasks=[step(1, TASK, model="dense")])
+
+
+async def rows() -> list[Row]:
+    os.environ.update(ONE_CORE)
+    with TemporaryDirectory() as home:
+        async with (
+            service("tests.bench.dense", "EXPERT", Path(home)) as expert,
+            service("services.selector", "SELECTOR", Path(home), experts=expert.address) as selector,
+            staged(Path(home), selector=selector.address) as stage,
+            asking(stage.orchestrator.address) as asked,
+            reaching(expert.address) as channel,
+        ):
+            asker = Asker(channel, "dense", task=TASK)
+            await asker.in_turn(10)
+            return await _compared(asked, asker)
+
+
+async def _compared(asked: Asking, asker: Asker) -> list[Row]:
+    shares, direct, first = [], 0.0, 0.0
+    for number in range(ROUNDS):
+        direct = await per_second(asker.ask, callers=CALLERS, count=ITEMS)
+        await asyncio.sleep(QUIET_SECONDS)  # until then the expert keeps batches small, for people
+        first = await _through(asked, _items(number))
+        shares.append(ITEMS / first / direct)
+    again, hits = await _again(asked)
+    share = f"of {direct:.0f} items/s of the expert called directly by {CALLERS}; median of {ROUNDS}; {loaded()}"
+    return [
+        Row("batches.throughput_share", round(statistics.median(shares), 3), "", 0.9, at_least=True, note=share),
+        Row("batches.memo_hits", round(hits, 3), "", 0.95, at_least=True, note=f"of {ITEMS} items, all asked again"),
+        Row(
+            "batches.again_speedup",
+            round(first / again, 1),
+            "x",
+            5,
+            at_least=True,
+            note=f"{first:.1f} s at first, {again:.1f} s again",
+        ),
+    ]
+
+
+async def _through(asked: Asking, items: list[NewItem]) -> float:
+    batch = await asked.start(items, plan=PLAN)
+    return seconds(await asked.ended(batch.batch_id))
+
+
+async def _again(asked: Asking) -> tuple[float, float]:
+    """Seconds of the last batch asked for again, and which share of its items was known."""
+    batch = await asked.start(_items(ROUNDS - 1), plan=PLAN)
+    taken = seconds(await asked.ended(batch.batch_id))
+    reused = 0
+    for item in await asked.items(batch.batch_id):
+        run = await asked.stub.Get(GetRunRequest(run_id=item.run_id), **asked.means)
+        reused += run.tasks[0].state == TASK_STATE_REUSED
+    return taken, reused / ITEMS
+
+
+def _items(number: int) -> list[NewItem]:
+    return [note(f"note {number}.{index}") for index in range(ITEMS)]
