@@ -25,7 +25,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.settings import Settings
 from services.runtime import caller
 from services.runtime.channel import connect
-from services.runtime.errors import InvalidRequest, NotFound
+from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
 from services.runtime.server import Serving
 
 Infer = Callable[[expert_pb2.InferRequest], Awaitable[dict[str, types.Value]]]
@@ -128,6 +128,9 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         pinned = request.task.pinned_model
         if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
+        inside = any(candidate.reach == types.REACH_INTERNAL for candidate in self.cast.candidates)
+        if not (inside or caller.may_leave_the_house()):
+            raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
         return selector_pb2.SelectResponse(
             candidates=self.cast.candidates,
             decision=types.Decision(controller="rank", usage=self.cast.usage),

@@ -46,12 +46,15 @@ class Reception:
         Raises:
             InvalidRequest: the stream does not begin with a spec, there is no item, or none fits.
             NotFound: PIPELINE or RUN.
-            FailedPrecondition: VANISHED.
+            FailedPrecondition: VANISHED or POLICY.
             AlreadyExists: IDEMPOTENCY.
         """
         spec, pages = await _opened(parts)
-        pipeline = await self._planned(spec)
-        who = stricter(stricter(caller.current(), spec.policy), pipeline.policy)
+        with caller.acting_for(stricter(caller.current(), spec.policy)):
+            pipeline = await self._planned(spec)
+            who = stricter(caller.current(), pipeline.policy)
+            with caller.acting_for(who):
+                await self._pipelines.vouch(pipeline.plan, spec.inference_mode, spec.constraints)
         batch = NewBatch(f"batch_{int(time.time() * 1000):011x}{secrets.token_hex(8)}", who, spec, pipeline)
         await self._kept.begin(batch)
         started = ""
@@ -69,8 +72,6 @@ class Reception:
             case "pipeline":
                 pipeline = await pipelines.get(spec.pipeline)
                 spec.pipeline.version = pipeline.version
-                with caller.acting_for(stricter(stricter(caller.current(), spec.policy), pipeline.policy)):
-                    await pipelines.vouch(pipeline.plan, spec.inference_mode, spec.constraints)
                 return pipeline
             case "plan":
                 return await pipelines.drafted(spec.plan)

@@ -8,6 +8,8 @@ from protos.hugginggpt.v1.orchestrator_pb2 import SavePipelineRequest
 from protos.hugginggpt.v1.selector_pb2 import SelectResponse
 from protos.hugginggpt.v1.types_pb2 import (
     DATA_POLICY_LOCAL,
+    DATA_POLICY_OPEN,
+    DATA_POLICY_UNSPECIFIED,
     INFERENCE_MODE_UNSPECIFIED,
     MODALITY_UNSPECIFIED,
     SELECTION_POLICY_RANK,
@@ -59,7 +61,7 @@ class Pipelines:
         Raises:
             InvalidRequest: the name is none, there is no plan, or it is not valid.
             NotFound: RUN.
-            FailedPrecondition: RUNNING, the run has not ended; NO_PLAN, it has none; VANISHED.
+            FailedPrecondition: RUNNING, the run has not ended; NO_PLAN, it has none; VANISHED or POLICY.
         """
         if not _NAME.fullmatch(request.name):
             raise InvalidRequest(
@@ -67,12 +69,14 @@ class Pipelines:
                 port="name",
                 remedy="use lower-case letters, digits, '.', '-' and '_', a letter first, 63 at most",
             )
-        if request.HasField("run_id"):
-            pipeline = await self.of_run(request.run_id, pin=request.pin_models)
-        else:
-            pipeline = await self.drafted(request.plan, pin=request.pin_models)
+        with caller.acting_for(stricter(caller.current(), request.policy)):
+            if request.HasField("run_id"):
+                pipeline = await self.of_run(request.run_id, pin=request.pin_models)
+            else:
+                pipeline = await self.drafted(request.plan, pin=request.pin_models)
         _describe(pipeline, request.inputs)
-        pipeline.name, pipeline.description, pipeline.policy = request.name, request.description, request.policy
+        pipeline.name, pipeline.description = request.name, request.description
+        pipeline.policy = pipeline.policy or request.policy
         return await self._kept.save(caller.current().tenant, pipeline)
 
     async def get(self, ref: PipelineRef) -> Pipeline:
@@ -111,7 +115,7 @@ class Pipelines:
 
         Raises:
             InvalidRequest: it has no task, or is not valid.
-            FailedPrecondition: VANISHED.
+            FailedPrecondition: VANISHED or POLICY.
         """
         if not plan.tasks:
             raise InvalidRequest("the plan has no task", reason="EMPTY", port="plan", remedy="give it one")
@@ -129,7 +133,7 @@ class Pipelines:
         return Pipeline(inputs=taken, outputs=ports.results(checked, specs), plan=checked)
 
     async def of_run(self, run_id: str, *, pin: bool = False) -> Pipeline:
-        """The plan of a run that has ended, its inputs as parameters.
+        """The plan of a run that has ended, its inputs as parameters; of one that keeps its data in, it does so, too.
 
         Args:
             run_id: the run.
@@ -137,7 +141,7 @@ class Pipelines:
 
         Raises:
             NotFound: RUN.
-            FailedPrecondition: RUNNING, NO_PLAN or VANISHED.
+            FailedPrecondition: RUNNING, NO_PLAN, VANISHED or POLICY.
         """
         row = await self._journal.row(run_id, caller.current().tenant)
         if not row.ended:
@@ -145,8 +149,10 @@ class Pipelines:
         view = RunView(await events_of(run_id, self._journal))
         if not view.run.tasks:
             raise FailedPrecondition(f"run {run_id} has no plan", reason="NO_PLAN", remedy="name another run")
-        pipeline = await self.drafted(_plan(view, pin=pin))
-        pipeline.source_run_id = run_id
+        policy = DATA_POLICY_UNSPECIFIED if row.caller.policy == DATA_POLICY_OPEN else DATA_POLICY_LOCAL
+        with caller.acting_for(stricter(caller.current(), policy)):
+            pipeline = await self.drafted(_plan(view, pin=pin))
+        pipeline.source_run_id, pipeline.policy = run_id, policy
         return pipeline
 
     async def fill(self, spec: RunSpec) -> Caller:

@@ -1,0 +1,117 @@
+"""Pipelines and batches whose data stays in the house: said once, and heard by everybody who is asked for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, REACH_EXTERNAL
+from services.runtime import caller
+from services.runtime.errors import ServiceError, from_rpc
+from tests.batching import PLAN, Asking, note, notes, state
+from tests.orchestrating import END, House, echo
+
+HELD = types.Task(id=1, task="summarization", arguments={"text": types.Argument(input=types.Input(name="note"))})
+
+
+@pytest.fixture
+def asking(house: House) -> Asking:
+    """On behalf of somebody whose data may leave."""
+    return Asking(house.stub)
+
+
+async def refused(call: Any) -> ServiceError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return from_rpc(caught.value)
+
+
+async def ran_inside(house: House) -> str:
+    """A run of the same tenant that keeps its data in."""
+    spec = types.RunSpec(plan=PLAN, inputs=note("a secret").inputs)
+    local = caller.KEY, types.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
+    events = [each async for each in house.stub.Run(pb.RunRequest(spec=spec), timeout=20, metadata=(local,))]
+    return str(events[0].run_id)
+
+
+async def test_planner_selector_and_experts_hear_of_it(house: House, asking: Asking) -> None:
+    heard: list[types.Caller] = []
+
+    async def listening(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        heard.append(caller.current())
+        return await echo(request)
+
+    house.cast.infer["model"] = listening
+    house.cast.plan(type(END)(task=HELD), END)
+    await asking.ended((await asking.start(notes(3), request="shorten it", policy=DATA_POLICY_LOCAL)).batch_id)
+    assert len(heard) == 3
+    assert {each.policy for each in (*heard, *house.cast.callers)} == {DATA_POLICY_LOCAL}
+
+
+async def test_whoever_is_outside_is_asked_for_no_item_however_good(house: House, asking: Asking) -> None:
+    better = types.Candidate()
+    better.CopyFrom(house.cast.candidates[0])
+    better.model_id, better.reach = "better", REACH_EXTERNAL
+    house.cast.candidates.insert(0, better)
+    house.cast.infer["better"] = never
+    batch = await asking.ended((await asking.start(notes(3), policy=DATA_POLICY_LOCAL)).batch_id)
+    assert state(batch) == "COMPLETED"
+
+
+async def never(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    raise AssertionError("an expert outside was asked")
+
+
+async def nobody_left_inside(house: House, asking: Asking) -> None:
+    """Once the orchestrator has had word of it."""
+    house.cast.candidates[0].reach = REACH_EXTERNAL
+    house.cast.changed.set()
+    while True:
+        try:
+            await asking.save("any", plan=PLAN, policy=DATA_POLICY_LOCAL)
+        except grpc.aio.AioRpcError:
+            return
+
+
+@pytest.mark.parametrize("source", ["plan", "pipeline", "run", "local pipeline"])
+async def test_a_batch_that_only_others_can_do_is_refused_at_once(house: House, asking: Asking, source: str) -> None:
+    await asking.save(plan=PLAN)
+    await asking.save("inside", plan=PLAN, policy=DATA_POLICY_LOCAL)
+    events = await asking.run(plan=PLAN, inputs=note("open").inputs)
+    await nobody_left_inside(house, asking)
+    sources: Mapping[str, dict[str, Any]] = {
+        "plan": {"plan": PLAN, "policy": DATA_POLICY_LOCAL},
+        "pipeline": {"pipeline": types.PipelineRef(name="short"), "policy": DATA_POLICY_LOCAL},
+        "run": {"run_id": events[0].run_id, "policy": DATA_POLICY_LOCAL},
+        "local pipeline": {"pipeline": types.PipelineRef(name="inside")},
+    }
+    error = await refused(asking.start(notes(2), **sources[source]))
+    assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
+    assert error.remedy
+    assert (await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches == []
+
+
+async def test_a_pipeline_that_cannot_stay_in_is_not_kept_as_one_that_does(house: House, asking: Asking) -> None:
+    house.cast.candidates[0].reach = REACH_EXTERNAL
+    assert (await refused(asking.save(plan=PLAN, policy=DATA_POLICY_LOCAL))).reason == "POLICY"
+    assert (await asking.save(plan=PLAN)).policy != DATA_POLICY_LOCAL
+
+
+async def test_what_is_kept_of_a_run_that_stays_in_stays_in(house: House, asking: Asking) -> None:
+    run_id = await ran_inside(house)
+    for said in (types.DATA_POLICY_UNSPECIFIED, DATA_POLICY_OPEN):
+        assert (await asking.save(run_id=run_id, policy=said)).policy == DATA_POLICY_LOCAL
+    batch = await asking.ended((await asking.start(notes(1), run_id=run_id, policy=DATA_POLICY_OPEN)).batch_id)
+    assert batch.pipeline.policy == DATA_POLICY_LOCAL
+    ended = await house.stub.ListEndedBatches(pb.ListEndedBatchesRequest(), **asking.means)
+    assert [each.caller.policy for each in ended.batches] == [DATA_POLICY_LOCAL]
+
+
+async def test_what_is_kept_of_a_run_that_may_leave_may_leave(house: House, asking: Asking) -> None:
+    events = await asking.run(plan=PLAN, inputs=note("open").inputs)
+    assert (await asking.save(run_id=events[0].run_id)).policy != DATA_POLICY_LOCAL
+    assert (await asking.save(run_id=events[0].run_id, policy=DATA_POLICY_LOCAL)).policy == DATA_POLICY_LOCAL
