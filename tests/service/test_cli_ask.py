@@ -276,7 +276,7 @@ def test_a_disk_that_is_full_is_said_without_a_trace(gateway: ScriptedGateway, f
         (["x", "--continue"], "nothing was asked from here before"),
         (["--plan", "missing.json"], "cannot read missing.json"),
         (["--plan", "sign.png"], "holds no plan"),
-        (["--plan", "latin.json"], "holds no plan"),
+        (["--plan", "latin.json"], "not UTF-8"),
         (["--plan", "empty.json"], "holds no plan"),
         (["x", "--out", "sign.png"], "cannot write to sign.png"),
         (["x", "--url", "localhost:8080"], "is no URL"),
