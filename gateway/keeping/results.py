@@ -37,8 +37,8 @@ def result(item: BatchItem) -> dict[str, Any]:
 
 
 def seconds(item: BatchItem) -> float | None:
-    """How long an item took; None while that is not known."""
-    return item.usage.elapsed.ToNanoseconds() / 1e9 if item.usage.HasField("elapsed") else None
+    """What an item took of its experts, without its turns at waiting behind others; None while that is not known."""
+    return round(item.usage.busy.ToNanoseconds() / 1e9, 3) if item.usage.HasField("busy") else None
 
 
 async def json_lines(items: AsyncIterable[BatchItem]) -> AsyncIterator[bytes]:

@@ -1,10 +1,12 @@
 """A batch in a few figures, from one reading of its items."""
 
+import re
 import statistics
 from array import array
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
+from pathlib import PurePosixPath
 from typing import Any
 
 from gateway.encoding import encode
@@ -24,6 +26,8 @@ _PERCENTILE = 0.95
 class Trouble:
     """Items with the same error."""
 
+    message: str
+    """Of the first one."""
     count: int = 0
     names: list[str] = field(default_factory=list)
 
@@ -44,7 +48,7 @@ async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, An
             times.append(took)
             _remember(slowest, (took, -item.index, item.name))
         if item.HasField("failure"):
-            _place(troubles, item.failure.reason, item.failure.message).add(item)
+            _place(troubles, item).add(item)
     told = encode(batch)
     return {
         "batch_id": batch.batch_id,
@@ -57,7 +61,12 @@ async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, An
             {"index": -index, "name": name, "seconds": round(took, 3)} for took, index, name in sorted(slowest)[::-1]
         ],
         "errors": [
-            {"reason": reason, "message": message, "count": trouble.count, "names": trouble.names}
+            {
+                "reason": reason,
+                "message": message if trouble.count > 1 else trouble.message,
+                "count": trouble.count,
+                "names": trouble.names,
+            }
             for (reason, message), trouble in sorted(troubles.items(), key=lambda entry: -entry[1].count)
         ],
     }
@@ -70,11 +79,18 @@ def _remember(slowest: list[tuple[float, int, str]], entry: tuple[float, int, st
         heappushpop(slowest, entry)
 
 
-def _place(troubles: dict[tuple[str, str], Trouble], reason: str, message: str) -> Trouble:
-    for key in ((reason, message), (reason, "")):
+def _place(troubles: dict[tuple[str, str], Trouble], item: BatchItem) -> Trouble:
+    reason, message = item.failure.reason, item.failure.message
+    for key in ((reason, _of_any(item)), (reason, "")):
         if key in troubles or len(troubles) < MOST_ERRORS:
-            return troubles.setdefault(key, Trouble())
-    return troubles.setdefault(("", ""), Trouble())
+            return troubles.setdefault(key, Trouble(message))
+    return troubles.setdefault(("", ""), Trouble(message))
+
+
+def _of_any(item: BatchItem) -> str:
+    """What went wrong, as it is said of other files, too."""
+    file = PurePosixPath(item.name).name
+    return re.sub(rf"(?<!\w){re.escape(file)}(?!\w)", "…", item.failure.message) if file else item.failure.message
 
 
 def _spread(times: "array[float]") -> dict[str, float]:

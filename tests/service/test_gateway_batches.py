@@ -105,6 +105,20 @@ async def test_a_summary_tells_what_matters(keeping: Keeping) -> None:
     assert [(error["count"], error["names"]) for error in told["errors"]] == [(1, ["note 3"]), (1, ["in/7.png"])]
 
 
+async def test_the_same_trouble_with_several_files_is_one(keeping: Keeping) -> None:
+    broken = [
+        {"name": f"in/{name}", "failure": {"reason": "FILE", "message": f"cannot read in/{name}: {why}"}}
+        for name, why in (("a.png", "it is empty"), ("b.png", "it is empty"), ("a", "it is a folder"))
+    ]
+    batch_id = await keeping.started([*notes(1), *broken])
+    await keeping.ended(batch_id)
+    told = (await keeping.http.get(f"/v1/batches/{batch_id}/summary")).json()
+    assert [(error["count"], error["message"], error["names"]) for error in told["errors"]] == [
+        (2, "cannot read in/…: it is empty", ["in/a.png", "in/b.png"]),
+        (1, "cannot read in/a: it is a folder", ["in/a"]),
+    ]
+
+
 async def test_a_batch_is_cancelled_resumed_and_deleted(keeping: Keeping) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     keeping.cast.infer["model"] = lambda _: hanging(inferring, cancelled)
