@@ -76,14 +76,14 @@ class Wanted:
 def start(wanted: Wanted, view: View) -> Ended:
     """Starts a batch, follows it to its end and saves its results. Ctrl-C cancels it."""
     wanted.check()
+    making = wanted.making_items()
+    plan = attachments.read_plan(wanted.plan) if wanted.plan else []
     folder = Folder(wanted.out)
     folder.prepare()
     folder.check_free()
-    making = wanted.making_items()
-    plan = attachments.read_plan(wanted.plan) if wanted.plan else []
     try:
         with gateway(wanted.url, view.busy, wanted.api_key) as house:
-            view.busy("preparing")
+            view.busy("")
             source = _source(house, wanted, plan)
             batch_id = _started(house, wanted, source, making(source.takes), view)
             folder.claim(batch_id)

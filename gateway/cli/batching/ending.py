@@ -1,5 +1,6 @@
 """A batch is followed to its end, and its results are saved."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,12 +22,14 @@ class Ended:
         batch: as it stands then.
         summary: what there is to say about all items.
         folder: where its results are; None: they were not wanted.
+        seconds: for which it was followed; None: it was not.
         interrupted: it was cancelled by Ctrl-C.
     """
 
     batch: Batch
     summary: BatchSummary
     folder: Folder | None = None
+    seconds: float | None = None
     interrupted: bool = False
 
     @property
@@ -40,11 +43,7 @@ class Ended:
         """What --json prints."""
         told = self.summary.model_dump(mode="json")
         if self.folder:
-            told |= {
-                "results": str(self.folder.path / LINES),
-                "table": str(self.folder.path / TABLE),
-                "summary": str(self.folder.path / SUMMARY),
-            }
+            told["saved"] = [str(self.folder.path / name) for name in (LINES, TABLE, SUMMARY)]
         return told | ({"error": self.batch.failure.model_dump(mode="json")} if self.batch.failure else {})
 
 
@@ -57,7 +56,7 @@ def finish(house: HuggingGPT, batch_id: str, folder: Folder, view: View) -> Ende
         Problem: something cannot be written; the batch goes on.
     """
     files = Files(house, batch_id, folder)
-    interrupted = False
+    begun, interrupted = time.monotonic(), False
     try:
         batch = _followed(house, batch_id, view, files.go_on)
     except KeyboardInterrupt:
@@ -65,20 +64,19 @@ def finish(house: HuggingGPT, batch_id: str, folder: Folder, view: View) -> Ende
         interrupted = True
         house.cancel_batch(batch_id)
         batch = _followed(house, batch_id, view, files.go_on)
-    return replace(_saved(house, batch, files, folder, view), interrupted=interrupted)
+    return replace(_saved(house, batch, files, folder), seconds=time.monotonic() - begun, interrupted=interrupted)
 
 
-def save(house: HuggingGPT, batch_id: str, folder: Folder, view: View) -> Ended:
+def save(house: HuggingGPT, batch_id: str, folder: Folder) -> Ended:
     """Writes the results of a batch as it stands.
 
     Raises:
         Problem: something cannot be written.
     """
-    return _saved(house, house.batch(batch_id), Files(house, batch_id, folder), folder, view)
+    return _saved(house, house.batch(batch_id), Files(house, batch_id, folder), folder)
 
 
-def _saved(house: HuggingGPT, batch: Batch, files: Files, folder: Folder, view: View) -> Ended:
-    view.busy("saving")
+def _saved(house: HuggingGPT, batch: Batch, files: Files, folder: Folder) -> Ended:
     files.go_on(to_the_end=True)
     outputs = [port.name for port in batch.pipeline.outputs] if batch.pipeline else []
     results.write(house.batch_results(batch.batch_id), outputs, folder)

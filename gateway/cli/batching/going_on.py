@@ -30,7 +30,7 @@ def resume(batch_id: str, out: Path, seen: View, *, failed_only: bool, url: str 
     folder = _claimable(batch_id, out)
     try:
         with gateway(url, seen.busy, api_key) as house:
-            seen.busy("looking")
+            seen.busy("")
             house.resume_batch(batch_id, failed_only=failed_only)
             folder.claim(batch_id)
             return ending.finish(house, batch_id, folder, seen)
@@ -43,7 +43,7 @@ def watch(batch_id: str, url: str | None, api_key: str | None, *, as_json: bool)
     seen = view(as_json=as_json)
     try:
         with gateway(url, seen.busy, api_key) as house:
-            seen.busy("looking")
+            seen.busy("")
             ended = ending.watch(house, batch_id, seen)
     except KeyboardInterrupt:
         raise Problem("no longer watched; the batch goes on", status=INTERRUPTED) from None
@@ -61,7 +61,7 @@ def get(batch_id: str, out: Path, url: str | None, api_key: str | None, *, as_js
         with gateway(url, seen.busy, api_key) as house:
             house.batch(batch_id)  # of another one the folder is not
             folder.claim(batch_id)
-            ended = ending.save(house, batch_id, folder, seen)
+            ended = ending.save(house, batch_id, folder)
     finally:
         seen.close()
     telling.tell(ended, as_json=as_json)

@@ -1,6 +1,6 @@
 """How a batch ended, for people: counts, the slowest items, what went wrong how often."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -10,6 +10,9 @@ from gateway.cli.batching.ending import Ended
 from gateway.cli.batching.folder import LINES, SUMMARY, TABLE
 from gateway.cli.view import printable
 from gateway.client import Batch, BatchCounts
+
+SHOWN, NAMED = 10, 3
+"""Kinds of error that are told, and slowest items."""
 
 _STATES = ("completed", "incomplete", "failed", "cancelled", "waiting")
 
@@ -56,31 +59,31 @@ def source(batch: Batch) -> str:
 
 def _lines(ended: Ended) -> Iterator[Text]:
     summary = ended.summary
-    yield Text.assemble((summary.batch_id, "bold"), f" {summary.state}: {counted(summary.counts)}")
-    yield from _seconds(summary.seconds)
-    for slow in summary.slowest:
-        yield Text(printable(f"  slow: {_number(slow.get('seconds'))} s  {slow.get('name')}"), "dim")
-    for error in summary.errors:
+    took = f" in {ended.seconds:.1f} s" if ended.seconds is not None else ""
+    yield Text.assemble((summary.batch_id, "bold"), f" {summary.state}{took}: {counted(summary.counts)}")
+    if summary.slowest:
+        yield Text(printable(f"  {_each(summary.seconds)}; slowest {_slowest(summary.slowest)}"))
+    for error in summary.errors[:SHOWN]:
         yield _error(error)
+    if len(summary.errors) > SHOWN:
+        yield Text(f"  and {len(summary.errors) - SHOWN} more kinds of error: see {SUMMARY}")
     if ended.folder:
         yield Text(f"saved {ended.folder.path}/: {LINES}, {TABLE}, {SUMMARY}")
 
 
-def _seconds(seconds: dict[str, Any]) -> Iterator[Text]:
-    if seconds.get("median") is not None:
-        each = f"  {_number(seconds['median'])} s an item, {_number(seconds.get('p95'))} s for the slowest twentieth"
-        yield Text(f"{each}, {_number(seconds.get('total'))} s in all")
+def _each(seconds: Mapping[str, float | None]) -> str:
+    return f"{seconds.get('median') or 0:.2f} s an item, {seconds.get('p95') or 0:.2f} s at the 95th percentile"
 
 
-def _error(error: dict[str, Any]) -> Text:
+def _slowest(slowest: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{item.get('name')} {item.get('seconds'):.2f} s" for item in slowest[:NAMED])
+
+
+def _error(error: Mapping[str, Any]) -> Text:
     count, names = error.get("count", 0), error.get("names", ())
     more = ", …" if count > len(names) else ""
     said = f"  {count} × {error.get('message') or error.get('reason')}"
     return Text.assemble((printable(said), "red"), f"  ({printable(', '.join(names))}{more})")
-
-
-def _number(seconds: Any) -> str:
-    return f"{float(seconds or 0):.2f}"
 
 
 def _out(ended: Ended) -> str:

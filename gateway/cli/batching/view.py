@@ -118,7 +118,7 @@ def _more(batch: Batch) -> str:
     failed = f"{counts.failed} failed" if counts.failed else ""
     incomplete = f"{counts.incomplete} incomplete" if counts.incomplete else ""
     rate = f"{batch.items_per_second:.3g} per second" if batch.items_per_second else ""
-    left = f"{timedelta(seconds=round(batch.remaining))} left" if batch.remaining else ""
+    left = f"{timedelta(seconds=round(batch.remaining))} left" if batch.remaining and batch.remaining >= 1 else ""
     waiting = f"waiting: {printable(batch.waiting_for)}" if batch.waiting_for else ""
     told = [word for word in (failed, incomplete, rate, left, waiting) if word]
     return "".join(f", {word}" for word in told)
