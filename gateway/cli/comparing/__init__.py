@@ -1,0 +1,1 @@
+"""hugginggpt compare: the same files through several models of one task, side by side."""
