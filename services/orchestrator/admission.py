@@ -15,6 +15,9 @@ RETRY_AFTER = timedelta(seconds=1)
 WAITING_SECONDS = 10.0
 """How long a tenant that was refused counts as one that wants a share."""
 
+BACKGROUND = 0.75
+"""Of the memory for runs, what items of batches may fill: people find some left."""
+
 
 class Admission:
     """Places for runs, shared between tenants: where places are short, those who have more than their share wait.
@@ -53,8 +56,8 @@ class Admission:
 
     @property
     def crowded(self) -> bool:
-        """Whether the runs under way take all the memory they may."""
-        return self._bytes >= self._most_bytes
+        """Whether the runs under way take as much memory as items of batches may add to."""
+        return self._bytes >= self._most_bytes * BACKGROUND
 
     @contextmanager
     def place(self, tenant: str, size: int) -> Iterator[None]:

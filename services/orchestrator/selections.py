@@ -10,6 +10,7 @@ import grpc
 
 from protos.hugginggpt.v1.selector_pb2 import Avoid, SelectRequest, SelectResponse
 from protos.hugginggpt.v1.types_pb2 import (
+    PRIORITY_BATCH,
     SELECTION_POLICY_RANK,
     Candidate,
     Constraints,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:  # this name exists for type checkers only
 
 AT_ONCE = 128
 """Calls to the selector under way at once, of all runs: a gRPC server drops calls, as CANCELLED, once 1,000 wait."""
+
+BACKGROUND_AT_ONCE = 32
+"""Of these, how many are for items of batches: no person's choice stands behind theirs."""
 
 SHARE = 0.25
 """Of the time a run has left, what one choice may take."""
@@ -51,7 +55,8 @@ class Selections:
         self._selector = selector
         self._avoid = avoid
         self._catalogue = catalogue
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._background = asyncio.Semaphore(BACKGROUND_AT_ONCE)
+        self._people = asyncio.Semaphore(AT_ONCE - BACKGROUND_AT_ONCE)
 
     async def choose(self, run: LiveRun, task: Task) -> SelectResponse:
         """The models for a task, best first; the run is told.
@@ -99,8 +104,9 @@ class Selections:
         return await self._chosen(request, max(SHARE * (run.deadline - time.time()), 1.0))
 
     async def _chosen(self, request: SelectRequest, seconds: float) -> SelectResponse:
+        turns = self._background if caller.current().priority == PRIORITY_BATCH else self._people
         try:
-            async with self._turns:
+            async with turns:
                 chosen: SelectResponse = await self._selector.Select(
                     request, timeout=seconds, metadata=caller.metadata()
                 )

@@ -52,6 +52,16 @@ def test_who_has_more_than_a_share_lets_others_go_first() -> None:
         pass
 
 
+def test_items_of_batches_leave_memory_for_people() -> None:
+    runs = live(a=7)
+    admission = Admission(runs, most_runs=10, most_bytes=1000)
+    assert not admission.crowded
+    runs |= live(b=1)
+    assert admission.crowded
+    with admission.place("a", 200):
+        pass
+
+
 def test_memory_is_a_limit_of_its_own() -> None:
     admission = Admission(live(a=5), most_runs=10, most_bytes=600)
     with admission.place("a", 100):

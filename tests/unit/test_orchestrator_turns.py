@@ -35,7 +35,10 @@ async def queued(turns: Turns, *wanted: Turn) -> list[Turn]:
 
 def is_empty(turns: Turns) -> bool:
     return not any(
-        (turns._people, turns._people._tenants, turns._people._wanted, turns._background, turns._experts, turns._runs)
+        (
+            *(turns._people, turns._people._tenants, turns._people._wanted, turns._background),
+            *(turns._experts, turns._of_background, turns._runs),
+        )
     )
 
 
@@ -65,6 +68,27 @@ async def test_people_come_first_and_the_background_still_gets_on() -> None:
     order = "".join("b" if each.batch else "p" for each in await queued(one_place(), *calls))
     people = "p" * INTERACTIVE_IN_A_ROW
     assert order == f"{people}b{people}bppb"
+
+
+async def test_the_background_leaves_places_for_people() -> None:
+    turns = Turns(at_once=12, per_expert=8, per_run=12)
+    background = turn("item", batch=True)
+    assert [turns.try_take(background) for _ in range(7)] == [True] * 6 + [False]
+    assert [turns.try_take(turn("person")) for _ in range(3)] == [True, True, False]
+    elsewhere = turn("item", expert="other", batch=True)
+    assert [turns.try_take(elsewhere) for _ in range(4)] == [True] * 3 + [False]
+    waiting = asyncio.create_task(turns.take(background))
+    await asyncio.sleep(0)
+    turns.give_back(turn("person"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    turns.give_back(background)
+    async with asyncio.timeout(1):
+        await waiting
+
+
+async def test_where_there_is_one_place_the_background_has_it_too() -> None:
+    assert one_place().try_take(turn(batch=True))
 
 
 async def test_those_who_wait_for_a_full_expert_hold_up_nobody_else() -> None:
@@ -152,5 +176,5 @@ async def test_limits_hold_nobody_is_forgotten_and_no_place_is_lost(seed: int) -
         done, _ = await asyncio.wait(calls)
     assert not [each for each in done if not each.cancelled() and each.exception()]
     assert served >= 300
-    assert turns._free == 6
+    assert (turns._free, turns._free_for_background) == (6, 4)
     assert is_empty(turns)

@@ -23,7 +23,7 @@ class Places:
     Args:
         most: places.
         people: whether a run is under way here for which somebody waits.
-        crowded: whether the runs under way take all the memory they may.
+        crowded: whether the runs under way take all the memory that is for items.
     """
 
     def __init__(self, most: int, people: Callable[[], bool], crowded: Callable[[], bool]) -> None:

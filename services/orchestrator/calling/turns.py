@@ -8,6 +8,9 @@ from typing import NamedTuple
 INTERACTIVE_IN_A_ROW = 4
 """Turns that people's calls get before one of the background has its own, if some wait."""
 
+BACKGROUND = 0.75
+"""Of all places, and of each expert's, what the background may take: people find one without waiting for its calls."""
+
 
 class Turn(NamedTuple):
     """A call's place among others."""
@@ -29,7 +32,7 @@ class Turns:
     """Places for calls. Whoever can have one when asking has it at once.
 
     Those who wait: people before the background, tenants in turn, runs of a tenant in turn, each run in its order. A
-    call of an expert or run that has all its places holds up nobody else.
+    call of an expert or run that has all its places holds up nobody else. Some places are for people alone.
 
     Args:
         at_once: places in all.
@@ -38,17 +41,18 @@ class Turns:
     """
 
     def __init__(self, *, at_once: int, per_expert: int, per_run: int) -> None:
-        self._free = at_once
+        self._free, self._free_for_background = at_once, _share(at_once)
         self._per_expert, self._per_run = per_expert, per_run
         self._experts: Counter[str] = Counter()
+        self._of_background: Counter[str] = Counter()
         self._runs: Counter[str] = Counter()
-        self._people, self._background = _Line(), _Line()
+        self._people, self._background = _Line(batch=False), _Line(batch=True)
         self._in_a_row = 0
         self._numbers = itertools.count()
 
     def try_take(self, turn: Turn) -> bool:
         """A place, if there is one now; whoever waits could not have it."""
-        if not (self._free and self.has_room(turn.expert) and self.may_go(turn.run)):
+        if not (self._free and self.has_room(turn.expert, batch=turn.batch) and self.may_go(turn.run)):
             return False
         self._enter(turn)
         return True
@@ -74,13 +78,18 @@ class Turns:
         self._free += 1
         _less(self._experts, turn.expert)
         _less(self._runs, turn.run)
+        if turn.batch:
+            self._free_for_background += 1
+            _less(self._of_background, turn.expert)
         while self._free and (waiter := self._next()):
             if not waiter.granted.cancelled():  # as it is while who waited is on the way out
                 self._enter(waiter.turn)
                 waiter.granted.set_result(None)
 
-    def has_room(self, expert: str) -> bool:
-        """Whether the expert has a place left."""
+    def has_room(self, expert: str, *, batch: bool) -> bool:
+        """Whether the expert has a place left for such a call."""
+        if batch and not (self._free_for_background and self._of_background[expert] < _share(self._per_expert)):
+            return False
         return self._experts[expert] < self._per_expert
 
     def may_go(self, run: str) -> bool:
@@ -91,6 +100,9 @@ class Turns:
         self._free -= 1
         self._experts[turn.expert] += 1
         self._runs[turn.run] += 1
+        if turn.batch:
+            self._free_for_background -= 1
+            self._of_background[turn.expert] += 1
 
     def _next(self) -> _Waiter | None:
         if self._in_a_row >= INTERACTIVE_IN_A_ROW and (waiter := self._background.pop(self)):
@@ -104,9 +116,14 @@ class Turns:
 
 
 class _Line:
-    """Those who wait, by tenant, run and expert; whoever was served goes to the end."""
+    """Those who wait, by tenant, run and expert; whoever was served goes to the end.
 
-    def __init__(self) -> None:
+    Args:
+        batch: they are the background.
+    """
+
+    def __init__(self, *, batch: bool) -> None:
+        self._batch = batch
         self._tenants: OrderedDict[str, OrderedDict[str, _Run]] = OrderedDict()
         self._wanted: Counter[str] = Counter()
         self._numbers: set[int] = set()
@@ -140,7 +157,7 @@ class _Line:
 
     def pop(self, turns: Turns) -> _Waiter | None:
         """Takes out who is next, if anybody who waits can have a place."""
-        ready = {expert for expert in self._wanted if turns.has_room(expert)}
+        ready = {expert for expert in self._wanted if turns.has_room(expert, batch=self._batch)}
         if not ready:
             return None
         waiter = next((found for runs in self._tenants.values() if (found := _first(runs, ready, turns))), None)
@@ -162,6 +179,10 @@ def _first(runs: OrderedDict[str, _Run], ready: set[str], turns: Turns) -> _Wait
             heads = (next(iter(calls.values())) for expert, calls in experts.items() if expert in ready)
             return min(heads, key=lambda waiter: waiter.number)
     return None
+
+
+def _share(places: int) -> int:
+    return max(1, int(places * BACKGROUND))
 
 
 def _less(counter: Counter[str], key: str) -> None:
