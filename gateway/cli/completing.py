@@ -52,6 +52,10 @@ def runs_and_batches(context: typer.Context, incomplete: str) -> list[Offer]:
     return [*runs(context, incomplete), *batches(context, incomplete)]
 
 
+def everything(context: typer.Context, incomplete: str) -> list[Offer]:
+    return [*runs_and_batches(context, incomplete), *pipelines(context, incomplete)]
+
+
 def experts(context: typer.Context, incomplete: str) -> list[Offer]:
     def offers() -> Iterator[Offer]:
         from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise

@@ -1,4 +1,4 @@
-"""hugginggpt watch, runs, approve, cancel, get and delete."""
+"""hugginggpt watch, runs, approve, cancel and get."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -65,11 +65,6 @@ def show(states: Sequence[str], limit: int, page: str, url: str | None, api_key:
 def cancel(run_id: str, url: str | None, api_key: str | None) -> None:
     with asking(url, api_key) as house:
         house.cancel(run_id)
-
-
-def delete(run_id: str, url: str | None, api_key: str | None) -> None:
-    with asking(url, api_key) as house:
-        house.delete(run_id)
 
 
 def get(what: str, out: Path, url: str | None, api_key: str | None, *, as_json: bool) -> None:

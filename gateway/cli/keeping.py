@@ -1,4 +1,4 @@
-"""hugginggpt pipelines, show, save, export and import; deleting one."""
+"""hugginggpt pipelines, show, save, export and import."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -80,12 +80,6 @@ def import_(file: Path, name: str, url: str | None, api_key: str | None, *, pin:
             read.name, read.plan, description=read.description, policy=read.policy, inputs=read.inputs, pin_models=pin
         )
     tell_kept(kept, as_json=as_json)
-
-
-def delete(named: str, url: str | None, api_key: str | None) -> None:
-    meant = reference(named)
-    with asking(url, api_key) as house:
-        house.delete_pipeline(meant["name"], meant.get("version", 0))
 
 
 def found(house: HuggingGPT, named: str) -> Pipeline:

@@ -46,7 +46,7 @@ def written(pipeline: Pipeline, house: str) -> str:
         **({"description": pipeline.description} if pipeline.description else {}),
         **({"policy": pipeline.policy} if pipeline.policy else {}),
         "inputs": [_parameter(port) for port in pipeline.inputs],
-        "plan": [_task(task) for task in pipeline.plan],
+        "plan": [_task(task, pipeline.description) for task in pipeline.plan],
     }
     schema = f"# yaml-language-server: $schema={house}/v1/pipeline.schema.json\n"
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
@@ -110,9 +110,9 @@ def _parameter(port: Port) -> dict[str, Any]:
     return {**said, **({"description": port.description} if port.description else {})}
 
 
-def _task(task: Mapping[str, Any]) -> dict[str, Any]:
+def _task(task: Mapping[str, Any], described: str) -> dict[str, Any]:
     known = {name: task[key] for key, name in _WRITTEN.items() if task.get(key)}
-    source = {"source": task["source"]} if task.get("source") else {}
+    source = {"source": task["source"]} if task.get("source", described) != described else {}
     return {"id": task["id"], "task": task["task"], **known, **source}
 
 
@@ -123,10 +123,13 @@ def _origin(pipeline: Pipeline) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what is said twice twice, and text of several lines as such."""
+    """Writes what is said twice twice, text of several lines as such, and lists further in than their names."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # as its base has it
         return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  # likewise
+        super().increase_indent(flow, indentless=False)
 
 
 def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

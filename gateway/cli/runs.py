@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.completing import everything
 from gateway.cli.options import ApiKey, Json, Out, PlanFile, RunId, RunOrBatchId, State, Url
 
 
@@ -126,17 +127,29 @@ def get(
         history.get(what, out, url, api_key, as_json=as_json)
 
 
-def delete(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """Remove a run that has ended, for good; or a batch with all its runs.
+def delete(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="A run, a batch, or a pipeline: NAME, or NAME@2 for one of its versions.",
+            autocompletion=everything,
+        ),
+    ],
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a run that has ended, for good; or a batch with all its runs; or a pipeline.
 
-    [bold]Example[/]
+    [bold]Examples[/]
 
       hugginggpt delete run_19a2b3c4d5e6f708192a3b4
+
+      hugginggpt delete read-aloud
     """
-    from gateway.cli import history, terminal
-    from gateway.cli.batching import going_on
+    from gateway.cli import deleting, terminal
 
     with terminal.problems_told():
-        delete_it = going_on.delete if going_on.is_batch(run) else history.delete
-        delete_it(run, url, api_key)
-        terminal.tell_done(f"deleted {run}", {going_on.id_key(run): run, "deleted": True}, as_json=as_json)
+        kind = deleting.delete(what, url, api_key)
+        terminal.tell_done(f"deleted {what}", {kind: what, "deleted": True}, as_json=as_json)

@@ -42,8 +42,8 @@ def tell(answered: Answered, *, as_json: bool) -> None:
     else:
         _tell_answer(answered)
     if answered.kept and not as_json:
-        told = f"kept as {answered.kept.name}, version {answered.kept.version}: hugginggpt run {answered.kept.name}"
-        err().print(told, soft_wrap=True)
+        name, version = answered.kept.name, answered.kept.version
+        err().print(f"kept as {name}, version {version}: hugginggpt run {name} --file FILE", soft_wrap=True)
     if answered.run.waits:
         err().print(f"the plan waits: hugginggpt approve {answered.run.run_id}", soft_wrap=True)
     failure = answered.run.failure or {}

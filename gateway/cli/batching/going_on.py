@@ -1,4 +1,4 @@
-"""hugginggpt resume and batches; watch, cancel, get and delete of a batch."""
+"""hugginggpt resume and batches; watch, cancel and get of a batch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,11 +85,6 @@ def show(states: Sequence[str], limit: int, page: str, url: str | None, api_key:
 def cancel(batch_id: str, url: str | None, api_key: str | None) -> None:
     with asking(url, api_key) as house:
         house.cancel_batch(batch_id)
-
-
-def delete(batch_id: str, url: str | None, api_key: str | None) -> None:
-    with asking(url, api_key) as house:
-        house.delete_batch(batch_id)
 
 
 def _claimable(batch_id: str, out: Path) -> Folder:
