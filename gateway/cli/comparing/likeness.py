@@ -15,6 +15,8 @@ _TOP = "labels"
 """Of these only the surest counts."""
 _FOUND = ("objects", "entities", "segments")
 """Of these all count, as often as they come."""
+_SPOKEN = "segments"
+"""Of a recording they have no labels; then the text says what there is."""
 _KEYS = ("label", "entity")
 """Under which things have their label."""
 _CLOSE = 0.01
@@ -47,7 +49,7 @@ def answer(outputs: Mapping[str, Any]) -> Answer:
         return Answer(Label(_folded(_label(surest))), _label(surest))
     for port in _FOUND:
         found = _labelled(outputs.get(port))
-        if found or (found is not None and "text" not in outputs):
+        if found or (found == [] and port != _SPOKEN):
             names = sorted(map(_label, found))
             return Answer(Labels(map(_folded, names)), ", ".join(names) or "nothing")
     if "text" in outputs:

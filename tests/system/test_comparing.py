@@ -1,0 +1,121 @@
+"""Models are compared, and what is found decides which one a house prefers."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.system.conftest import ROOT, House, standing
+
+DATA = ROOT / "tests" / "data"
+MOOD, TONGUE = "vaderSentiment", "py3langid"
+TEXTS = {"good.txt": "I love it, it is wonderful.", "bad.txt": "A terrible, sad day.", "zug.txt": "Der Zug fährt."}
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    for name, text in TEXTS.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "right.csv").write_text("file,label\ngood.txt,positive\nbad.txt,negative\n", "utf-8")
+    return tmp_path
+
+
+def test_models_are_told_side_by_side_with_scores_that_a_routing_table_takes(
+    house: House, texts: Path, tmp_path: Path
+) -> None:
+    files, scores = str(texts / "*.txt"), tmp_path / "scores.yaml"
+    asked = ("compare", "text-classification", "--models", f"{MOOD},{TONGUE}", "--files", files)
+    said = house.cli(*asked, "--labels", str(texts / "right.csv"), "--save-scores", str(scores), "--json")
+    told = json.loads(said.out)
+    assert said.status == 1, said.err  # the sentiment of German is not known
+    by_file = {Path(each["file"]).name: each for each in told["files"]}
+    assert list(by_file) == sorted(TEXTS)
+    assert [result["answer"] for result in by_file["good.txt"]["results"]] == ["positive", "English (en)"]
+    assert (by_file["good.txt"]["label"], by_file["good.txt"]["agreed"]) == ("positive", False)
+    failed, worked = by_file["zug.txt"]["results"]
+    assert ("English" in failed["error"], worked["answer"]) == (True, "German (de)")
+    mood, tongue = told["models"]
+    assert (mood["score"]["files"], mood["score"]["share"], tongue["score"]["share"]) == (2, 1, 0)
+    assert (mood["answered"], mood["failed"], mood["median_seconds"] > 0) == (2, 1, True)
+    (between,) = told["agreement"]
+    assert (between["files"], between["same"]) == (2, 0)
+    run = house.cli("record", worked["run_id"], "--json")
+    assert json.loads(run.out)["tasks"][0]["model"]["model_id"] == TONGUE
+    kept = yaml.safe_load(scores.read_text("utf-8"))
+    assert kept["tasks"] == {"text-classification": {MOOD: 1.0, TONGUE: 0.0}}
+
+
+def test_a_table_for_people_has_a_column_for_each_model(house: House) -> None:
+    models = "opencv/people,opencv/haar-frontalface"
+    said = house.cli("compare", "object-detection", "-m", models, "-f", str(DATA / "face.jpg"))
+    assert said.status == 0, said.err
+    assert all(part in said.out for part in ("opencv/people", "face.jpg", "answered", "1 of 1", "median"))
+
+
+def test_a_second_input_is_the_same_for_all(house: House) -> None:
+    asked = ("compare", "document-question-answering", "-m", "rapidocr", "-f", str(DATA / "invoice.png"), "--json")
+    labels = house.home / "total.csv"
+    labels.write_text(f"file,label\n{DATA / 'invoice.png'},249.50\n")
+    said = house.cli(*asked, "--labels", str(labels), "--set", "question=What is the total?")
+    (answered,) = json.loads(said.out)["files"]
+    assert said.status == 0, said.err
+    assert answered["results"][0]["answer"]
+
+
+WRONG = {
+    "a task nobody offers": (("text-classificatio", "-m", "a,b"), "use text-classification"),
+    "a model nobody offers": (("text-classification", "-m", "vaderSentimen,py3langid"), "use vaderSentiment"),
+    "a commit that is not there": (("text-classification", "-m", f"{MOOD}@9,{TONGUE}"), "not there at revision 9"),
+    "one model without labels": (("text-classification", "-m", MOOD), "or give --labels"),
+    "no model": (("text-classification", "-m", ","), "hugginggpt models"),
+    "a model twice": (("text-classification", "-m", f"{MOOD},{MOOD}"), "named twice"),
+    "an input that is missing": (("document-question-answering", "-m", "rapidocr,rapidocr@"), "add --set question="),
+    "two texts": (("question-answering", "-m", "a,b"), "leave one of them for --files"),
+    "a setting of nothing": (("text-classification", "-m", f"{MOOD},{TONGUE}", "--set", "topk=1"), "use top_k"),
+    "a setting without a value": (("text-classification", "-m", f"{MOOD},{TONGUE}", "--set", "top_k"), "NAME=VALUE"),
+    "scores without labels": (("text-classification", "-m", "a,b", "--save-scores", "s.yaml"), "give --labels"),
+    "labels that are not there": (("text-classification", "-m", "a,b", "--labels", "gone.csv"), "cannot read gone"),
+}
+
+
+@pytest.mark.parametrize(("asked", "says"), WRONG.values(), ids=WRONG)
+def test_what_is_asked_wrongly_is_said_before_anything_runs(
+    house: House, texts: Path, asked: tuple[str, ...], says: str
+) -> None:
+    said = house.cli("compare", *asked, "--files", str(texts / "good.txt"))
+    assert (said.status, says in said.err) == (2, True), said.err
+
+
+def test_the_better_model_is_preferred_and_a_forbidden_one_is_refused(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "scores.yaml").write_text(
+        f"format: hugginggpt/scores/1\ntasks: {{text-classification: {{{TONGUE}: 1.0, {MOOD}: 0.0}}}}\n"
+    )
+    table = tmp_path / "routes.yaml"
+    table.write_text(
+        "format: hugginggpt/routes/1\nscores: scores.yaml\n"
+        "tasks:\n  object-detection: {forbidden: [opencv/haar-frontalface]}\n  image-to-text: {model: rapidorc}\n"
+    )
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps([{"id": 1, "task": "text-classification", "arguments": {"text": "It is so."}}]))
+    with standing(tmp_path / "home", SELECTOR_ROUTES=str(table)) as house:
+        run = json.loads(house.cli("ask", "--plan", str(plan), "--json").out)
+        assert run["results"][0]["model"] == TONGUE
+        listed = house.cli("models")
+        assert "score 1.00" in listed.out
+        assert "forbidden" in listed.out
+        assert "no expert offers rapidorc for image-to-text now; there is rapidocr" in listed.out
+        assert "routing table" in house.cli("doctor").out
+        face = [{"id": 1, "task": "object-detection", "arguments": {"image": {"input": "file1"}}}]
+        plan.write_text(json.dumps([{**face[0], "pinned_model": "opencv/haar-frontalface"}]))
+        refused = house.cli("ask", "--plan", str(plan), "--file", str(DATA / "face.jpg"), "--json")
+        assert refused.status == 1
+        assert "forbidden for object-detection by this house's routing table" in refused.out + refused.err
+
+
+def test_a_house_with_a_table_that_is_wrong_says_where(tmp_path: Path) -> None:
+    table = tmp_path / "routes.yaml"
+    table.write_text("format: hugginggpt/routes/1\ntasks:\n  image-to-text: {modle: rapidocr}\n")
+    said = r"routes\.yaml, line 3: tasks\.image-to-text\.modle"
+    with pytest.raises(AssertionError, match=said), standing(tmp_path / "home", SELECTOR_ROUTES=str(table)):
+        pass
