@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli import batches, pipelines, records, runs
+from gateway.cli.compare import compare
 from gateway.cli.completing import runs as run_ids
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
@@ -288,5 +289,6 @@ app.command("import")(pipelines.import_)
 app.command()(batches.batch)
 app.command()(batches.resume)
 app.command()(batches.batches)
+app.command()(compare)
 for command in (records.record, records.verify):
     app.command()(command)
