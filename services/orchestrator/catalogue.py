@@ -11,6 +11,9 @@ from services.runtime import caller
 
 Ask = Callable[[SelectRequest], Awaitable[SelectResponse]]
 
+LOOK_SECONDS = 5.0
+"""How often it is looked whether something can be done by now, if the catalogue does not change."""
+
 MOST = 1_000
 """Answers kept; with more, all are forgotten."""
 

@@ -30,9 +30,12 @@ from services.orchestrator.journal.tables import Memo
 from services.orchestrator.live import LiveRun
 from services.orchestrator.memory import Memory, memo
 from services.orchestrator.selections import Selections
-from services.runtime.errors import ServiceError
+from services.runtime.errors import DeadlineExceeded, NotFound, ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
+
+_AWAY = (NotFound, Unavailable, DeadlineExceeded)
+"""What is said where nobody can do a task, or the selector is not there."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,14 @@ class Execution:
         return stands
 
     async def _choice(self, task: Task) -> SelectResponse | ServiceError:
-        try:
-            return await self._means.selections.choose(self._run, task)
-        except ServiceError as error:
-            return error
+        """Who is to do it; an item of a batch, whose plan was vouched for, waits for who is away for the moment."""
+        while True:
+            try:
+                return await self._means.selections.choose(self._run, task)
+            except ServiceError as error:
+                if not (self._run.of_batch and isinstance(error, _AWAY)):
+                    return error
+            await self._means.selections.change()
 
     async def _step(self, task_id: int, results: Mapping[int, TaskResult]) -> TaskResult:
         """One task to its end, which is the last that is heard of it; a failure is a result."""
@@ -145,6 +152,7 @@ class Execution:
         result.seed, result.input_digest = seed, of_inputs
         if result.HasField("failure"):
             return self._failed(result)
+        means.attempts.follow(job, result)
         return end_task(run, TASK_STATE_SUCCEEDED, result, memo(run, chosen.spec, result))
 
     def _failed(self, result: TaskResult) -> TaskResult:

@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     TaskSelected,
 )
-from services.orchestrator.catalogue import Catalogue
+from services.orchestrator.catalogue import LOOK_SECONDS, Catalogue
 from services.orchestrator.live import LiveRun
 from services.runtime import caller
 from services.runtime.errors import NotFound, from_rpc
@@ -74,6 +74,10 @@ class Selections:
         )
         run.emit(RunEvent(task_id=task.id, task_selected=selected))
         return chosen
+
+    async def change(self) -> None:
+        """Waits until the catalogue may offer something else."""
+        await self._catalogue.change(LOOK_SECONDS)
 
     async def standing(
         self, task: Task, mode: "InferenceMode.ValueType", constraints: Constraints | None

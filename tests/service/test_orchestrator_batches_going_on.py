@@ -153,8 +153,22 @@ async def test_a_batch_whose_task_vanishes_waits_and_says_so(expert: Counted, se
         cast.vanished.clear()
         cast.changed.set()
         batch = await asking.ended(batch.batch_id)
-        assert (batch.waiting_for, batch.counts.waiting, batch.counts.running) == ("", 0, 0)
-        await asking.resume(batch.batch_id, failed_only=True)
+        assert (batch.waiting_for, batch.counts.completed) == ("", 30)
+
+
+async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
+    expert: Counted, settings: Settings, cast: Cast
+) -> None:
+    async with orchestrator(settings) as running, connected(running) as stub:
+        batch = await Asking(stub).start(notes(30), max_at_once=5)
+        await expert.some.wait()
+    cast.vanished.add("summarization")
+    expert.go_on.set()
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        assert "nobody offers summarization" in await asking.waiting_for(batch.batch_id)
+        cast.vanished.clear()
+        cast.changed.set()
         assert (await asking.ended(batch.batch_id)).counts.completed == 30
 
 

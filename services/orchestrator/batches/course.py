@@ -11,7 +11,7 @@ from services.orchestrator import acceptance
 from services.orchestrator.batches.items import spec_of
 from services.orchestrator.batches.places import Places
 from services.orchestrator.calling.attempts import to_failure
-from services.orchestrator.catalogue import Catalogue
+from services.orchestrator.catalogue import LOOK_SECONDS, Catalogue
 from services.orchestrator.journal.batch_rows import Claimed, Item
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.tables import NewRun
@@ -19,14 +19,12 @@ from services.orchestrator.pipelines import ports
 from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.runs import Runs
 from services.runtime import caller
-from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, Unavailable
+from services.runtime.errors import DeadlineExceeded, FailedPrecondition, InvalidRequest, NotFound, Unavailable
 
 PAGE = 100
 """Items read at a time."""
 BUNCH = 4
 """Items begun in one transaction, at most."""
-LOOK_SECONDS = 5.0
-"""How often it is looked whether a batch that waits can go on, if the catalogue does not change."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ class Course:
         while True:
             try:
                 await self._means.pipelines.vouch(self._batch.pipeline.plan, spec.inference_mode, spec.constraints)
-            except (FailedPrecondition, Unavailable) as error:
+            except (FailedPrecondition, Unavailable, DeadlineExceeded) as error:
                 await self._wait_for(f"{error.message}; {error.remedy}" if error.remedy else error.message)
                 await self._means.catalogue.change(LOOK_SECONDS)
             else:

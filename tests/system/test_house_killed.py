@@ -1,0 +1,104 @@
+"""All of the house is killed in the middle of a batch, and started again: the lines are those of an undisturbed one."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.system.conftest import House, eventually, standing
+
+ITEMS = 400
+PLAN = [
+    {
+        "id": 1,
+        "task": "text-classification",
+        "pinned_model": "vaderSentiment",
+        "arguments": {"text": {"input": "text"}},
+    }
+]
+
+
+def item(number: int) -> dict[str, Any]:
+    """Some lack their text, and that of some is empty: the one fails before it begins, the other at its expert."""
+    said = "" if number % 23 == 0 else f"Note {number} is {'good' if number % 2 else 'bad'}."
+    return {"name": f"note {number}", "inputs": [{"name": "text", "text": said}] if number % 17 else []}
+
+
+class Client:
+    """Asks a house for batches."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+
+    def start(self) -> str:
+        spec = {"plan": PLAN, "max_at_once": 8, "bypass_memo": True}
+        asked = {**spec, "items": [item(number) for number in range(1, ITEMS + 1)]}
+        return str(self._http.post("/v1/batches", json=asked).raise_for_status().json()["batch_id"])
+
+    def resume(self, batch_id: str) -> None:
+        self._http.post(f"/v1/batches/{batch_id}/resume").raise_for_status()
+
+    def batch(self, batch_id: str) -> Any:
+        return self._http.get(f"/v1/batches/{batch_id}").raise_for_status().json()
+
+    def lines(self, batch_id: str) -> list[dict[str, Any]]:
+        """Its results, once it is over."""
+        eventually(lambda: bool(self.batch(batch_id).get("ended")), 60)
+        text = self._http.get(f"/v1/batches/{batch_id}/results").raise_for_status().text
+        return [json.loads(line) for line in text.splitlines()]
+
+    def completed(self, batch_id: str) -> Mapping[int, str]:
+        """The runs of the items that are done, by index."""
+        asked = {"state": "completed", "page_size": ITEMS}
+        found = self._http.get(f"/v1/batches/{batch_id}/items", params=asked).raise_for_status().json()
+        return {each["index"]: each["run_id"] for each in found["data"]}
+
+
+def test_killed_in_the_middle_of_a_batch_the_house_ends_it_as_if_nothing_had_been(tmp_path: Path) -> None:
+    settings = {"ORCHESTRATOR_LEASE_SECONDS": "2"}
+    with standing(tmp_path, **settings) as house, calling(house) as client:
+        batch_id = client.start()
+        eventually(lambda: client.batch(batch_id)["counts"]["completed"] >= 50)
+        done = client.completed(batch_id)
+        kill(house.process.pid)
+        assert 50 <= len(done) < ITEMS * 3 // 4
+    with standing(tmp_path, **settings) as house, calling(house) as client:
+        client.resume(batch_id)
+        lines = client.lines(batch_id)
+        assert told(lines) == told(client.lines(client.start()))
+        assert done.items() <= {line["index"]: line["run_id"] for line in lines}.items()
+        assert len(lines) == ITEMS
+
+
+@contextmanager
+def calling(house: House) -> Iterator[Client]:
+    with httpx.Client(base_url=house.url, timeout=60, trust_env=False) as http:
+        yield Client(http)
+
+
+def told(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Lines without what no two batches have in common."""
+    return [{name: value for name, value in line.items() if name not in {"run_id", "seconds"}} for line in lines]
+
+
+def kill(pid: int) -> None:
+    """Kills a process and all below it, from above: nobody starts anything again."""
+    below = _below(pid)
+    for each in (pid, *below):
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _below(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-axo", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
+    pairs = [(int(parent), int(child)) for parent, child in (line.split() for line in listed.splitlines())]
+    found = [pid]
+    for above in found:
+        found += [child for parent, child in pairs if parent == above]
+    return found[1:]
