@@ -55,8 +55,8 @@ class Client:
 
     def completed(self, batch_id: str) -> Mapping[int, str]:
         """The runs of the items that are done, by index."""
-        asked = {"state": "completed", "page_size": ITEMS}
-        found = self._http.get(f"/v1/batches/{batch_id}/items", params=asked).raise_for_status().json()
+        asked = f"/v1/batches/{batch_id}/items?state=completed&page_size={ITEMS}"
+        found = self._http.get(asked).raise_for_status().json()
         return {each["index"]: each["run_id"] for each in found["data"]}
 
 
