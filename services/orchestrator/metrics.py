@@ -12,6 +12,11 @@ runs_taken_over = _meter.create_counter("runs_taken_over", description="Runs con
 attempts_failed = _meter.create_counter(
     "attempts_failed", description="Failed calls of experts, by expert, status code and what followed."
 )
+shadows_tried = _meter.create_counter(
+    "shadows_tried",
+    description="Models on trial that were given what another had done, by task, both models and outcome: same, "
+    "different, failed or left out.",
+)
 circuit_open = _meter.create_up_down_counter(
     "circuit_open", description="Open circuits, by expert and kind: address or model."
 )

@@ -10,6 +10,7 @@ from services.orchestrator import metrics
 from services.orchestrator.calling.asking import Asking, Job, Lineup, OutOfReach, to_failure
 from services.orchestrator.calling.calls import Calls
 from services.orchestrator.calling.retries import RetryBudget
+from services.orchestrator.calling.shadows import Shadows
 from services.orchestrator.calling.sleepers import Sleepers
 from services.orchestrator.calling.trying import Means, Trying
 from services.orchestrator.calling.turns import Turns
@@ -46,11 +47,13 @@ class Attempts:
         turns = Turns(at_once=calls_at_once, per_expert=calls_per_expert, per_run=calls_per_run)
         self._means = Means(self._calls, turns, self._sleepers, attempt_seconds)
         self._retries: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
+        self._shadows = Shadows(self.infer)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._shadows.close()
         self._sleepers.close()
         await self._calls.close()
 
@@ -75,6 +78,10 @@ class Attempts:
                     return asking.ended(error, candidate)
                 asking.failed(error, candidate, Verdict.NEXT_CANDIDATE)
                 candidate = following
+
+    def follow(self, job: Job, result: TaskResult) -> None:
+        """Has the shadows of a job that has succeeded do it, too; nobody waits for them."""
+        self._shadows.follow(job, result)
 
     def _seconds_left(self, candidate: Candidate) -> float:
         return self._calls.seconds_left(candidate) if candidate.endpoints else math.inf

@@ -1,0 +1,128 @@
+"""A model on trial: it does what another has done, and nobody waits for it or sees its results."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1.types_pb2 import (
+    CANDIDATE_ROLE_SHADOW,
+    DATA_POLICY_LOCAL,
+    PRIORITY_BATCH,
+    REACH_EXTERNAL,
+    Caller,
+    Candidate,
+    RunEvent,
+    TaskResult,
+    Value,
+)
+from services.orchestrator.calling.attempts import Attempts, Job
+from services.orchestrator.calling.retries import RetryBudget
+from services.orchestrator.calling.shadows import Shadows
+from services.runtime import caller
+from services.runtime.errors import ModelFailed
+from tests.asking import SPEC, asking, candidate, nobody_new
+from tests.fakes import FakeExpert, card
+
+WHO = Caller(tenant="tenant", policy=DATA_POLICY_LOCAL, run_id="run")
+
+
+class Tried(FakeExpert):
+    """An expert on trial that says when it has been asked, and waits until it may answer."""
+
+    def __init__(self, text: str = "hello") -> None:
+        super().__init__("trial", [card("new", SPEC.name)], answer=self._answer)
+        self.text = text
+        self.begun, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.caller = Caller()
+        self.may_answer.set()
+
+    async def _answer(self, request: expert_pb2.InferRequest) -> Mapping[str, Value]:
+        self.caller = caller.current()
+        self.begun.set()
+        await self.may_answer.wait()
+        if not self.text:
+            raise ModelFailed("it broke")
+        return {"text": Value(text=self.text)}
+
+
+def own() -> FakeExpert:
+    return FakeExpert("own", [card("model", SPEC.name)])
+
+
+def job(*candidates: Candidate, told: list[RunEvent]) -> Job:
+    request = expert_pb2.InferRequest(task=SPEC.name, inputs={"text": Value(text="hello")})
+    return Job(1, request, SPEC, candidates, told.append, RetryBudget(), nobody_new)
+
+
+async def followed(attempts: Attempts, wanted: Job) -> TaskResult:
+    """The result of the one chosen; its shadows are on their way."""
+    with caller.acting_for(WHO):
+        result = await attempts.infer(wanted)
+        attempts.follow(wanted, result)
+    return result
+
+
+async def outcome(logs: list[Any]) -> Any:
+    async with asyncio.timeout(5):
+        while not (told := [entry for entry in logs if entry["event"] == "a shadow was tried"]):  # noqa: ASYNC110  # a log tells nobody that it has grown
+            await asyncio.sleep(0)
+    return told[0]
+
+
+@pytest.mark.parametrize(("says", "expected"), [("hello", "same"), ("goodbye", "different"), ("", "failed")])
+async def test_what_a_shadow_makes_of_it_is_compared_and_logged_and_nothing_else(says: str, expected: str) -> None:
+    trial, events = Tried(says), list[RunEvent]()
+    with capture_logs() as logs:
+        async with asking() as attempts, trial.serving() as one, own().serving() as two:
+            shadow = candidate(one, model="new", expert="trial", role=CANDIDATE_ROLE_SHADOW)
+            result = await followed(attempts, job(candidate(two), shadow, told=events))
+            entry = await outcome(logs)
+    assert (entry["outcome"], entry["model"], entry["shadow"]) == (expected, "model", "new")
+    assert "hello" not in str(entry)
+    assert result.by.model_id == "model"
+    assert [event.WhichOneof("event") for event in events] == ["task_started"]
+    assert (trial.caller.tenant, trial.caller.priority) == ("tenant", PRIORITY_BATCH)
+
+
+async def test_the_run_does_not_wait_and_the_end_of_the_house_does_not_either() -> None:
+    trial = Tried()
+    trial.may_answer.clear()
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(trial.serving())
+        two = await stack.enter_async_context(own().serving())
+        async with asyncio.timeout(5), asking() as attempts:
+            shadow = candidate(one, model="new", expert="trial", role=CANDIDATE_ROLE_SHADOW)
+            assert (await followed(attempts, job(candidate(two), shadow, told=[]))).outputs["text"].text == "hello"
+            await trial.begun.wait()
+        trial.may_answer.set()
+
+
+async def test_a_shadow_outside_the_house_sees_nothing_that_must_stay() -> None:
+    trial = Tried()
+    with capture_logs() as logs:
+        async with asking() as attempts, trial.serving() as one, own().serving() as two:
+            shadow = candidate(one, model="new", role=CANDIDATE_ROLE_SHADOW, reach=REACH_EXTERNAL)
+            await followed(attempts, job(candidate(two), shadow, told=[]))
+            assert (await outcome(logs))["outcome"] == "failed"
+    assert not trial.asked
+
+
+async def test_trials_beyond_a_number_are_left_out() -> None:
+    asked, may_answer = list[Job](), asyncio.Event()
+
+    async def infer(wanted: Job) -> TaskResult:
+        asked.append(wanted)
+        await may_answer.wait()
+        return TaskResult()
+
+    shadows = Shadows(infer, at_once=2)
+    for _ in range(5):
+        shadows.follow(job(candidate("x:1", role=CANDIDATE_ROLE_SHADOW), told=[]), TaskResult())
+    await asyncio.sleep(0)
+    assert len(asked) == 2
+    await shadows.close()
