@@ -150,7 +150,7 @@ async def test_it_fits_a_phone(browser: Browser, house: House) -> None:
     assert await page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
     await tab.picture("phone", full_page=True)
     await expect(page.get_by_role("navigation")).to_be_hidden()
-    await page.get_by_role("button", name="Earlier runs").tap()
+    await page.get_by_role("button", name="Menu").tap()
     await expect(page.get_by_role("navigation")).to_be_visible()
     await page.get_by_role("link", name="New request").tap()
     await expect(page.get_by_label("Your request")).to_be_visible()

@@ -4,12 +4,14 @@ const KEY = "key";
 
 /** An answer that is no success: what is wrong, and what helps. */
 export class Problem extends Error {
-  /** @param {{detail?: string, remedy?: string, code?: string, status?: number}} body */
+  /** @param {{detail?: string, remedy?: string, code?: string, status?: number, pause?: number}} body */
   constructor(body) {
     super(body.detail || "The server gave no reason.");
     this.remedy = body.remedy || "";
     this.code = body.code || "";
     this.status = body.status || 0;
+    /** Seconds after which it may be tried again; 0: nothing was said of it. */
+    this.pause = body.pause || 0;
   }
 }
 
@@ -110,11 +112,21 @@ export class Api {
   }
 }
 
+/** A name for what is sent, so that sending it twice does not do it twice; crypto.randomUUID is not on every page. */
+export function unguessable() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 /** @param {Response} response */
 async function refusal(response) {
+  const pause = Number(response.headers.get("retry-after")) || 0;
   try {
-    return new Problem({ status: response.status, ...(await response.json()) });
+    return new Problem({ status: response.status, pause, ...(await response.json()) });
   } catch {
-    return new Problem({ status: response.status, detail: `The server answered ${response.status} and said no more.` });
+    return new Problem({
+      status: response.status,
+      detail: `The server answered ${response.status} and said no more.`,
+      pause,
+    });
   }
 }

@@ -1,11 +1,11 @@
 /** Where one says what is wanted: words, and files by picking, dropping or pasting. */
 
+import { unguessable } from "./api.js";
+import { choice } from "./choice.js";
 import { glyph, h } from "./element.js";
+import { face } from "./files.js";
+import { ARROW, CLIP, PAPER } from "./glyphs.js";
 import { cut, size } from "./words.js";
-
-const CLIP = "M16 9.2l-6 6a3.6 3.6 0 0 1-5.1-5.1l6.6-6.6a2.4 2.4 0 0 1 3.4 3.4l-6.6 6.6a1.2 1.2 0 0 1-1.7-1.7l5.6-5.6";
-const ARROW = "M10 16V4.5M5 9l5-5 5 5";
-const PAPER = "M5 2.5h6.5L15.5 6.5v11H5zM11 2.5V7h4.5";
 
 const CHOICES = [
   ["approve", "Show me the plan first", "It runs once you have approved it."],
@@ -76,9 +76,7 @@ export class Composer {
     this._button = h("button.primary.send", { type: "submit", "aria-label": "Ask" }, glyph(ARROW));
     this._hint = h("small.hint", { role: "status" });
     this._choices = new Map(CHOICES.map(([name]) => [name, h("input", { type: "checkbox" })]));
-    const choices = CHOICES.map(([name, title, about]) =>
-      h("label.choice", {}, this._choices.get(name), h("span", {}, title, h("small", {}, about))),
-    );
+    const choices = CHOICES.map(([name, title, about]) => choice(this._choices.get(name), title, about));
     this._options = h("details.choices", {}, h("summary", {}, "Options"), h("div", {}, choices));
     this.element = h(
       "form.composer",
@@ -212,15 +210,4 @@ export class Composer {
     this._files.forEach((file) => body.append("file", file, file.name));
     return body;
   }
-}
-
-function face(file) {
-  if (!/^image\/(png|jpeg|gif|webp)$/.test(file.type)) return glyph(PAPER);
-  const address = URL.createObjectURL(file);
-  return h("img", { src: address, alt: "", load: () => URL.revokeObjectURL(address) });
-}
-
-/** crypto.randomUUID is there only for pages that came over TLS or from this machine. */
-function unguessable() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

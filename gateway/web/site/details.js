@@ -251,7 +251,7 @@ function origin(run, argument) {
       "small.origin",
       {},
       input
-        ? "from your request"
+        ? run.origin(input)
         : `${output} of task ${task_id}, ${run.tasks.get(task_id)?.task.task || "which is not there"}`,
     ),
   );

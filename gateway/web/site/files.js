@@ -2,12 +2,12 @@
 
 import { artifactPath } from "./api.js";
 import { glyph, h } from "./element.js";
+import { PAPER } from "./glyphs.js";
 import { size } from "./words.js";
 
 const SHOWN = /^(image\/(png|jpeg|gif|webp|bmp|avif)|(audio|video)\/.+)$/;
 const READ = /^(text\/(plain|csv|markdown)|application\/json)$/;
 const MOST_READ = 20_000;
-const PAPER = "M5 2.5h6.5L15.5 6.5v11H5zM11 2.5V7h4.5";
 
 export class Files {
   /** @param {import("./api.js").Api} api */
@@ -107,4 +107,16 @@ export class Files {
 
 function name(artifact) {
   return artifact.name || "a file";
+}
+
+/**
+ * What a file looks like that has not been sent yet.
+ * @param {File} file
+ */
+export function face(file) {
+  if (!/^image\/(png|jpeg|gif|webp)$/.test(file.type)) return glyph(PAPER);
+  const address = URL.createObjectURL(file);
+  const forget = () => URL.revokeObjectURL(address);
+  const broken = ({ target }) => (forget(), target.replaceWith(glyph(PAPER)));
+  return h("img", { src: address, alt: "", load: forget, error: broken });
 }

@@ -18,7 +18,9 @@ const WIDEST = 8;
 const SLIM = { wide: 158, high: 58, least: 116 };
 const TIGHT = { along: 34, across: 14 };
 const END = { wide: 150, high: 34 };
-const ANSWER = "answer";
+
+/** The end of the plan among its nodes, whatever these are called. */
+const OUTCOME = Symbol("outcome");
 
 export class Graph {
   /** @param {(task: number) => void} choose called with a task somebody wants to see */
@@ -40,7 +42,7 @@ export class Graph {
   show(run) {
     this._run = run;
     const upright = this.element.clientWidth > 0 && this.element.clientWidth < NARROW;
-    const known = JSON.stringify([upright && this.element.clientWidth, run.id, [...run.tasks.keys()], answered(run)]);
+    const known = JSON.stringify([upright && this.element.clientWidth, run.id, [...run.tasks.keys()], run.outcome]);
     if (known !== this._known && run.tasks.size) this._draw(run, upright);
     this._known = known;
     for (const [id, node] of this._nodes) node.light(run, id);
@@ -78,8 +80,10 @@ export class Graph {
   }
 
   _node(run, id, place, size) {
-    const file = (run.spec.inputs || []).find(({ name }) => name === id);
-    if (isEnd(run, id)) return new End(file?.artifact?.name || file?.name || "answer", id === ANSWER, place);
+    if (id === OUTCOME) return new End(run.outcome.name, run.outcome.about, true, place);
+    const input = (run.spec.inputs || []).find(({ name }) => name === id);
+    const name = input?.artifact?.name || id;
+    if (isEnd(run, id)) return new End(name, input?.modality ? `Takes ${name}` : `File: ${name}`, false, place);
     return new TaskNode(run.tasks.get(id), place, size, this._choose);
   }
 
@@ -99,23 +103,23 @@ export class Graph {
   }
 }
 
-/** A file that goes in, or the answer that comes out. */
+/** What goes in, or what comes out. */
 class End {
-  constructor(name, answer, { x, y }) {
-    this._answer = answer;
+  constructor(name, about, last, { x, y }) {
+    this._last = last;
     this.element = svg(
       "g.end",
       {},
       svg("rect", { x: x - END.wide / 2, y: y - END.high / 2, width: END.wide, height: END.high, rx: END.high / 2 }),
       svg("text", { x, y: y + 4.5, "text-anchor": "middle" }, cut(name, 18)),
-      svg("title", {}, answer ? "The answer in words" : `File: ${name}`),
+      svg("title", {}, about),
     );
   }
 
   light(run) {
-    const done = this._answer ? run.answer && run.over : true;
+    const done = this._last ? run.answer && run.over : run.began;
     this.element.classList.toggle("is-done", Boolean(done));
-    this.element.classList.toggle("is-running", Boolean(this._answer && run.answer && !run.over));
+    this.element.classList.toggle("is-running", Boolean(this._last && run.answer && !run.over));
   }
 
   fit() {}
@@ -210,10 +214,6 @@ function halves(name) {
   return [name.slice(0, nearest), name.slice(nearest)];
 }
 
-function answered(run) {
-  return run.spec.mode !== "results" && run.spec.mode !== "plan";
-}
-
 /** Nodes and edges of a run's plan; where several edges join the same two nodes they are one. */
 function shapeOf(run) {
   const tasks = [...run.tasks.values()];
@@ -230,10 +230,10 @@ function shapeOf(run) {
   );
   const used = new Set([...edges.values()].map(([from]) => from));
   const inputs = (run.spec.inputs || []).map(({ name }) => name).filter((name) => used.has(name));
-  const last = answered(run) ? tasks.map(({ id }) => id).filter((id) => !used.has(id)) : [];
+  const last = run.outcome ? tasks.map(({ id }) => id).filter((id) => !used.has(id)) : [];
   return {
-    nodes: [...inputs, ...run.tasks.keys(), ...(last.length ? [ANSWER] : [])],
-    edges: [...edges.values(), ...last.map((id) => [id, ANSWER])],
+    nodes: [...inputs, ...run.tasks.keys(), ...(last.length ? [OUTCOME] : [])],
+    edges: [...edges.values(), ...last.map((id) => [id, OUTCOME])],
   };
 }
 
@@ -243,7 +243,7 @@ function flow(run, { from, to }) {
   const target = run.tasks.get(to);
   const active = target ? target.state === "running" : run.answer && !run.over;
   if (ready && active) return "is-running";
-  return ready && (target ? target.state !== "planned" : run.answer) ? "is-done" : "";
+  return ready && (target ? look(target.state) !== "planned" : run.answer) ? "is-done" : "";
 }
 
 /** From the end of the first node to the beginning of the last, through the places between them. */

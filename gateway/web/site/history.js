@@ -1,11 +1,12 @@
 /** Earlier runs, newest first, a page at a time. */
 
 import { glyph, h } from "./element.js";
+import { PIPELINE, PLUS, STACK } from "./glyphs.js";
 import { look, said, shape } from "./state.js";
+import { runAddress, titled } from "./titles.js";
 import { ago } from "./words.js";
 
 const PAGE = 25;
-const PLUS = "M10 4v12M4 10h12";
 
 export class History {
   /**
@@ -14,13 +15,16 @@ export class History {
    */
   constructor(api, place) {
     this._api = api;
+    this._place = place;
     this._current = "";
     this._next = "";
-    this._list = h("ol");
+    this._list = h("ol", { "aria-label": "Earlier runs" });
     this._more = h("button.quiet", { type: "button", hidden: true, click: () => this._page(this._next) }, "Older runs");
     this._said = h("p.quiet");
     place.append(
       h("a.new", { href: "/" }, glyph(PLUS), "New request"),
+      h("a", { href: "/?pipelines", "data-at": "pipelines" }, glyph(PIPELINE), "Pipelines"),
+      h("a", { href: "/?batches", "data-at": "batches" }, glyph(STACK), "Batches"),
       h("h2", {}, "Earlier runs"),
       this._list,
       this._said,
@@ -33,11 +37,11 @@ export class History {
     await this._page("");
   }
 
-  /** @param {string} run the one being looked at; empty: none */
-  mark(run) {
-    this._current = run;
-    for (const link of this._list.querySelectorAll("a")) {
-      if (link.dataset.run === run) link.setAttribute("aria-current", "page");
+  /** @param {string} at the run or the list being looked at; empty: none */
+  mark(at) {
+    this._current = at;
+    for (const link of this._place.querySelectorAll("[data-at]")) {
+      if (link.dataset.at === at) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
   }
@@ -66,13 +70,13 @@ function item(run) {
     glyph(shape(run.state)),
     h("span.unseen", {}, said(run.state)),
   );
-  const words = run.spec?.request || "A plan of its own";
+  const words = titled(run.spec);
   return h(
     "li",
     {},
     h(
       "a",
-      { href: `/?run=${encodeURIComponent(run.run_id)}`, "data-run": run.run_id, title: words },
+      { href: runAddress(run.run_id), "data-at": run.run_id, title: words },
       mark,
       h("span.words", {}, words),
       h("small", {}, ago(run.created)),

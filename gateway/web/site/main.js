@@ -1,16 +1,25 @@
 /** The page, put together. */
 
 import { Api } from "./api.js";
+import { BatchView } from "./batch.js";
+import { batches } from "./batches.js";
 import { Composer } from "./composer.js";
 import { h } from "./element.js";
 import { Files } from "./files.js";
 import { History } from "./history.js";
 import { askKey } from "./key.js";
+import { KeepDialog } from "./keeping.js";
 import { notice } from "./notice.js";
+import { PipelineView } from "./pipeline.js";
+import { pipelines } from "./pipelines.js";
 import { SAMPLES, address, files as sampleFiles } from "./samples.js";
 import { themed } from "./theme.js";
+import { runAddress } from "./titles.js";
 import { RunView } from "./view.js";
 import { Voice } from "./voice.js";
+
+/** Which list a page belongs to. */
+const PARTS = { pipeline: "pipelines", pipelines: "pipelines", batch: "batches", batches: "batches" };
 
 const part = (id) => document.getElementById(id);
 
@@ -23,9 +32,16 @@ class Page {
     this._voice = new Voice(part("live"));
     this._view = null;
     this._composer = new Composer(this._api, {
-      started: (run) => this._go(`/?run=${encodeURIComponent(run)}`),
+      started: (run) => this._go(runAddress(run)),
       failed: (problem) => this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren())),
     });
+    this._places = {
+      run: (id) => this._run(id),
+      pipeline: (name, asked) => this._pipeline(name, asked.get("version") || ""),
+      pipelines: () => this._opened(pipelines(this._api)),
+      batch: (id) => this._batch(id),
+      batches: () => this._opened(batches(this._api)),
+    };
     themed(part("shade"));
     this._keys();
     this._drawer();
@@ -41,10 +57,11 @@ class Page {
     this._view?.close();
     this._view = null;
     this._problems.replaceChildren();
-    const run = new URLSearchParams(location.search).get("run") || "";
-    if (run) this._run(run);
+    const asked = new URLSearchParams(location.search);
+    const place = Object.keys(this._places).find((each) => asked.has(each));
+    if (place) this._places[place](asked.get(place), asked);
     else this._home();
-    this._history.mark(run);
+    this._history.mark(PARTS[place] || asked.get(place) || "");
     this._history.refresh().then(() => (part("forget-key").hidden = !this._api.hasKey));
   }
 
@@ -83,14 +100,36 @@ class Page {
   }
 
   _run(id) {
-    this._view = new RunView(this._api, this._files, id, {
+    const view = new RunView(this._api, this._files, id, {
       say: (words) => this._voice.say(words),
       changed: () => this._history.refresh(),
       again: (run, follow) => this._more(run, follow),
+      keep: (run) => this._keep({ run_id: run.id }, run.spec.request || ""),
     });
     this._below = h("section.below", { "aria-label": "Ask more", hidden: true });
-    part("main").replaceChildren(this._view.element, this._below);
+    this._opened(view, this._below);
+  }
+
+  _pipeline(name, version) {
+    this._opened(new PipelineView(this._api, this._files, { name, version }, (address) => this._go(address)));
+  }
+
+  _batch(id) {
+    const listener = {
+      say: (words) => this._voice.say(words),
+      keep: (source, words) => this._keep(source, words),
+    };
+    this._opened(new BatchView(this._api, this._files, id, listener));
+  }
+
+  _opened(view, ...below) {
+    this._view = view;
+    part("main").replaceChildren(this._view.element, ...below);
     scrollTo(0, 0);
+  }
+
+  _keep(source, words) {
+    new KeepDialog(this._api, source, words, (address) => this._go(address));
   }
 
   /** Below the run: for what comes next, or to ask the same again with the files the house still has. */

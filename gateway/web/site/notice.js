@@ -31,6 +31,7 @@ export function spoken(text) {
   return text.split(/`([^`\n]+)`/).map((part, at) => (at % 2 ? h("code", {}, part) : part));
 }
 
-function sentence(text) {
+/** @param {string} text */
+export function sentence(text) {
   return text[0].toUpperCase() + text.slice(1);
 }

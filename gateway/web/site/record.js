@@ -9,6 +9,9 @@
 
 export const ENDED = new Set(["completed", "incomplete", "failed", "cancelled"]);
 export const GOOD = new Set(["succeeded", "reused"]);
+/** Modes without an answer in words. */
+const SILENT = new Set(["plan", "results"]);
+
 const OVER = new Set([...GOOD, "failed", "skipped", "cancelled"]);
 
 export class RunRecord {
@@ -43,6 +46,22 @@ export class RunRecord {
   /** When it is for the run, in milliseconds: the end, or now by the server's clock as far as it is known. */
   get now() {
     return this.ended || Math.max(this.latest, Date.now() - this.ahead);
+  }
+
+  /**
+   * What comes out in the end beside what the tasks make, if anything does.
+   * @returns {{name: string, about: string} | null}
+   */
+  get outcome() {
+    return SILENT.has(this.spec.mode) ? null : { name: "answer", about: "The answer in words" };
+  }
+
+  /**
+   * Where an input comes from.
+   * @param {string} _input its name
+   */
+  origin(_input) {
+    return "from your request";
   }
 
   /** Files that went in, and those that came out, each once. */

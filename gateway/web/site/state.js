@@ -18,9 +18,11 @@ const LIKE = {
   awaiting_approval: "waiting",
   completed: "succeeded",
   incomplete: "skipped",
+  open: "planned",
+  pinned: "planned",
 };
 
-const SAID = { awaiting_approval: "waits for you", planned: "to come" };
+const SAID = { awaiting_approval: "waits for you", planned: "to come", open: "any model that fits" };
 
 /** @param {string} state of a task or a run */
 export function shape(state) {

@@ -1,4 +1,4 @@
-/** A run's events, each once and in order, however often the connection breaks. */
+/** What the house tells of something as it happens, each event once and in order, however often the connection breaks. */
 
 import { Problem } from "./api.js";
 
@@ -10,25 +10,28 @@ const CLOSE = 2000;
 export class EventStream {
   /**
    * @param {import("./api.js").Api} api
-   * @param {string} run its id
+   * @param {string} path of the events
+   * @param {(event: any) => boolean} last whether an event is the last one
    * @param {{event: (event: any) => void, connection: (there: boolean) => void, problem: (problem: Problem) => void}} listener
    */
-  constructor(api, run, listener) {
+  constructor(api, path, last, listener) {
     this._api = api;
-    this._path = `/v1/runs/${encodeURIComponent(run)}/events`;
+    this._path = path;
+    this._isLast = last;
     this._listener = listener;
     this._last = 0;
+    this._heard = 0;
     this._ended = false;
     /** How far the clock here is ahead of the server's, in milliseconds; less than two seconds is not known. */
     this.ahead = 0;
     this._abort = new AbortController();
   }
 
-  /** Reads to the run's end; gives up only on what waiting does not mend. */
+  /** Reads to the end; gives up only on what waiting does not mend. */
   async read() {
     let pause = SHORTEST_PAUSE;
     while (!this._ended && !this._abort.signal.aborted) {
-      const before = this._last;
+      const before = this._heard;
       try {
         await this._once();
       } catch (error) {
@@ -40,7 +43,7 @@ export class EventStream {
       }
       if (this._ended || this._abort.signal.aborted) return;
       this._listener.connection(false);
-      pause = this._last > before ? SHORTEST_PAUSE : Math.min(2 * pause, LONGEST_PAUSE);
+      pause = this._heard > before ? SHORTEST_PAUSE : Math.min(2 * pause, LONGEST_PAUSE);
       await this._paused(pause);
     }
   }
@@ -92,8 +95,9 @@ export class EventStream {
     if (!fields.data) return;
     const event = JSON.parse(fields.data);
     if (event.sequence <= this._last) return;
-    this._last = event.sequence;
-    this._ended = "run_ended" in event;
+    this._last = event.sequence || 0;
+    this._heard += 1;
+    this._ended = this._isLast(event);
     this._listener.event(event);
   }
 

@@ -1,5 +1,6 @@
 /** One run, as it happens or as it was. */
 
+import { card } from "./card.js";
 import { Details } from "./details.js";
 import { h } from "./element.js";
 import { Graph } from "./graph.js";
@@ -9,17 +10,16 @@ import { GOOD, RunRecord } from "./record.js";
 import { badge } from "./state.js";
 import { EventStream } from "./stream.js";
 import { Timeline } from "./timeline.js";
+import { batchAddress, pipelineAddress, pipelineLink, titled } from "./titles.js";
 import { counted, duration } from "./words.js";
-
-/** Modes without an answer in words. */
-const SILENT = new Set(["plan", "results"]);
 
 export class RunView {
   /**
    * @param {import("./api.js").Api} api
    * @param {import("./files.js").Files} files
    * @param {string} id
-   * @param {{say: (words: string) => void, changed: () => void, again: (run: RunRecord, follow: boolean) => void}} listener
+   * @param {{say: (words: string) => void, changed: () => void, again: (run: RunRecord, follow: boolean) => void,
+   *   keep: (run: RunRecord) => void}} listener
    */
   constructor(api, files, id, listener) {
     this._api = api;
@@ -30,7 +30,8 @@ export class RunView {
     this._due = Infinity;
     this._free = 0;
     this._build();
-    this._stream = new EventStream(api, id, {
+    const path = `/v1/runs/${encodeURIComponent(id)}/events`;
+    this._stream = new EventStream(api, path, (event) => "run_ended" in event, {
       event: (event) => this._heard(event),
       connection: (there) => (this._lost.hidden = there),
       problem: (problem) => this._wrong(problem),
@@ -52,6 +53,7 @@ export class RunView {
     this._badge = h("span");
     this._took = h("span.quiet");
     this._title = h("h1", { tabindex: "-1" }, "…");
+    this._from = h("p.quiet.from");
     this._inputs = h("ul.chips", { "aria-label": "Files of the request" });
     this._actions = h("div.actions");
     this._problems = h("div");
@@ -64,6 +66,12 @@ export class RunView {
     this._notes = h("ul.notes");
     this._made = h("div.gallery");
     this._by = h("p.quiet");
+    this._planCard = card("plan", "Plan", this._plan, this._graph.element, this._notes);
+    this._answerCard = card("answer.half", "Answer", this._prose.element, this._by);
+    this._madeCard = card("made", "Files made", this._made);
+    this._timeCard = card("time", "Timeline", this._timeline.element);
+    this._taskCard = card("tasks", "Tasks", this._details.element);
+    this._seen(false);
     this.element = h(
       "article.run",
       { "aria-label": "Run" },
@@ -72,19 +80,15 @@ export class RunView {
         {},
         h("div.line", {}, h("span.state", {}, this._badge, this._took), this._actions),
         this._title,
+        this._from,
         this._inputs,
       ),
       this._problems,
       this._lost,
-      (this._planCard = card("plan", "Plan", this._plan, this._graph.element, this._notes)),
-      (this._answerCard = card("answer", "Answer", this._prose.element, this._by)),
-      h(
-        "div.side",
-        {},
-        (this._madeCard = card("made", "Files made", this._made)),
-        (this._timeCard = card("time", "Timeline", this._timeline.element)),
-      ),
-      (this._taskCard = card("tasks", "Tasks", this._details.element)),
+      this._planCard,
+      this._answerCard,
+      h("div.side", {}, this._madeCard, this._timeCard),
+      this._taskCard,
     );
   }
 
@@ -123,8 +127,9 @@ export class RunView {
     const state = JSON.stringify([run.state, run.failure]);
     if (state !== this._shownState) {
       this._shownState = state;
-      this._title.textContent = run.spec.request || "A plan of its own";
-      document.title = `${run.spec.request || "Run"} · HuggingGPT`;
+      this._title.textContent = titled(run.spec);
+      document.title = `${titled(run.spec)} · HuggingGPT`;
+      this._from.replaceChildren(...origin(run.spec));
       this._inputs.replaceChildren(
         ...(run.spec.inputs || []).map((input) =>
           h("li", {}, input.artifact ? this._files.chip(input.artifact) : h("span.chip", {}, input.name)),
@@ -152,7 +157,13 @@ export class RunView {
     ];
     this._actions.replaceChildren(
       ...(run.over
-        ? [act("Ask a follow-up", "quiet", again(true)), act("Ask again", "quiet", again(false))]
+        ? [
+            run.tasks.size && act("Keep this plan", "quiet", () => this._listener.keep(run)),
+            act("Ask a follow-up", "quiet", again(true)),
+            run.spec.pipeline
+              ? h("a.button", { href: pipelineAddress(run.spec.pipeline) }, "Run it on other files")
+              : act("Ask again", "quiet", again(false)),
+          ]
         : going
       ).filter(Boolean),
     );
@@ -171,7 +182,7 @@ export class RunView {
   }
 
   _answer(run) {
-    this._answerCard.hidden = !run.answer && (run.over || !run.tasks.size || SILENT.has(run.spec.mode));
+    this._answerCard.hidden = !run.answer && (run.over || !run.tasks.size || !run.outcome);
     this._answerCard.setAttribute("aria-busy", String(!run.over));
     const artifacts = run.artifacts;
     const said = `${run.answer.length} ${artifacts.size} ${run.decision !== null}`;
@@ -188,10 +199,13 @@ export class RunView {
 
   _wrong(problem) {
     this._title.textContent = problem.status === 404 ? "There is no such run" : "It cannot be shown";
-    [this._planCard, this._answerCard, this._madeCard, this._timeCard, this._taskCard].forEach(
-      (each) => (each.hidden = !this.run.tasks.size),
-    );
+    this._seen(this.run.tasks.size > 0);
     this._problems.replaceChildren(notice(problem));
+  }
+
+  _seen(on) {
+    const cards = [this._planCard, this._answerCard, this._madeCard, this._timeCard, this._taskCard];
+    cards.forEach((each) => (each.hidden = !on));
   }
 
   /** For those who listen. */
@@ -210,13 +224,11 @@ export class RunView {
   }
 }
 
-function card(kind, title, ...content) {
-  return h(
-    `section.card.${kind}`,
-    { "aria-labelledby": `title-${kind}`, hidden: true },
-    h("h2", { id: `title-${kind}` }, title),
-    content,
-  );
+/** What it is a part of, and what it was made from. */
+function origin({ batch, pipeline }) {
+  const what = batch?.index ? `Item ${batch.index} of ` : "It planned ";
+  const of = batch ? [what, h("a", { href: batchAddress(batch.batch_id) }, "a batch")] : ["A run"];
+  return pipeline ? [...of, " through ", pipelineLink(pipeline)] : batch ? of : [];
 }
 
 /** What is missing is told in the answer, where there is one. */

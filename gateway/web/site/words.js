@@ -31,7 +31,7 @@ export function ago(time) {
  * @param {string} one
  */
 export function counted(count, one) {
-  return `${count} ${one}${count === 1 ? "" : "s"}`;
+  return `${amount(count)} ${one}${count === 1 ? "" : "s"}`;
 }
 
 /**
@@ -40,4 +40,9 @@ export function counted(count, one) {
  */
 export function cut(text, most) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+/** @param {number} count */
+export function amount(count) {
+  return count.toLocaleString("en");
 }

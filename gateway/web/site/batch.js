@@ -1,0 +1,255 @@
+/** One batch, as it goes on or as it was. */
+
+import { card } from "./card.js";
+import { Details } from "./details.js";
+import { h } from "./element.js";
+import { Graph } from "./graph.js";
+import { Items } from "./items.js";
+import { notice } from "./notice.js";
+import { PlanRecord } from "./plan.js";
+import { ENDED } from "./record.js";
+import { badge } from "./state.js";
+import { EventStream } from "./stream.js";
+import { errors, times } from "./summary.js";
+import { Tally, done } from "./tally.js";
+import { pipelineLink, titled } from "./titles.js";
+import { ago, amount, counted, duration } from "./words.js";
+
+/** How old the summary of a batch that goes on may be, in milliseconds. */
+const OLD = 10_000;
+
+/** How long a copy of the results is there to be saved, in milliseconds. */
+const FORGOTTEN = 60_000;
+
+/** How often in all its progress is said aloud. */
+const SAYINGS = 4;
+
+const FORMS = [
+  ["JSON lines", "jsonl"],
+  ["CSV", "csv"],
+];
+
+export class BatchView {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {import("./files.js").Files} files
+   * @param {string} id
+   * @param {{say: (words: string) => void, keep: (source: {plan: any[]}, words: string) => void}} listener
+   */
+  constructor(api, files, id, listener) {
+    this._api = api;
+    this._files = files;
+    this._path = `/v1/batches/${encodeURIComponent(id)}`;
+    this._listener = listener;
+    this._closed = new AbortController();
+    this._items = new Items(api, files, id);
+    this._said = 0;
+    this._summed = { at: -OLD, known: "" };
+    this._id = id;
+    this._build();
+    this._watch();
+  }
+
+  close() {
+    this._closed.abort();
+    this._stream?.stop();
+    this._items.close();
+  }
+
+  _build() {
+    this._badge = h("span.state");
+    this._actions = h("div.actions");
+    this._title = h("h1", { tabindex: "-1" }, "…");
+    this._about = h("p.quiet");
+    this._problems = h("div");
+    this._lost = h("p.lost", { role: "status", hidden: true }, "The connection was lost. It comes back by itself.");
+    this._waiting = h("p.lost", { role: "status", hidden: true });
+    this._tally = new Tally(true);
+    this._pace = h("p.quiet.pace");
+    this._errors = h("div");
+    this._times = h("div");
+    this._plan = h("div");
+    this._cards();
+    this.element = h(
+      "article.run.batch",
+      { "aria-label": "Batch" },
+      h("header.asked", {}, h("div.line", {}, this._badge, this._actions), this._title, this._about),
+      this._problems,
+      this._lost,
+      this._waiting,
+      this._progressCard,
+      this._itemsCard,
+      h("div.side", {}, this._errorCard, this._timeCard, this._planCard),
+    );
+  }
+
+  _cards() {
+    const links = FORMS.map(([words, format]) => this._saving(words, format));
+    const saving = h("div.actions", { role: "group", "aria-label": "Save the results" }, "Results:", links);
+    this._progressCard = card("progress", "Progress", this._tally.element, h("div.line", {}, this._pace, saving));
+    this._itemsCard = card("members.half", "Items", this._items.element);
+    this._errorCard = card("trouble", "What went wrong", this._errors);
+    this._timeCard = card("times", "How long it took", this._times);
+    this._planCard = card("plan", "Plan", this._plan);
+    const cards = [this._progressCard, this._itemsCard, this._errorCard, this._timeCard, this._planCard];
+    cards.forEach((each) => (each.hidden = true));
+  }
+
+  async _watch() {
+    try {
+      this._show(await this._api.json(this._path, { signal: this._closed.signal }));
+    } catch (problem) {
+      this._wrong(problem);
+      return;
+    }
+    if (ENDED.has(this._batch.state) || this._closed.signal.aborted) return;
+    this._stream = new EventStream(this._api, `${this._path}/events`, ({ state }) => ENDED.has(state), {
+      event: (batch) => this._show(batch),
+      connection: (there) => (this._lost.hidden = there),
+      problem: (problem) => this._wrong(problem),
+    });
+    this._stream.read();
+  }
+
+  _show(batch) {
+    const before = this._batch;
+    this._batch = batch;
+    if (before?.state !== batch.state || before.counts.total !== batch.counts.total) this._head(batch);
+    this._progressCard.hidden = this._itemsCard.hidden = false;
+    this._tally.show(batch.counts);
+    this._pace.textContent = pace(batch);
+    this._waiting.hidden = !batch.waiting_for;
+    this._waiting.textContent = batch.waiting_for || "";
+    this._items.show(batch.counts);
+    if (batch.pipeline?.plan && this._planCard.hidden) this._draw(batch.pipeline);
+    this._sum(batch);
+    this._tell(batch, before);
+  }
+
+  _head(batch) {
+    const { spec, pipeline, created, counts, failure } = batch;
+    this._title.textContent = titled(spec);
+    document.title = `${titled(spec)}, ${counted(counts.total, "item")} · HuggingGPT`;
+    this._badge.replaceChildren(badge(batch.state));
+    this._about.replaceChildren(
+      `A batch of ${counted(counts.total, "item")}`,
+      ...(pipeline?.name ? [" through ", pipelineLink(pipeline)] : []),
+      created ? `, begun ${ago(created)}` : "",
+    );
+    this._acts(batch);
+    this._problems.replaceChildren(...(failure ? [notice({ ...failure, code: failure.reason })] : []));
+  }
+
+  _acts({ state, counts, pipeline, spec }) {
+    const act = (words, does, kind = "quiet") => h(`button.${kind}`, { type: "button", click: does }, words);
+    const over = ENDED.has(state);
+    const open = (counts.waiting || 0) + (counts.cancelled || 0);
+    const bad = (counts.failed || 0) + (counts.incomplete || 0);
+    const keep = () => this._listener.keep({ plan: pipeline.plan }, titled(spec));
+    this._actions.replaceChildren(
+      ...[
+        !over && act("Cancel", () => this._send("cancel")),
+        over && open > 0 && act(`Go on with the other ${amount(open)}`, () => this._send("resume"), "primary"),
+        over &&
+          bad > 0 &&
+          act(`Run the ${amount(bad)} failed again`, () => this._send("resume", { failed_only: true })),
+        pipeline?.plan && !pipeline.name && act("Keep this plan", keep),
+      ].filter(Boolean),
+    );
+  }
+
+  _draw(pipeline) {
+    const plan = new PlanRecord(pipeline);
+    const details = new Details(this._files, this._api);
+    const graph = new Graph((task) => details.open(task));
+    this._plan.replaceChildren(graph.element, details.element);
+    this._planCard.hidden = false;
+    graph.show(plan);
+    details.show(plan);
+  }
+
+  async _send(verb, body = {}) {
+    const options = { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+    try {
+      await this._api.fetch(`${this._path}/${verb}`, verb === "cancel" ? { method: "POST" } : options);
+      this._problems.replaceChildren();
+      if (verb === "resume") await this._watch();
+    } catch (problem) {
+      this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
+    }
+  }
+
+  /** What it has come to: at its end, and now and then before. */
+  async _sum({ state, counts }) {
+    const known = JSON.stringify([ENDED.has(state), done(counts)]);
+    const due = ENDED.has(state) || performance.now() - this._summed.at > OLD;
+    if (!due || known === this._summed.known || !done(counts)) return;
+    this._summed = { at: performance.now(), known };
+    try {
+      const summary = await this._api.json(`${this._path}/summary`, { signal: this._closed.signal });
+      shown(this._errorCard, this._errors, errors(summary));
+      shown(this._timeCard, this._times, times(summary));
+    } catch (problem) {
+      if (!this._closed.signal.aborted) this._problems.replaceChildren(notice(problem));
+    }
+  }
+
+  /** Results go straight to the disk, but by way of this page's memory where a key is needed. */
+  _saving(words, format) {
+    const path = `${this._path}/results?format=${format}`;
+    const link = h("a.button", { href: path, download: `${this._id}.${format}` }, words);
+    link.addEventListener("click", (event) => {
+      if (!this._api.hasKey || link.href.startsWith("blob:")) return;
+      event.preventDefault();
+      this._copy(link, path);
+    });
+    return link;
+  }
+
+  async _copy(link, path) {
+    try {
+      const response = await this._api.fetch(path);
+      const copy = URL.createObjectURL(await response.blob());
+      link.href = copy;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(copy), FORGOTTEN);
+    } catch (problem) {
+      this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
+    } finally {
+      link.setAttribute("href", path);
+    }
+  }
+
+  _wrong(problem) {
+    if (this._closed.signal.aborted) return;
+    if (!this._batch)
+      this._title.textContent = problem.status === 404 ? "There is no such batch" : "It cannot be shown";
+    this._problems.replaceChildren(notice(problem));
+  }
+
+  /** For those who listen. */
+  _tell({ state, counts }, before) {
+    const part = Math.floor((SAYINGS * done(counts)) / Math.max(counts.total, 1));
+    if (before && ENDED.has(state) && !ENDED.has(before.state)) this._listener.say(`The batch is over: ${state}.`);
+    else if (before && part > this._said)
+      this._listener.say(`${amount(done(counts))} of ${amount(counts.total)} items.`);
+    this._said = part;
+  }
+}
+
+function shown(place, content, element) {
+  place.hidden = !element;
+  content.replaceChildren(...(element ? [element] : []));
+}
+
+function pace({ state, counts, items_per_second: rate, remaining, created, ended }) {
+  const how = `${amount(done(counts))} of ${amount(counts.total)}`;
+  if (ENDED.has(state)) return ended ? `${how}, in ${duration((Date.parse(ended) - Date.parse(created)) / 1000)}` : how;
+  return [
+    how,
+    rate && `${rate < 10 ? rate.toFixed(1) : Math.round(rate)} items/s`,
+    remaining !== undefined && `about ${duration(remaining)} left`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}

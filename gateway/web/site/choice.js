@@ -1,0 +1,12 @@
+/** A box to tick, with what it means. */
+
+import { h } from "./element.js";
+
+/**
+ * @param {HTMLElement} box
+ * @param {string} title
+ * @param {string} about
+ */
+export function choice(box, title, about) {
+  return h("label.choice", {}, box, h("span", {}, title, h("small", {}, about)));
+}

@@ -1,0 +1,168 @@
+/** What a pipeline is run on: one set of values is a run, a parameter with several files makes a batch of them. */
+
+import { Problem, unguessable } from "./api.js";
+import { choice } from "./choice.js";
+import { h } from "./element.js";
+import { notice } from "./notice.js";
+import { Parameter } from "./parameter.js";
+import { Sending } from "./sending.js";
+import { batchAddress, runAddress } from "./titles.js";
+import { amount, counted } from "./words.js";
+
+export class RunForm {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {any} pipeline
+   * @param {(address: string) => void} go called with where what has begun is seen
+   */
+  constructor(api, pipeline, go) {
+    this._api = api;
+    this._pipeline = pipeline;
+    this._go = go;
+    this._sending = new Sending(api);
+    this._attempt = "";
+    this._parameters = [];
+    this._build();
+    this._parameters = (pipeline.inputs || []).map((port, at) => new Parameter(port, at + 1, () => this._changed()));
+    this._fields.append(...this._parameters.map(({ element }) => element));
+    this._changed();
+  }
+
+  _build() {
+    const local = this._pipeline.policy === "local";
+    this._local = h("input", { type: "checkbox", checked: local, disabled: local });
+    this._fresh = h("input", { type: "checkbox" });
+    this._fields = h("div.parameters");
+    this._problems = h("div");
+    this._button = h("button.primary", { type: "submit" });
+    this._hint = h("small.quiet", { role: "status" });
+    this.element = h(
+      "form.form",
+      { submit: (event) => (event.preventDefault(), this._submit()) },
+      !this._pipeline.inputs?.length && h("p.quiet", {}, "It takes nothing: everything it needs is in its plan."),
+      this._fields,
+      choice(
+        this._local,
+        "Keep everything in this house",
+        "No model elsewhere sees the files or what is made of them.",
+      ),
+      choice(this._fresh, "Run everything anew", "Take nothing from earlier runs."),
+      this._problems,
+      h("div.row", {}, this._button, this._hint),
+    );
+  }
+
+  /** How many items the files make; 0: it is one run. */
+  get _many() {
+    const most = Math.max(0, ...this._parameters.map(({ files }) => files.length));
+    return most > 1 ? most : 0;
+  }
+
+  _changed() {
+    this._attempt = "";
+    this._problems.replaceChildren();
+    this._idle();
+  }
+
+  _idle() {
+    const many = this._many;
+    this._button.disabled = false;
+    this._button.textContent = many ? `Run it on ${counted(many, "file")}` : "Run it";
+    this._hint.textContent = many ? "A batch, with an item for each file." : "";
+    this.element.setAttribute("aria-busy", "false");
+  }
+
+  async _submit() {
+    if (this._button.disabled) return;
+    this._attempt ||= unguessable();
+    this._problems.replaceChildren();
+    this._button.disabled = true;
+    this.element.setAttribute("aria-busy", "true");
+    try {
+      await this._begin();
+    } catch (problem) {
+      this._wrong(problem);
+    } finally {
+      this._idle();
+    }
+  }
+
+  async _begin() {
+    const many = this._many;
+    this._paired(many);
+    const written = new Map(this._parameters.map((parameter) => [parameter, parameter.written]));
+    const files = this._parameters.flatMap((parameter) => parameter.files);
+    await this._sending.send(files, (there) => this._said(there, files.length));
+    this._hint.textContent = "Starting …";
+    if (many) await this._batch(written, many);
+    else await this._run(written);
+  }
+
+  /** A parameter has a file for each item, or one for all of them. */
+  _paired(many) {
+    const odd = this._parameters.find(({ files }) => files.length > 1 && files.length !== many);
+    if (!odd) return;
+    throw new Problem({
+      detail: `${odd.name} has ${counted(odd.files.length, "file")}, another parameter ${amount(many)}.`,
+      remedy: "give every parameter as many files, in the same order, or one for all items",
+    });
+  }
+
+  async _run(written) {
+    const refused = this._parameters.flatMap(({ files }) => files).map((file) => this._sending.problem(file));
+    if (refused.some(Boolean)) throw refused.find(Boolean);
+    const spec = { ...this._spec(), inputs: this._inputs(written, 0) };
+    const run = await this._post("/v1/runs", JSON.stringify(spec), "application/json");
+    this._go(runAddress(run.run_id));
+  }
+
+  async _batch(written, many) {
+    const named = this._parameters.find(({ files }) => files.length > 1);
+    const items = named.files.map(({ name }, at) => ({ name, ...this._item(written, at) }));
+    const lines = [this._spec(), ...items].map((line) => `${JSON.stringify(line)}\n`);
+    const batch = await this._post("/v1/batches", new Blob(lines), "application/x-ndjson");
+    this._go(batchAddress(batch.batch_id));
+  }
+
+  _spec() {
+    const { name, version } = this._pipeline;
+    return {
+      pipeline: { name, version },
+      ...(this._local.checked && { policy: "local" }),
+      ...(this._fresh.checked && { bypass_memo: true }),
+    };
+  }
+
+  /** A file that was refused costs its item. */
+  _item(written, at) {
+    const problem = this._parameters.map(({ files }) => this._sending.problem(fileOf(files, at))).find(Boolean);
+    if (!problem) return { inputs: this._inputs(written, at) };
+    return { failure: { reason: problem.code, message: problem.message, remedy: problem.remedy } };
+  }
+
+  _inputs(written, at) {
+    return this._parameters.flatMap((parameter) => {
+      const file = fileOf(parameter.files, at);
+      const value = file ? { artifact: this._sending.artifact(file) } : written.get(parameter);
+      return value ? [{ name: parameter.name, ...value }] : [];
+    });
+  }
+
+  _post(path, body, type) {
+    const headers = { "content-type": type, "idempotency-key": this._attempt };
+    return this._api.json(path, { method: "POST", body, headers });
+  }
+
+  _said(there, all) {
+    this._hint.textContent = `Sending ${amount(there)} of ${amount(all)} …`;
+  }
+
+  _wrong(problem) {
+    this._problems.replaceChildren(notice(problem, () => this._problems.replaceChildren()));
+  }
+}
+
+/** An item's own file, or the one that all share. */
+function fileOf(files, at) {
+  return files[at] || files[0];
+}

@@ -1,0 +1,190 @@
+/** The items of a batch, a page at a time: what became of each, and the way to its run. */
+
+import { h } from "./element.js";
+import { notice, sentence } from "./notice.js";
+import { ENDED } from "./record.js";
+import { badge, said } from "./state.js";
+import { runAddress } from "./titles.js";
+import { amount, cut, duration } from "./words.js";
+
+const PAGE = 50;
+const PAUSE = 2000;
+const LONGEST = 160;
+const STATES = ["running", "completed", "incomplete", "failed", "cancelled", "queued"];
+
+/** How a batch's counts call items in a state. */
+const COUNTED = { queued: "waiting" };
+
+export class Items {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {import("./files.js").Files} files
+   * @param {string} batch its id
+   */
+  constructor(api, files, batch) {
+    this._api = api;
+    this._files = files;
+    this._path = `/v1/batches/${encodeURIComponent(batch)}/items`;
+    this._closed = new AbortController();
+    this._state = "";
+    this._starts = [0];
+    this._next = 0;
+    this._known = "";
+    this._asked = "";
+    this._reading = this._stale = false;
+    this._rows = new Map();
+    this._filters = new Map(["", ...STATES].map((state) => [state, this._filter(state)]));
+    this._list = h("ol.items", { "aria-label": "Items" });
+    this._said = h("div");
+    this._back = h("button.quiet", { type: "button", click: () => this._turn(-1) }, "Earlier items");
+    this._on = h("button.quiet", { type: "button", click: () => this._turn(1) }, "Later items");
+    this._turns = h("div.row.turns", { hidden: true }, this._back, this._on);
+    this.element = h(
+      "div",
+      {},
+      h("div.filters", { role: "group", "aria-label": "Which items" }, [...this._filters.values()]),
+      this._said,
+      this._list,
+      this._turns,
+    );
+  }
+
+  close() {
+    this._closed.abort();
+    clearTimeout(this._timer);
+  }
+
+  /** @param {any} counts of the batch as it is now; what has changed is read anew */
+  show(counts) {
+    for (const [state, button] of this._filters) {
+      const count = state ? counts[COUNTED[state] || state] : counts.total;
+      button.hidden = Boolean(state) && !count && state !== this._state;
+      button.lastChild.textContent = amount(count || 0);
+    }
+    const known = JSON.stringify(counts);
+    if (known === this._known) return;
+    this._known = known;
+    this._soon();
+  }
+
+  _filter(state) {
+    const choose = () => {
+      this._state = state;
+      this._starts = [0];
+      this._read();
+    };
+    return h(
+      "button.filter",
+      { type: "button", "aria-pressed": String(!state), click: choose },
+      state ? said(state) : "all",
+      " ",
+      h("span"),
+    );
+  }
+
+  _turn(by) {
+    if (by > 0) this._starts.push(this._next);
+    else this._starts.pop();
+    this._read();
+    this.element.scrollIntoView({ block: "start" });
+  }
+
+  /** At once, but not more often than every other second. */
+  _soon() {
+    if (this._reading) this._stale = true;
+    else this._read();
+  }
+
+  async _read() {
+    clearTimeout(this._timer);
+    Object.assign(this, { _reading: true, _stale: false });
+    const wanted = {
+      after: String(this._starts.at(-1)),
+      page_size: String(PAGE),
+      ...(this._state && { state: this._state }),
+    };
+    const asked = JSON.stringify(wanted);
+    this._asked = asked;
+    try {
+      const page = await this._api.json(`${this._path}?${new URLSearchParams(wanted)}`, {
+        signal: this._closed.signal,
+      });
+      if (this._asked === asked) this._show(page);
+    } catch (problem) {
+      if (!this._closed.signal.aborted) this._said.replaceChildren(notice(problem));
+    }
+    this._timer = setTimeout(() => {
+      this._reading = false;
+      if (this._stale) this._read();
+    }, PAUSE);
+  }
+
+  _show(page) {
+    const elements = page.data.map((item) => this._row(item));
+    if (
+      elements.some((element, at) => element !== this._list.children[at]) ||
+      elements.length !== this._list.children.length
+    )
+      this._list.replaceChildren(...elements);
+    this._next = page.next_after || 0;
+    this._back.disabled = this._starts.length === 1;
+    this._on.disabled = !this._next;
+    this._turns.hidden = this._back.disabled && this._on.disabled;
+    this._said.replaceChildren(...(elements.length ? [] : [h("p.none", {}, "There is none.")]));
+    for (const [state, button] of this._filters) button.setAttribute("aria-pressed", String(state === this._state));
+  }
+
+  /** A row that has not changed stays, and keeps the focus. */
+  _row(item) {
+    const now = JSON.stringify([item.state, item.run_id]);
+    const known = this._rows.get(item.index);
+    if (known?.now === now) return known.element;
+    const element = row(item, this._files);
+    this._rows.set(item.index, { now, element });
+    return element;
+  }
+}
+
+function row(item, files) {
+  const name = item.name || `item ${item.index}`;
+  const seconds = item.usage?.elapsed;
+  return h(
+    "li",
+    {},
+    h("span.number.quiet", {}, item.index),
+    h("span.item-name", {}, item.run_id ? h("a", { href: runAddress(item.run_id) }, name) : name),
+    badge(item.state),
+    h("span.item-time.quiet", {}, ENDED.has(item.state) && seconds ? duration(seconds) : ""),
+    h("div.item-result", {}, item.failure ? trouble(item.failure) : outcome(item.outputs || {}, files)),
+  );
+}
+
+function trouble({ message, reason, remedy }) {
+  return [h("span.bad", {}, message || reason), remedy && h("small", {}, ` ${sentence(remedy)}`)];
+}
+
+/** What a task says in words need not be seen as JSON, too. */
+function outcome(outputs, files) {
+  const told = new Set(
+    Object.keys(outputs)
+      .filter((name) => typeof outputs[name] === "string")
+      .map(task),
+  );
+  const seen = Object.entries(outputs).filter(([name, value]) => !isJson(value) || !told.has(task(name)));
+  return seen.map(([name, value]) => h("span.output", {}, h("code", {}, name), " ", brief(value, files)));
+}
+
+/** Which task an output is of, where several tasks have some. */
+function task(output) {
+  return output.includes(".") ? output.split(".")[0] : "";
+}
+
+function isJson(value) {
+  return typeof value !== "string" && !(value && typeof value === "object" && "artifact" in value);
+}
+
+function brief(value, files) {
+  if (typeof value === "string") return cut(value, LONGEST);
+  if (!isJson(value)) return files.link(value.artifact);
+  return cut(JSON.stringify(value && typeof value === "object" && "json" in value ? value.json : value), LONGEST);
+}

@@ -1,0 +1,77 @@
+/** A list of what the house keeps, a page at a time; it follows what goes on in it. */
+
+import { h } from "./element.js";
+import { notice } from "./notice.js";
+
+const PAGE = 50;
+const MOST = 1000;
+const PAUSE = 2000;
+
+/**
+ * @typedef {{element: HTMLElement, show: (each: any) => void}} Row
+ * @typedef {{path: string, title: string, lead: string, none: string, key: (each: any) => string, row: () => Row,
+ *   moves: (each: any) => boolean}} Kind row: a new one, to be shown; moves: whether it changes by itself
+ */
+
+export class Listing {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {Kind} kind
+   */
+  constructor(api, kind) {
+    this._api = api;
+    this._kind = kind;
+    this._rows = new Map();
+    this._closed = new AbortController();
+    this._list = h("ol.listing", { "aria-label": kind.title });
+    this._said = h("div");
+    this._more = h("button.quiet", { type: "button", hidden: true, click: () => this._read(this._next) }, "More");
+    this.element = h(
+      "section.kept",
+      {},
+      h("header", {}, h("h1", {}, kind.title), h("p.lead", {}, kind.lead)),
+      this._said,
+      this._list,
+      this._more,
+    );
+    document.title = `${kind.title} · HuggingGPT`;
+    this._read("");
+  }
+
+  close() {
+    this._closed.abort();
+    clearTimeout(this._timer);
+  }
+
+  /** @param {string} token of the page; empty: all that is shown, anew */
+  async _read(token) {
+    clearTimeout(this._timer);
+    const wanted = token ? PAGE : Math.min(Math.max(PAGE, this._list.children.length), MOST);
+    const query = new URLSearchParams({ page_size: String(wanted), ...(token && { page_token: token }) });
+    try {
+      const page = await this._api.json(`${this._kind.path}?${query}`, { signal: this._closed.signal });
+      this._show(page, token);
+    } catch (problem) {
+      if (!this._closed.signal.aborted) this._said.replaceChildren(notice(problem));
+    }
+  }
+
+  _show(page, token) {
+    const elements = page.data.map((each) => this._row(each));
+    if (token) this._list.append(...elements);
+    else if (elements.some((element, at) => element !== this._list.children[at]))
+      this._list.replaceChildren(...elements);
+    this._next = page.next_page_token || "";
+    this._more.hidden = !this._next;
+    this._said.replaceChildren(...(this._list.children.length ? [] : [h("p.none", {}, this._kind.none)]));
+    if (page.data.some(this._kind.moves)) this._timer = setTimeout(() => this._read(""), PAUSE);
+  }
+
+  _row(each) {
+    const key = this._kind.key(each);
+    const row = this._rows.get(key) || this._kind.row();
+    this._rows.set(key, row);
+    row.show(each);
+    return row.element;
+  }
+}

@@ -1,0 +1,167 @@
+/** A parameter of a pipeline, as one fills it in: words, or files by picking or dropping. */
+
+import { Problem } from "./api.js";
+import { glyph, h } from "./element.js";
+import { face } from "./files.js";
+import { CLIP } from "./glyphs.js";
+import { amount, size } from "./words.js";
+
+/** So many files are shown one by one. */
+const SHOWN = 8;
+
+const KINDS = {
+  text: { one: "a text", written: true, accept: null },
+  json: { one: "JSON", written: true, accept: ".json,application/json" },
+  image: { one: "a picture", accept: "image/*,application/pdf" },
+  audio: { one: "a recording", accept: "audio/*" },
+  video: { one: "a video", accept: "video/*" },
+  table: { one: "a table", accept: ".csv,.tsv,.xls,.xlsx,.ods" },
+};
+
+/** @param {any} port */
+export function kindOf(port) {
+  return KINDS[port.modality] || { one: port.modality || "something", accept: null };
+}
+
+export class Parameter {
+  /**
+   * @param {any} port
+   * @param {number} number that sets it apart from the others
+   * @param {() => void} changed
+   */
+  constructor(port, number, changed) {
+    this.name = port.name;
+    this.files = [];
+    this._port = port;
+    this._kind = kindOf(port);
+    this._changed = changed;
+    this._build(`parameter-${number}`);
+  }
+
+  /** @param {File[]} files further ones */
+  add(files) {
+    this.files.push(...files);
+    this._shown();
+  }
+
+  /** @param {Set<File>} files to leave out */
+  drop(files) {
+    this.files = this.files.filter((file) => !files.has(file));
+    this._shown();
+  }
+
+  /**
+   * What was written.
+   * @returns {any} undefined: nothing
+   * @throws {Problem} it is not what it should be, or there is nothing where something has to be
+   */
+  get written() {
+    const words = this._words && !this._words.hidden ? this._words.value : "";
+    if (words.trim()) return this._port.modality === "json" ? { json: this._json(words) } : { text: words };
+    if (!this._port.required || this.files.length) return undefined;
+    throw new Problem({ detail: `${this.name} is missing.`, remedy: `give it ${this._kind.one}` });
+  }
+
+  focus() {
+    (this._words && !this._words.hidden ? this._words : this._picker).focus();
+  }
+
+  _build(id) {
+    const { accept, written } = this._kind;
+    const about = [this._kind.one, !this._port.required && "may be left out"].filter(Boolean).join(", ");
+    this._words = written
+      ? h("textarea", { id, rows: 3, "aria-describedby": `${id}-about`, input: () => this._changed() })
+      : null;
+    this._picker = h("input.unseen", {
+      id: `${id}-files`,
+      type: "file",
+      multiple: true,
+      accept,
+      "aria-describedby": `${id}-about`,
+      change: () => this._picked(),
+    });
+    this._chips = h("ul.chips", { "aria-label": `Files for ${this.name}` });
+    this.element = h(
+      "div.parameter",
+      { dragover: (event) => this._over(event), drop: (event) => this._dropped(event) },
+      h(
+        "div.parameter-name",
+        {},
+        h("label", { for: written ? id : `${id}-files` }, this.name),
+        h("small", { id: `${id}-about` }, about),
+      ),
+      this._port.description && h("p.quiet", {}, this._port.description),
+      this._words,
+      this._chips,
+      h(
+        "div.row",
+        {},
+        this._picker,
+        h(
+          "label.attach",
+          { for: `${id}-files` },
+          glyph(CLIP),
+          written ? "Files instead" : "Choose files",
+          h("span.unseen", {}, ` for ${this.name}`),
+        ),
+        (this._many = h("small.quiet")),
+        (this._clear = h("button.link", { type: "button", click: () => this._emptied() }, "Remove all")),
+      ),
+    );
+    this._shown();
+  }
+
+  _json(words) {
+    try {
+      return JSON.parse(words);
+    } catch (error) {
+      throw new Problem({ detail: `${this.name} is not JSON.`, remedy: error.message });
+    }
+  }
+
+  _picked() {
+    this.add([...this._picker.files]);
+    this._picker.value = "";
+  }
+
+  _over(event) {
+    if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
+  }
+
+  _dropped(event) {
+    const files = [...(event.dataTransfer?.files || [])];
+    if (!files.length) return;
+    event.preventDefault();
+    this.add(files);
+  }
+
+  _emptied() {
+    this.files = [];
+    this._shown();
+    this.focus();
+  }
+
+  _shown() {
+    const { files } = this;
+    if (this._words) this._words.hidden = files.length > 0;
+    this._chips.replaceChildren(...files.slice(0, SHOWN).map((file) => this._chip(file)));
+    const rest = files.length - SHOWN;
+    this._many.textContent = rest > 0 ? `and ${amount(rest)} more` : "";
+    this._clear.hidden = files.length < 2;
+    this._changed();
+  }
+
+  _chip(file) {
+    const remove = () => {
+      this.drop(new Set([file]));
+      this.focus();
+    };
+    return h(
+      "li.chip",
+      {},
+      face(file),
+      h("span.chip-words", {}, h("span", {}, file.name), h("small", {}, size(file.size))),
+      h("button.icon", { type: "button", "aria-label": `Remove ${file.name}`, click: remove }, "×"),
+    );
+  }
+}

@@ -1,0 +1,113 @@
+/** One pipeline: what it does, drawn, and run on what one gives it. */
+
+import { card } from "./card.js";
+import { Details } from "./details.js";
+import { h } from "./element.js";
+import { RunForm } from "./form.js";
+import { Graph } from "./graph.js";
+import { notice } from "./notice.js";
+import { kindOf } from "./parameter.js";
+import { PlanRecord } from "./plan.js";
+import { pipelineAddress, runAddress } from "./titles.js";
+import { ago, counted } from "./words.js";
+
+export class PipelineView {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {import("./files.js").Files} files
+   * @param {{name: string, version: string}} which version empty: the latest
+   * @param {(address: string) => void} go
+   */
+  constructor(api, files, { name, version }, go) {
+    this._api = api;
+    this._files = files;
+    this._go = go;
+    this._path = `/v1/pipelines/${encodeURIComponent(name)}`;
+    this._closed = new AbortController();
+    this.element = h("article.run.pipeline", { "aria-label": "Pipeline" }, h("h1", { tabindex: "-1" }, name));
+    document.title = `${name} · HuggingGPT`;
+    this._read(version);
+  }
+
+  close() {
+    this._closed.abort();
+  }
+
+  async _read(version) {
+    const signal = this._closed.signal;
+    try {
+      const [pipeline, versions] = await Promise.all([
+        this._api.json(this._path + (version ? `?version=${encodeURIComponent(version)}` : ""), { signal }),
+        this._api.json(`${this._path}/versions`, { signal }),
+      ]);
+      if (!signal.aborted) this._show(pipeline, versions.data);
+    } catch (problem) {
+      if (!signal.aborted) this._wrong(problem);
+    }
+  }
+
+  _show(pipeline, versions) {
+    const plan = new PlanRecord(pipeline);
+    const details = new Details(this._files, this._api);
+    const graph = new Graph((task) => details.open(task));
+    const words = h("p.quiet", {}, counted(plan.tasks.size, "task"));
+    this.element.replaceChildren(
+      head(pipeline, versions),
+      card("plan", "Plan", words, graph.element),
+      card("start.half", "Run it", new RunForm(this._api, pipeline, this._go).element),
+      h(
+        "div.side",
+        {},
+        card("ports", "What it takes and gives", ports(pipeline)),
+        card("tasks", "Tasks", details.element),
+      ),
+    );
+    graph.show(plan);
+    details.show(plan);
+  }
+
+  _wrong(problem) {
+    const title = problem.status === 404 ? "There is no such pipeline" : "It cannot be shown";
+    this.element.replaceChildren(h("h1", { tabindex: "-1" }, title), notice(problem));
+  }
+}
+
+function head(pipeline, versions) {
+  const { name, version, created, description, source_run_id: run, policy } = pipeline;
+  const about = [
+    `Version ${version}`,
+    created && `, kept ${ago(created)}`,
+    run && [" from ", h("a", { href: runAddress(run) }, "a run")],
+  ].flat();
+  return h(
+    "header.asked",
+    {},
+    h("h1", { tabindex: "-1" }, name),
+    description && h("p.lead", {}, description),
+    h("p.quiet", {}, about, policy === "local" && ". What runs through it never leaves this house."),
+    versions.length > 1 && others(versions, version),
+  );
+}
+
+function others(versions, shown) {
+  const link = ({ name, version }) =>
+    h(
+      "a",
+      { href: pipelineAddress({ name, version }), "aria-current": version === shown ? "page" : null },
+      h("span.unseen", {}, "version "),
+      version,
+    );
+  return h("p.versions.quiet", {}, "Versions: ", versions.map(link));
+}
+
+function ports({ inputs = [], outputs = [] }) {
+  return [list("It takes", inputs, "nothing"), list("It gives", outputs, "only what its tasks make")];
+}
+
+function list(title, ports, none) {
+  const row = (port) => [
+    h("dt", {}, port.name),
+    h("dd", {}, kindOf(port).one, port.description && h("small", {}, ` ${port.description}`)),
+  ];
+  return h("section.part", {}, h("h3", {}, title), ports.length ? h("dl", {}, ports.flatMap(row)) : h("p", {}, none));
+}

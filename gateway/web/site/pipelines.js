@@ -1,0 +1,51 @@
+/** The plans that are kept, by name. */
+
+import { glyph, h } from "./element.js";
+import { PIPELINE } from "./glyphs.js";
+import { Listing } from "./listing.js";
+import { kindOf } from "./parameter.js";
+import { pipelineAddress } from "./titles.js";
+import { ago } from "./words.js";
+
+/** @param {import("./api.js").Api} api */
+export function pipelines(api) {
+  return new Listing(api, {
+    path: "/v1/pipelines",
+    title: "Pipelines",
+    lead: "Plans kept under a name: run them again on other files, as often as you like.",
+    none: "No plan is kept yet. Ask for something; once the run is over, choose “Keep this plan”.",
+    key: ({ name, version }) => `${name} ${version}`,
+    row: () => new PipelineRow(),
+    moves: () => false,
+  });
+}
+
+class PipelineRow {
+  constructor() {
+    this.element = h("li");
+  }
+
+  show(pipeline) {
+    const steps = (pipeline.plan || []).map(({ task }) => task).join(" · ");
+    this.element.replaceChildren(
+      h(
+        "a.entry",
+        { href: pipelineAddress({ name: pipeline.name }) },
+        glyph(PIPELINE),
+        h(
+          "span.entry-words",
+          {},
+          h("strong", {}, pipeline.name),
+          pipeline.description && h("span", {}, pipeline.description),
+          h("small", {}, [takes(pipeline), steps].filter(Boolean).join(" → ")),
+        ),
+        h("small", {}, [`version ${pipeline.version}`, pipeline.created && ago(pipeline.created)].join(", ")),
+      ),
+    );
+  }
+}
+
+/** @param {any} pipeline */
+function takes(pipeline) {
+  return (pipeline.inputs || []).map((port) => kindOf(port).one).join(", ");
+}

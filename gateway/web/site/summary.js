@@ -1,0 +1,58 @@
+/** What a batch comes to: how long its items took, and what went wrong, alike with alike. */
+
+import { h } from "./element.js";
+import { spoken } from "./notice.js";
+import { amount, counted, duration } from "./words.js";
+
+/**
+ * What went wrong.
+ * @param {any} summary as the API has it
+ * @returns {HTMLElement | null}
+ */
+export function errors({ errors: groups = [] }) {
+  return groups.length ? h("ol.errors", {}, groups.map(group)) : null;
+}
+
+/**
+ * How long it took.
+ * @param {any} summary as the API has it
+ * @returns {HTMLElement | null}
+ */
+export function times({ seconds = {}, slowest = [], ...summary }) {
+  if (!slowest.length) return null;
+  const tokens = [
+    summary.input_tokens && `${counted(summary.input_tokens, "token")} read`,
+    summary.output_tokens && `${counted(summary.output_tokens, "token")} written`,
+  ].filter(Boolean);
+  const facts = [
+    seconds.median !== undefined && ["half of them within", duration(seconds.median)],
+    seconds.p95 !== undefined && ["95 % within", duration(seconds.p95)],
+  ].filter(Boolean);
+  const last = slowest.map(({ index, name, seconds: took }) => [name || `item ${index}`, duration(took)]);
+  return h(
+    "div.times-body",
+    {},
+    listed(facts),
+    h("h3", {}, "Slowest"),
+    listed(last),
+    h("p.quiet", {}, tokens.length ? tokens.join(", ") : "No tokens of a language model were used."),
+  );
+}
+
+function listed(facts) {
+  return h(
+    "dl",
+    {},
+    facts.flatMap(([what, much]) => [h("dt", {}, what), h("dd", {}, much)]),
+  );
+}
+
+function group({ reason, message, count, names = [] }) {
+  const rest = count - names.length;
+  return h(
+    "li",
+    {},
+    h("p", {}, h("strong", {}, `${amount(count)} ×`), " ", spoken(message || reason)),
+    h("small", {}, names.join(", "), rest > 0 && ` and ${amount(rest)} more`),
+  );
+}

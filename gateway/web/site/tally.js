@@ -1,0 +1,47 @@
+/** How far a batch is: a bar with a piece for each state, and the same in words. */
+
+import { glyph, h } from "./element.js";
+import { look, said, shape } from "./state.js";
+import { amount } from "./words.js";
+
+/** In the order of the bar; what has not begun is the rest of it. */
+const PIECES = ["completed", "incomplete", "failed", "cancelled", "running"];
+const DONE = PIECES.slice(0, -1);
+
+/** @param {any} counts of a batch */
+export function done(counts) {
+  return DONE.reduce((sum, state) => sum + (counts[state] || 0), 0);
+}
+
+export class Tally {
+  /** @param {boolean} whole with every state's count in words beneath */
+  constructor(whole) {
+    this._pieces = new Map(PIECES.map((state) => [state, h(`span.is-${look(state)}`)]));
+    this._bar = h(
+      "div.tally",
+      { role: "progressbar", "aria-label": "Items that have ended", "aria-valuemin": 0 },
+      ...this._pieces.values(),
+    );
+    this._words = whole ? h("ul.states") : null;
+    this.element = h("div.tallied", {}, this._bar, this._words);
+  }
+
+  /** @param {any} counts */
+  show(counts) {
+    const total = counts.total || 0;
+    for (const [state, piece] of this._pieces) {
+      piece.hidden = !counts[state];
+      piece.style.setProperty("--share", String((counts[state] || 0) / Math.max(total, 1)));
+    }
+    this._bar.setAttribute("aria-valuemax", String(total));
+    this._bar.setAttribute("aria-valuenow", String(done(counts)));
+    this._bar.setAttribute("aria-valuetext", `${amount(done(counts))} of ${amount(total)}`);
+    this._words?.replaceChildren(
+      ...[...PIECES, "waiting"].filter((state) => counts[state]).map((state) => part(state, counts[state])),
+    );
+  }
+}
+
+function part(state, count) {
+  return h(`li.badge.is-${look(state)}`, {}, glyph(shape(state)), h("span", {}, `${amount(count)} ${said(state)}`));
+}

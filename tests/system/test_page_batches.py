@@ -1,0 +1,212 @@
+"""Batches on the page: begun with many files, followed, stopped, gone on with, and their results saved."""
+
+import csv
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, FilePayload, Page, Route, expect
+
+from tests.browsing import CHROMIUM, Tab, watched
+from tests.system.conftest import House
+from tests.system.test_page import SIGN, ended, held
+from tests.system.test_page_pipelines import kept, sound
+from tests.system.test_page_safety import HOSTILE, IMG, inert
+
+pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+
+READ = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sign"}}}]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    tab = await watched(context, house.url)
+    yield tab
+    await context.close()
+    tab.check()
+
+
+def picture(name: str, content: bytes | None = None) -> FilePayload:
+    return {"name": name, "mimeType": "image/png", "buffer": content or SIGN.read_bytes()}
+
+
+def note(name: str, words: str) -> FilePayload:
+    return {"name": name, "mimeType": "text/plain", "buffer": words.encode()}
+
+
+async def begun(tab: Tab, house: House, *files: FilePayload, fresh: bool = False) -> Page:
+    """A batch over the files, on its page."""
+    await kept(house, "signs", plan=READ, description="Reads signs.")
+    page = await tab.open("/?pipeline=signs")
+    await page.set_input_files("#parameter-1-files", list(files))
+    await page.get_by_label("Run everything anew").set_checked(fresh)
+    await page.get_by_role("button", name=f"Run it on {len(files)} files").click()
+    await expect(page).to_have_url(re.compile(r"\?batch=batch_"))
+    return page
+
+
+async def saved(page: Page, words: str, folder: Path) -> Path:
+    """Results as the page saves them."""
+    async with page.expect_download() as saving:
+        await page.get_by_role("group", name="Save the results").get_by_role("link", name=words).click()
+    await (await saving.value).save_as(folder / words)
+    return folder / words
+
+
+async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, house: House, tmp_path: Path) -> None:
+    tab.expected = ("400",)
+    broken, letter = picture("broken.png", b"\x89PNG\r\n\x1a\n no picture"), picture("letter.png", b"%PDF-1.4\n%%EOF")
+    page = await begun(tab, house, *(picture(f"sign-{n}.png") for n in range(10)), broken, letter)
+    await ended(page, "incomplete")
+    await expect(page.locator(".asked")).to_contain_text("A batch of 12 items through signs, version 1")
+    await expect(page.locator(".states li")).to_have_text(["10 completed", "2 failed"])
+    await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuetext", "12 of 12")
+    items = page.get_by_role("list", name="Items").locator("li")
+    await expect(items).to_have_count(12)
+    await expect(items.first).to_contain_text("We are so happy")
+    await expect(items.nth(10)).to_contain_text("broken.png is damaged")
+    await expect(items.nth(11)).to_contain_text("letter.png is named as image/png but its content is application/pdf")
+    await expect(page.locator(".errors li")).to_have_text([re.compile("broken.png"), re.compile("letter.png")])
+    await expect(page.locator(".times dl").last.locator("dt")).to_have_count(5)
+    await page.get_by_role("group", name="Which items").get_by_role("button", name="failed 2").click()
+    await expect(items).to_have_count(2)
+    first, *_ = lines = (await saved(page, "JSON lines", tmp_path)).read_text().splitlines()
+    assert (len(lines), json.loads(first)["name"]) == (12, "sign-0.png")
+    with (await saved(page, "CSV", tmp_path)).open(newline="") as table:
+        assert [row["state"] for row in csv.DictReader(table)] == ["completed"] * 10 + ["failed"] * 2
+    await page.get_by_role("button", name="all 12").click()
+    await items.first.get_by_role("link", name="sign-0.png").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("sign-0.png")
+    await expect(page.locator(".asked")).to_contain_text("Item 1 of a batch through signs, version 1")
+    await ended(page)
+
+
+async def test_a_batch_is_followed_stopped_and_gone_on_with(tab: Tab, house: House) -> None:
+    with held(house):
+        page = await begun(tab, house, *(picture(f"sign-{n}.png") for n in range(30)), fresh=True)
+        await page.evaluate("""() => {
+            window.said = [];
+            const live = document.getElementById("live");
+            new MutationObserver(() => window.said.push(live.textContent)).observe(live, { childList: true });
+        }""")
+        await expect(page.locator(".states .is-running")).to_be_visible()
+        await expect(page.locator(".state .badge")).to_have_text("running")
+        await expect(page.get_by_role("list", name="Items").locator(".is-running").first).to_be_visible()
+        await tab.picture("batch-running", full_page=True)
+        other = await tab.page.context.new_page()
+        await other.goto(f"{tab.url}/?batches")
+        await expect(other.locator(".entry").first.locator(".badge")).to_have_text("running")
+        await page.get_by_role("button", name="Cancel").click()
+        await ended(page, "cancelled")
+        await expect(page.locator(".states .is-cancelled")).to_be_visible()
+        await expect(other.locator(".entry").first.locator(".badge")).to_have_text("cancelled")
+    await expect(page.get_by_role("list", name="Items").locator(".is-cancelled").first).to_be_visible()
+    await page.get_by_role("button", name="Go on with the other").click()
+    await ended(page)
+    await expect(page.locator(".states li")).to_have_text(["30 completed"])
+    await expect(page.get_by_role("list", name="Items").locator(".is-succeeded")).to_have_count(30)
+    await expect(page.locator(".pace")).to_have_text(re.compile("^30 of 30, in "))
+    said = " ".join(await page.evaluate("window.said"))
+    assert "The batch is over: cancelled." in said
+    assert said.endswith("The batch is over: completed.")
+
+
+async def test_failed_items_run_again(tab: Tab, house: House) -> None:
+    page = await begun(tab, house, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
+    await ended(page, "incomplete")
+    async with page.expect_response(re.compile("/resume$")) as resumed:
+        await page.get_by_role("button", name="Run the 1 failed again").click()
+    assert (await resumed.value).request.post_data == '{"failed_only":true}'
+    await ended(page, "incomplete")
+    await expect(page.locator(".states li")).to_have_text(["1 completed", "1 failed"])
+
+
+async def test_a_long_batch_is_read_in_pages(tab: Tab, house: House) -> None:
+    files = [note(f"{n}.txt", f"It is {n}.") for n in range(120)]
+    plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "words"}}}]
+    await kept(house, "moods", plan=plan)
+    page = await tab.open("/?pipeline=moods")
+    await page.set_input_files("#parameter-1-files", files)
+    await expect(page.get_by_label("Files for words").locator("li")).to_have_count(8)
+    await expect(page.locator(".parameter")).to_contain_text("and 112 more")
+    await page.get_by_role("button", name="Run it on 120 files").click()
+    await ended(page)
+    items = page.get_by_role("list", name="Items").locator("li")
+    await expect(items.first).to_contain_text("0.txt")
+    await page.get_by_role("button", name="Later items").click()
+    await expect(items.first).to_contain_text("50.txt")
+    await page.get_by_role("button", name="Later items").click()
+    await expect(items).to_have_count(20)
+    await expect(page.get_by_role("button", name="Later items")).to_be_disabled()
+    await page.get_by_role("button", name="Earlier items").click()
+    await expect(items.first).to_contain_text("50.txt")
+
+
+async def test_a_batch_that_is_not_there_is_told(tab: Tab) -> None:
+    tab.expected = ("404",)
+    page = await tab.open("/?batch=nowhere")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("There is no such batch")
+
+
+async def test_a_batch_whose_every_word_is_hostile_stays_text(tab: Tab) -> None:
+    failure = {"reason": HOSTILE, "message": HOSTILE, "remedy": HOSTILE}
+    outputs = {HOSTILE: HOSTILE, "__proto__": {"artifact": {"sha256": f"../{IMG}", "name": HOSTILE}}, "a": [HOSTILE]}
+    item = {"index": 1, "name": HOSTILE, "state": HOSTILE, "run_id": HOSTILE, "outputs": outputs}
+    port = {"name": HOSTILE, "modality": HOSTILE}
+    told = {
+        "batch_id": HOSTILE,
+        "state": "failed",
+        "spec": {"request": HOSTILE},
+        "pipeline": {"inputs": [port], "outputs": [port], "plan": [{"id": 1, "task": HOSTILE, "source": HOSTILE}]},
+        "counts": {"total": 3, "completed": 1, "failed": 2},
+        "failure": failure,
+        "waiting_for": HOSTILE,
+    }
+    summary = {
+        "seconds": {"median": 1, "p95": 1},
+        "slowest": [{"index": 1, "name": HOSTILE, "seconds": 1}],
+        "errors": [{**failure, "count": 2, "names": [HOSTILE]}],
+    }
+    answers = {
+        "/batches?": {"data": [told]},
+        "/items": {"data": [item, {**item, "index": 2, "outputs": {}, "failure": failure}]},
+        "/summary": summary,
+        "/batches/": told,
+    }
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(body=next(json.dumps(body) for part, body in answers.items() if part in route.request.url))
+
+    await tab.page.route("**/v1/batches**", answer)
+    page = await tab.open("/?batches")
+    await expect(page.locator(".entry")).to_contain_text(IMG)
+    await inert(page)
+    await page.locator(".entry").click()
+    for place in ("h1", ".problem", ".item-name", ".item-result", ".errors p", ".times dt >> nth=2", ".task-name"):
+        await expect(page.locator(place).first).to_contain_text("<")
+    await inert(page)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_batches_are_for_everybody(browser: Browser, house: House, colours: Any, width: int) -> None:
+    context = await browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=colours, reduced_motion="reduce"
+    )
+    tab = await watched(context, house.url)
+    page = await begun(tab, house, picture("sign.png"), picture("a-bad-one.png", b"\x89PNG\r\n\x1a\n no picture"))
+    await ended(page, "incomplete")
+    await expect(page.locator(".errors")).to_be_visible()
+    await expect(page.get_by_role("list", name="Items").locator("li")).to_have_count(2)
+    await sound(page)
+    await tab.picture(f"batch-{width}-{colours}", full_page=True)
+    await page.goto(f"{house.url}/?batches")
+    await expect(page.locator(".entry").first).to_be_visible()
+    await sound(page)
+    await context.close()
+    tab.check()

@@ -1,0 +1,225 @@
+"""Pipelines on the page: a plan is kept, drawn, listed, and run on what one gives it."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, Route, expect
+
+from tests.browsing import CHROMIUM, Tab, watched
+from tests.system.conftest import ROOT, House
+from tests.system.test_page import DEMO, SIGN, asked, ended
+from tests.system.test_page_reading import DOUBLED, HEADINGS, PALE, UNNAMED
+from tests.system.test_page_safety import HOSTILE, IMG, inert
+
+pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+
+SUMMARIZE = [
+    {"id": 1, "task": "summarization", "arguments": {"text": {"input": "words"}}},
+    {"id": 2, "task": "text-to-speech", "arguments": {"text": {"task_id": 1, "output": "text"}}},
+]
+WORDS = "Ada wrote the first program in 1843. It computed numbers. The machine it was written for was never built."
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tab(browser: Browser, house: House) -> AsyncIterator[Tab]:
+    context = await browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    tab = await watched(context, house.url)
+    yield tab
+    await context.close()
+    tab.check()
+
+
+async def kept(house: House, name: str, **saved: Any) -> None:
+    async with httpx.AsyncClient(base_url=house.url, timeout=30) as http:
+        reply = await http.put(f"/v1/pipelines/{name}", json=saved)
+        assert reply.is_success, reply.text
+
+
+async def test_a_plan_is_kept_from_a_run_drawn_and_listed(tab: Tab) -> None:
+    page = await tab.open()
+    await page.set_input_files("#pick-files", SIGN)
+    await asked(page, DEMO, fresh=False)
+    await ended(page)
+    await page.get_by_role("button", name="Keep this plan").click()
+    name = page.get_by_label("Name")
+    await expect(name).to_be_focused()
+    await expect(name).to_have_value("read-the-text-in-this-image")
+    await expect(page.get_by_label("What it does")).to_have_value(DEMO)
+    await name.fill("sign-reader")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("sign-reader")
+    await expect(page).to_have_url(f"{tab.url}/?pipeline=sign-reader")
+    await expect(page.locator(".graph .task")).to_have_count(3)
+    await expect(page.locator(".graph .end")).to_have_text([re.compile("file1"), re.compile("3 results")])
+    await expect(page.locator(".graph .task").first).to_contain_text("any model that fits")
+    await page.get_by_role("button", name="Task 2, text-to-speech").click()
+    await expect(page.locator("#task-2")).to_contain_text("text of task 1, image-to-text")
+    await expect(page.locator("#task-1")).not_to_contain_text("from your request")
+    await page.get_by_role("navigation").get_by_role("link", name="Pipelines").click()
+    entry = page.get_by_role("list", name="Pipelines").get_by_role("link", name="sign-reader")
+    await expect(entry).to_contain_text("a picture → image-to-text · text-to-speech · text-classification")
+    await entry.click()
+    await page.get_by_role("link", name="a run", exact=True).click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text(DEMO)
+
+
+async def test_models_are_pinned_as_a_version_of_its_own(tab: Tab) -> None:
+    page = await tab.open()
+    await page.get_by_role("button", name="Summarize this letter").click()
+    await ended(page)
+    for pinned in (False, True):
+        run = page.url
+        await page.get_by_role("button", name="Keep this plan").click()
+        await page.get_by_label("Name").fill("letters")
+        await page.get_by_label("Pin the models").set_checked(pinned)
+        await page.get_by_role("button", name="Keep it").click()
+        await expect(page.get_by_text(f"Version {1 + pinned}, kept just now")).to_be_visible()
+        if not pinned:
+            await page.goto(run)
+            await ended(page)
+    assert await page.get_by_text("any model that fits").count() == 0
+    await expect(page.locator(".task-details .badge").first).to_have_text("pinned")
+    await page.locator(".versions").get_by_role("link", name="1").click()
+    await expect(page.get_by_text("Version 1, kept just now")).to_be_visible()
+    await expect(page.locator(".graph .task").first).to_contain_text("any model that fits")
+
+
+async def test_what_cannot_be_kept_is_told_in_the_dialog(tab: Tab, house: House) -> None:
+    tab.expected = ("400",)
+    told = house.ask("Does this sound happy? “We won.”")
+    page = await tab.open(f"/?run={told['run_id']}")
+    await page.get_by_role("button", name="Keep this plan").click()
+    await page.get_by_label("Name").fill("Not a name")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("dialog")).to_be_visible()
+    assert not await page.get_by_label("Name").evaluate("field => field.validity.valid")
+    await page.get_by_label("Name").evaluate("field => field.removeAttribute('pattern')")
+    await page.get_by_role("button", name="Keep it").click()
+    await expect(page.locator("dialog").get_by_role("alert")).to_contain_text("is no name for a pipeline")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog")).to_have_count(0)
+
+
+async def test_one_file_is_a_run_without_planning(tab: Tab, house: House) -> None:
+    plan = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sign"}}}]
+    await kept(house, "reader", plan=plan, description="Reads signs.")
+    page = await tab.open("/?pipeline=reader")
+    await page.get_by_role("button", name="Run it").click()
+    await expect(page.get_by_role("alert")).to_contain_text("sign is missing.")
+    await page.set_input_files("#parameter-1-files", SIGN)
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    await page.get_by_role("button", name="Run it").click()
+    await ended(page)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("reader")
+    await expect(page.locator(".asked")).to_contain_text("A run through reader, version 1")
+    await expect(page.locator(".graph .end").first).to_contain_text("sign.png")
+    await expect(page.locator(".prose")).to_contain_text("We are so happy")
+    await page.get_by_role("link", name="Run it on other files").click()
+    await expect(page).to_have_url(f"{tab.url}/?pipeline=reader&version=1")
+
+
+async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, house: House) -> None:
+    await kept(house, "teller", plan=SUMMARIZE)
+    page = await tab.open("/?pipeline=teller")
+    await page.get_by_label("words", exact=True).fill(WORDS)
+    await page.get_by_label("Keep everything in this house").check()
+    await page.get_by_role("button", name="Run it").click()
+    await ended(page)
+    run = page.url.split("run=")[1]
+    async with httpx.AsyncClient(base_url=house.url) as http:
+        spec = (await http.get(f"/v1/runs/{run}")).json()["spec"]
+    assert (spec["pipeline"], spec["inputs"]) == ({"name": "teller", "version": 1}, [{"name": "words", "text": WORDS}])
+    await page.go_back()
+    await page.set_input_files(
+        "#parameter-1-files", {"name": "letter.txt", "mimeType": "text/plain", "buffer": WORDS.encode()}
+    )
+    await expect(page.get_by_label("words", exact=True)).to_be_hidden()
+    await page.get_by_role("button", name="Run it").click()
+    await expect(page.locator(".asked .chip")).to_contain_text("letter.txt")
+    await ended(page)
+
+
+async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Tab, house: House) -> None:
+    plan = [
+        {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "one"}}},
+        {"id": 2, "task": "image-to-text", "arguments": {"image": {"input": "other"}}},
+    ]
+    await kept(house, "pairs", plan=plan)
+    page = await tab.open("/?pipeline=pairs")
+    await page.set_input_files("#parameter-1-files", [SIGN] * 3)
+    await page.set_input_files("#parameter-2-files", [SIGN] * 2)
+    await page.get_by_role("button", name="Run it on 3 files").click()
+    await expect(page.get_by_role("alert")).to_contain_text("other has 2 files, another parameter 3.")
+    await page.get_by_role("button", name="Remove sign.png").last.click()
+    await expect(page.get_by_label("Files for other").locator("li")).to_have_count(1)
+
+
+async def test_a_pipeline_that_is_not_there_is_told(tab: Tab) -> None:
+    tab.expected = ("404",)
+    page = await tab.open("/?pipeline=nowhere")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("There is no such pipeline")
+
+
+async def test_a_pipeline_whose_every_word_is_hostile_stays_text(tab: Tab) -> None:
+    task = {"id": 1, "task": HOSTILE, "source": HOSTILE, "pinned_model": HOSTILE, "pinned_revision": HOSTILE}
+    port = {"name": HOSTILE, "modality": HOSTILE, "description": HOSTILE, "required": True}
+    told = {
+        "name": HOSTILE,
+        "version": HOSTILE,
+        "description": HOSTILE,
+        "source_run_id": HOSTILE,
+        "inputs": [port, {**port, "name": "__proto__"}],
+        "outputs": [port],
+        "plan": [{**task, "arguments": {HOSTILE: {"input": HOSTILE}}, "parameters": {HOSTILE: HOSTILE}}],
+        "created": HOSTILE,
+    }
+    listed = json.dumps({"data": [told, {**told, "version": 2}]})
+    answers = {"/v1/pipelines?": listed, "/versions": listed, "/v1/pipelines/": json.dumps(told)}
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(body=next(body for part, body in answers.items() if part in route.request.url))
+
+    await tab.page.route("**/v1/pipelines**", answer)
+    page = await tab.open("/?pipelines")
+    await expect(page.locator(".entry").first).to_contain_text(IMG)
+    await inert(page)
+    await page.locator(".entry").first.click()
+    await page.locator("#task-1 > summary").click()
+    for place in ("h1", ".lead", ".versions", ".parameter-name", ".task-name", ".ports dt"):
+        await expect(page.locator(place).first).to_contain_text("<")
+    await inert(page)
+
+
+async def sound(page: Page) -> None:
+    """Everything has a name, can be read, and fits."""
+    assert (await page.evaluate(UNNAMED), await page.evaluate(PALE), await page.evaluate(DOUBLED)) == ([], [], 0)
+    levels = await page.evaluate(HEADINGS)
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in zip(levels[:1] + levels, levels, strict=False))
+    width, room = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= room
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_pipelines_are_for_everybody(browser: Browser, house: House, colours: Any, width: int) -> None:
+    await kept(house, "teller", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
+    context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
+    tab = await watched(context, house.url)
+    page = await tab.open("/?pipelines")
+    await expect(page.locator(".entry").first).to_be_visible()
+    await sound(page)
+    await page.get_by_role("list", name="Pipelines").get_by_role("link", name="teller").click()
+    await page.set_input_files("#parameter-1-files", [ROOT / "README.md", ROOT / "pyproject.toml"])
+    await page.locator("#task-2 > summary").click()
+    await sound(page)
+    await tab.picture(f"pipeline-{width}-{colours}", full_page=True)
+    await page.get_by_role("button", name="Menu").click() if width < 900 else None
+    await expect(page.get_by_role("link", name="Pipelines", exact=True)).to_have_attribute("aria-current", "page")
+    await context.close()
+    tab.check()
