@@ -1,4 +1,4 @@
-"""Orchestrators that are killed in the middle of a batch: it ends as an undisturbed one does."""
+"""Orchestrators that are killed or paused in the middle of a batch: it ends as an undisturbed one does."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,9 @@ from services.runtime.errors import InvalidRequest
 from tests import postgres as servers
 from tests.batching import PINNED, Asking, notes, state
 from tests.orchestrating import Cast
+from tests.system.conftest import eventually
 from tests.system.replicas import replicas
+from tests.system.test_takeover import pause
 
 AT_ONCE = 8
 
@@ -65,6 +67,24 @@ async def test_all_that_were_killed_go_on_once_they_are_back(
         await only.process.kill()
         await only.process.start()
         await _ended_whole(Asking(only.stub), batch.batch_id, expert)
+
+
+async def test_an_owner_that_was_paused_past_its_lease_begins_nothing_when_it_wakes_up(
+    peers: dict[str, str], cast: Cast, journal: str, tmp_path: Path
+) -> None:
+    expert = Expert(cast)
+    async with replicas(tmp_path, journal, peers, lease_seconds=2.0) as (one, other):
+        batch = await Asking(one.stub).start(notes(200), plan=PINNED, max_at_once=AT_ONCE)
+        await expert.half.wait()
+        await pause(one, journal)
+        await _ended_whole(Asking(other.stub), batch.batch_id, expert)
+        one.process.resume()
+        await asyncio.to_thread(eventually, lambda: _was_lost(one.process.log.read_text()))
+        await _ended_whole(Asking(one.stub), batch.batch_id, expert)
+
+
+def _was_lost(log: str) -> bool:
+    return "batch lost to another orchestrator" in log or "batch let go" in log
 
 
 async def _ended_whole(asking: Asking, batch_id: str, expert: Expert) -> None:

@@ -194,6 +194,21 @@ async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monke
         assert {"a", "c"} <= {row[0] for row in await database.read(listed())}
 
 
+async def test_what_a_frozen_process_has_locked_is_free_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.runtime.database.places.IDLE_SECONDS", 0.3)
+
+    def freezing() -> Steps[None]:
+        yield Query("INSERT INTO notes (id) VALUES ('a')")
+        time.sleep(1)  # the whole process stands still
+        yield Query("INSERT INTO notes (id) VALUES ('b')")
+
+    async with opened(url, "notes", [FIRST]) as database:
+        with pytest.raises(Unavailable, match="does not answer"):
+            await database.write(freezing)
+        await database.write(noted("a"))
+        assert [tuple(row) for row in await database.read(listed())] == [("a",)]
+
+
 async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
     async with opened(url, "notes", [FIRST]) as database, opened(url, "notes", [FIRST]) as other:
         await database.write(noted("a"), "a")

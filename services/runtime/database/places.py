@@ -16,6 +16,8 @@ else:
 CONNECT_SECONDS = 5.0
 COMMAND_SECONDS = 10.0
 """How long one statement may take: longer, and the connection is taken for lost."""
+IDLE_SECONDS = 10.0
+"""How long a process may say nothing amid a transaction: longer, and the server ends that, for what it has locked."""
 
 FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
@@ -31,6 +33,7 @@ _AWAY = (
     asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.TransactionRollbackError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.LockNotAvailableError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # of a connection that was cut while idle, until its end is seen
@@ -69,7 +72,11 @@ class Place:
                 self._url,
                 timeout=CONNECT_SECONDS,
                 command_timeout=None if patient else COMMAND_SECONDS,
-                server_settings={"search_path": self.schema, "application_name": "hugginggpt"},
+                server_settings={
+                    "search_path": self.schema,
+                    "application_name": "hugginggpt",
+                    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS * 1000:.0f}",
+                },
             )
         except ValueError as error:
             raise _unreadable() from error
