@@ -1,0 +1,59 @@
+"""Batches of very many items: what comes in page by page is kept so, too."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from tests.batching import PINNED, Asking, note, state
+from tests.orchestrating import House
+
+ITEMS, PAGE = 100_000, 200
+CONTENT = 1_000
+"""Characters of an item: a hundred megabytes in all."""
+
+
+class Measured:
+    """A hundred thousand items, and the most memory that this process took while it sent and kept them."""
+
+    def __init__(self) -> None:
+        self.before = self.most = resident()
+
+    def requests(self) -> Iterator[pb.StartBatchRequest]:
+        yield pb.StartBatchRequest(spec=types.BatchSpec(plan=PINNED))
+        for begin in range(0, ITEMS, PAGE):
+            items = [note(f"{number:>{CONTENT}}", f"note {number}") for number in range(begin + 1, begin + PAGE + 1)]
+            yield pb.StartBatchRequest(items=pb.NewItems(items=items))
+            self.most = max(self.most, resident())
+
+    @property
+    def grown(self) -> int:
+        return self.most - self.before
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_a_hundred_thousand_items_are_taken_in_without_being_held(house: House) -> None:
+    async def hanging(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        await asyncio.Event().wait()
+        return {}
+
+    house.cast.infer["model"] = hanging
+    asking, measured = Asking(house.stub), Measured()
+    batch = await asking.send(measured.requests())
+    assert batch.counts.total == ITEMS
+    assert measured.grown < ITEMS * CONTENT // 2
+    await asking.cancel(batch.batch_id)
+    batch = await asking.ended(batch.batch_id)
+    assert (state(batch), batch.counts.completed) == ("CANCELLED", 0)
+    assert batch.counts.waiting + batch.counts.cancelled == ITEMS
+    page = pb.ListItemsRequest(batch_id=batch.batch_id, after=ITEMS - 3)
+    last = (await house.stub.ListItems(page, **asking.means)).items
+    assert [item.name for item in last] == [f"note {number}" for number in range(ITEMS - 2, ITEMS + 1)]
