@@ -55,6 +55,7 @@ async def cutting(port: int, due: Due, *, times: int = 1_000_000) -> AsyncIterat
         while data := await reader.read(65536):
             writer.write(data.replace(b"Host: " + ours, b"Host: " + theirs))
             await writer.drain()
+        writer.close()  # the client has left
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         wire.connections += 1

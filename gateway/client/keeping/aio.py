@@ -99,9 +99,9 @@ class AsyncKeeping(AsyncWire):
                 yield item
             more = after > 0
 
-    async def batch_results(self, batch_id: str) -> AsyncGenerator[BatchResult, None]:
-        """What became of each item, in the order of the input."""
-        async with aclosing(self._followed(Results(self.url, batch_id))) as results:
+    async def batch_results(self, batch_id: str, *, states: Sequence[str] = ()) -> AsyncGenerator[BatchResult, None]:
+        """What became of each item, or of those in these states, in the order of the input."""
+        async with aclosing(self._followed(Results(self.url, batch_id, states))) as results:
             async for result in results:
                 yield result
 

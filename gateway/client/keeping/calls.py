@@ -99,9 +99,10 @@ def items(batch_id: str, after: int, states: Sequence[str]) -> Call[tuple[list[B
     )
 
 
-def results(batch_id: str) -> Call[None]:
+def results(batch_id: str, states: Sequence[str]) -> Call[None]:
     """The results, streamed: a line of JSON for each item."""
-    return Call("GET", _here(batch_id, "results"), _nothing, headers={"Accept": "application/x-ndjson"})
+    wanted = {"state": list(states) or None}
+    return Call("GET", _here(batch_id, "results"), _nothing, wanted, {"Accept": "application/x-ndjson"})
 
 
 def batch_events(batch_id: str) -> Call[None]:

@@ -1,5 +1,7 @@
 """Places in what a gateway tells of a batch."""
 
+from collections.abc import Sequence
+
 import httpx
 
 from gateway.client.calls import Call
@@ -58,16 +60,17 @@ class Results:
     Args:
         url: the gateway's, for messages.
         batch_id: the batch.
+        states: only items in these; empty means all.
     """
 
-    def __init__(self, url: str, batch_id: str) -> None:
+    def __init__(self, url: str, batch_id: str, states: Sequence[str]) -> None:
         self.over = False
-        self._batch_id = batch_id
+        self._batch_id, self._states = batch_id, states
         self._index = 0
         self._patience = Patience(url)
 
     def call(self) -> Call[None]:
-        return calls.results(self._batch_id)
+        return calls.results(self._batch_id, self._states)
 
     def opened(self, _: httpx.Response) -> None:
         """It begins anew."""

@@ -47,8 +47,12 @@ class Lines:
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._file = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # close closes it
-        for line in lines:
-            self._file.write(line)
+        try:
+            for line in lines:
+                self._file.write(line)
+        except BaseException:
+            self.close()
+            raise
         self._length = self._file.tell()
 
     def close(self) -> None:

@@ -90,9 +90,9 @@ class Keeping(Wire):
             yield from page
             more = after > 0
 
-    def batch_results(self, batch_id: str) -> Iterator[BatchResult]:
-        """What became of each item, in the order of the input."""
-        yield from self._followed(Results(self.url, batch_id))
+    def batch_results(self, batch_id: str, *, states: Sequence[str] = ()) -> Iterator[BatchResult]:
+        """What became of each item, or of those in these states, in the order of the input."""
+        yield from self._followed(Results(self.url, batch_id, states))
 
     def batch_summary(self, batch_id: str) -> BatchSummary:
         """Counts, times, the slowest items, and errors by their kind."""

@@ -1,0 +1,113 @@
+"""Items of a batch on lines, and their files on the way."""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.client import Artifact, Attachment, Failure, FileId, Given, InvalidRequest, Item, Unreachable, Url
+from gateway.client.keeping.items import AT_ONCE, IN_MEMORY_BYTES, Lines, Writing
+
+A = Artifact(sha256="a" * 64, name="a.png")
+
+
+def never(file: Attachment) -> Artifact:
+    raise AssertionError(file)
+
+
+def read(writing: Writing, *items: Item) -> list[Any]:
+    """What stands on the lines after the first."""
+    return [json.loads(line) for line in writing.lines({}, items)][1:]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("words", {"text": "words"}),
+        ({"a": [1]}, {"json": {"a": [1]}}),
+        ([1, "b"], {"json": [1, "b"]}),
+        (2.5, {"json": 2.5}),
+        (None, {"json": None}),
+        (FileId("file_1"), {"file_id": "file_1"}),
+        (Url("https://example.org/a.png"), {"url": "https://example.org/a.png"}),
+        (A, {"artifact": {"sha256": "a" * 64, "name": "a.png"}}),
+    ],
+)
+def test_what_an_input_is_given_says_itself_what_it_is(given: Given, told: dict[str, Any]) -> None:
+    (line,) = read(Writing(never), Item({"x": given}, "one"))
+    assert line == {"name": "one", "inputs": [{"name": "x", **told}]}
+
+
+def test_files_go_side_by_side_each_once_and_items_keep_their_order(tmp_path: Path) -> None:
+    together, sent = threading.Barrier(AT_ONCE, timeout=10), list[str]()
+
+    def upload(file: Attachment) -> Artifact:
+        sent.append(file.name)
+        if len(sent) <= AT_ONCE:
+            together.wait()
+        with file.open() as opened:
+            return Artifact(sha256=_digest(opened.read()), name=file.name)
+
+    contents = [b"%d" % (number % (2 * AT_ONCE)) for number in range(100)]
+    items = [Item({"x": Attachment(f"{number}.bin", content)}) for number, content in enumerate(contents)]
+    lines = read(Writing(upload), *items)
+    told = [line["inputs"][0]["artifact"] for line in lines]
+    assert [each["name"] for each in told] == [f"{number}.bin" for number in range(100)]
+    assert [each["sha256"] for each in told] == [_digest(content) for content in contents]
+    assert len(sent) == 2 * AT_ONCE
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def test_a_file_that_changes_while_it_is_sent_is_what_was_sent() -> None:
+    lines = read(Writing(lambda file: A), *(Item({"x": b"same"}) for _ in range(2)))
+    assert {line["inputs"][0]["artifact"]["sha256"] for line in lines} == {"a" * 64}
+
+
+def test_what_cannot_be_sent_is_said_on_its_line(tmp_path: Path) -> None:
+    def refuse(file: Attachment) -> Artifact:
+        raise InvalidRequest("it is no picture", code="FILE_TYPE", remedy="send one", status=400)
+
+    told = Failure(reason="ROW", message="too few columns")
+    gone, refused, known = read(
+        Writing(refuse),
+        Item({"x": tmp_path / "gone \udcff.png"}),
+        Item({"x": b"text"}, "two"),
+        Item({}, "three", failure=told),
+    )
+    assert (gone["failure"]["reason"], "No such file" in gone["failure"]["message"]) == ("FILE", True)
+    why = {"reason": "FILE_TYPE", "message": "it is no picture", "remedy": "send one"}
+    assert refused == {"name": "two", "failure": why}
+    assert known == {"name": "three", "inputs": [], "failure": {"reason": "ROW", "message": "too few columns"}}
+
+
+def test_a_gateway_that_is_gone_ends_it() -> None:
+    def upload(file: Attachment) -> Artifact:
+        raise Unreachable("gone", code="UNREACHABLE")
+
+    with pytest.raises(Unreachable):
+        read(Writing(upload), *(Item({"x": b"%d" % number}) for number in range(500)))
+
+
+def test_it_can_be_stopped_from_elsewhere() -> None:
+    def endless() -> Iterator[Item]:
+        while True:
+            yield Item({"x": "words"})
+
+    writing = Writing(never, lambda ready: writing.stop() if ready == 3 else None)
+    with pytest.raises(CancelledError):
+        Lines(writing.lines({}, endless()))
+
+
+def test_a_body_longer_than_memory_should_hold_is_sent_more_than_once_from_a_file() -> None:
+    line = b"x" * 999 + b"\n"
+    body = Lines(line for _ in range(IN_MEMORY_BYTES // 1000 + 1))
+    assert body.headers["Content-Length"] == str(sum(map(len, body))) == str(sum(map(len, body)))
+    body.close()
