@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gateway.cli import attachments
-from gateway.cli.batching import ending, files, items, planning
+from gateway.cli.batching import ending, files, items, manifest, planning
 from gateway.cli.batching.ending import Ended
 from gateway.cli.batching.folder import Folder
 from gateway.cli.batching.items import Items
@@ -68,6 +68,7 @@ class Wanted:
         """
         if self.manifest:
             file = self.manifest
+            next(manifest.rows(file), None)  # before a house is started for it
             return lambda taken: items.of_manifest(file, taken, items.settings(self.settings, taken))
         found = files.of_folder(self.folder, self.out) if self.folder else files.of_patterns(self.patterns)
         return lambda taken: items.of_files(found, taken, items.settings(self.settings, taken))

@@ -1,0 +1,188 @@
+"""hugginggpt batch and what belongs to it: the real command, a real gateway and orchestrator, a scripted expert."""
+
+import asyncio
+import csv
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from services.orchestrator.settings import Settings
+from tests.batching import given as named
+from tests.orchestrating import END, Cast, task
+from tests.speaking import LOUD, Speaking, opened_speaking, picture
+
+
+@pytest.fixture
+async def speaking(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Speaking]:
+    async with opened_speaking(cast, settings, tmp_path) as speaking:
+        yield speaking
+
+
+def lines(folder: Path) -> list[Any]:
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text("utf-8").splitlines()]
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+async def test_a_folder_with_bad_files_costs_a_line_for_each(speaking: Speaking) -> None:
+    speaking.pictures(a="one", b="broken", c="two", g="one")
+    folder, out = speaking.folder / "in", speaking.folder / "out"
+    (folder / "d.png").write_bytes(b"")
+    (folder / "e.png").symlink_to("nowhere")
+    (folder / "f.txt").write_text("no picture")
+    said = await speaking.shell.type("batch", "aloud", "--folder", "in", "--out", "out")
+    assert (said.status, "7 items: 3 completed, 4 failed" in said.out) == (1, True), said
+    assert "1 × b.png is damaged  (b.png)" in said.out
+    found = lines(out)
+    assert [(line["index"], line["name"], line["state"]) for line in found] == [
+        (1, "a.png", "completed"),
+        (2, "b.png", "failed"),
+        (3, "c.png", "completed"),
+        (4, "d.png", "failed"),
+        (5, "e.png", "failed"),
+        (6, "f.txt", "failed"),
+        (7, "g.png", "completed"),
+    ]
+    assert [line["error"]["message"] for line in found if line["error"]] == [
+        "b.png is damaged",
+        "d.png is empty",
+        "cannot read in/e.png: No such file or directory",
+        "input picture is a text; the plan takes a picture there",
+    ]
+    assert [line["outputs"]["audio"]["path"] for line in found if not line["error"]] == [
+        "files/0001-a.audio.wav",
+        "files/0003-c.audio.wav",
+        "files/0007-g.audio.wav",
+    ]
+    assert (out / "files/0003-c.audio.wav").read_bytes() == b"two".ljust(LOUD, b".")
+    assert [row["outputs.audio"] for row in rows(out)][:3] == ["files/0001-a.audio.wav", "", "files/0003-c.audio.wav"]
+    assert rows(out)[1]["error.message"] == "b.png is damaged"
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["counts"]["completed"], len(summary["errors"])) == (3, 4)
+    assert {path.name for path in out.iterdir()} == {"results.jsonl", "results.csv", "summary.json", "files"}
+    assert all(request.goal.HasField("check") for request in speaking.keeping.cast.planned)
+
+
+async def test_columns_are_parameters_and_each_item_may_have_several_files(speaking: Speaking) -> None:
+    speaking.pictures(a="one", b="two")
+    (speaking.folder / "in/items.csv").write_text("picture,question,name\na.png,Which?,first\nb.png,=1+1,\na.png,,\n")
+    said = await speaking.shell.type("batch", "asking@1", "--items", "in/items.csv", "--json")
+    told = json.loads(said.out)
+    assert (said.status, told["state"], told["saved"][0]) == (1, "incomplete", "out/results.jsonl"), said
+    found = lines(speaking.folder / "out")
+    assert [(line["name"], line["outputs"].get("text")) for line in found] == [
+        ("first", "Which? one"),
+        ("b.png", "=1+1 two"),
+        ("a.png", None),
+    ]
+    assert found[2]["error"]["message"] == "input question is missing"
+    assert rows(speaking.folder / "out")[1]["outputs.text"] == "'=1+1 two"
+
+
+async def test_lines_of_json_and_what_is_set_for_all(speaking: Speaking) -> None:
+    speaking.pictures(a="one")
+    kept = await speaking.keeping.http.post("/v1/files", files={"file": ("kept.png", picture("two"))})
+    items = [{"picture": "in/a.png"}, {"picture": kept.json()["id"], "name": "kept"}]
+    (speaking.folder / "items.jsonl").write_text("\n".join(map(json.dumps, items)))
+    said = await speaking.shell.type("batch", "asking", "--items", "items.jsonl", "--set", "question=Who?")
+    assert (said.status, said.err.count("of 2")) == (0, said.err.count("\n")), said
+    assert [line["outputs"]["text"] for line in lines(speaking.folder / "out")] == ["Who? one", "Who? two"]
+
+
+async def test_words_are_planned_once_on_the_first_item_that_can_be_read(speaking: Speaking) -> None:
+    speaking.pictures(b="one", c="two")
+    (speaking.folder / "in/a.png").write_bytes(b"")
+    speaking.keeping.cast.plan(task(1, "image-to-text", image=named("file1")), END)
+    command = ("batch", "--request", "read it", "--folder", "in", "--policy", "local")
+    refused = await speaking.shell.type(*command)
+    assert (refused.status, "nobody is there to look at the plan" in refused.err) == (2, True)
+    assert not (speaking.folder / "out").exists()
+    said = await speaking.shell.type(*command, "--yes")
+    assert (said.status, "image-to-text  image ← file1" in said.err) == (1, True), said
+    assert [line["outputs"].get("text") for line in lines(speaking.folder / "out")] == [None, "one", "two"]
+    (planned,) = [request for request in speaking.keeping.cast.planned if not request.goal.HasField("check")]
+    assert planned.inputs[0].value.artifact.name == "b.png"
+
+
+async def test_a_printed_plan_runs_over_a_pattern(speaking: Speaking) -> None:
+    speaking.pictures(a="one", b="two")
+    plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"input": "it"}}, "model": None, "depends_on": []}]
+    (speaking.folder / "run.json").write_text(json.dumps({"plan": plan}))
+    said = await speaking.shell.type("batch", "--plan", "run.json", "--files", "in/*.png", "--out", "deep/out")
+    assert said.status == 0, said
+    assert [line["outputs"]["text"] for line in lines(speaking.folder / "deep/out")] == ["one", "two"]
+
+
+KNOWN_BEFORE = (
+    ("batch aloud --folder empty", 2, "empty has no files"),
+    ("batch aloud --files none-*.png", 2, "no file fits"),
+    ("batch aloud --items gone.csv", 2, "cannot read gone.csv"),
+    ("batch aloud --items wrong.csv", 2, "line 2 of wrong.csv has image, which aloud@1 does not take"),
+    ("batch asking --items right.csv", 2, "right.csv has no question"),
+    ("batch asking --folder in", 2, "--set has no question"),
+    ("batch aloud@9 --folder in", 1, "there is no pipeline aloud version 9"),
+    ("batch aloud@new --folder in", 2, "names no version"),
+    ("batch --plan newer.yaml --folder in", 2, "newer"),
+    ("batch aloud --folder in --out in/a.png/out", 2, "cannot write to in/a.png/out"),
+    ("batch aloud --folder in --set colour=red", 2, "--set has colour, which aloud@1 does not take"),
+    ("batch aloud --plan newer.yaml --folder in", 2, "it is not clear what to run"),
+    ("batch aloud --folder in --files x", 2, "it is not clear what to run it on"),
+    ("batch aloud --folder texts", 2, "no item fits: input picture is a text"),
+    ("resume batch_1", 1, "there is no batch batch_1"),
+    ("watch batch_1", 1, "there is no batch batch_1"),
+)
+
+
+async def test_what_can_be_known_before_is_said_before(speaking: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:
+    speaking.pictures(a="one")
+    folder = speaking.folder
+    (folder / "empty").mkdir()
+    (folder / "texts").mkdir()
+    (folder / "texts/a.txt").write_text("words")
+    (folder / "wrong.csv").write_text("image\nin/a.png\n")
+    (folder / "right.csv").write_text("picture\nin/a.png\n")
+    (folder / "newer.yaml").write_text("format: hugginggpt/pipeline/9\nname: aloud\n")
+    monkeypatch.chdir(folder)
+    for arguments, status, said in KNOWN_BEFORE:
+        told = await asyncio.to_thread(CliRunner().invoke, app, arguments.split(), env=speaking.shell.environment())
+        assert (told.exit_code, said in told.stderr) == (status, True), (arguments, told.stderr)
+    assert (await speaking.keeping.http.get("/v1/batches")).json()["data"] == []
+    assert not list(folder.glob("out/*"))
+
+
+async def test_results_are_not_written_over_those_of_another_batch(speaking: Speaking) -> None:
+    speaking.pictures(a="one")
+    assert (await speaking.shell.type("batch", "aloud", "--folder", "in")).status == 0
+    before = (speaking.folder / "out/results.jsonl").read_bytes()
+    again = await speaking.shell.type("batch", "aloud", "--folder", "in")
+    assert (again.status, "out has the results of batch batch_" in again.err) == (2, True)
+    assert (speaking.folder / "out/results.jsonl").read_bytes() == before
+    (speaking.folder / "other").mkdir()
+    (speaking.folder / "other/results.csv").write_text("mine")
+    other = await speaking.shell.type("batch", "aloud", "--folder", "in", "--out", "other")
+    assert (other.status, "other has the results of something else" in other.err) == (2, True)
+
+
+async def test_a_batch_is_listed_watched_fetched_and_deleted(speaking: Speaking) -> None:
+    speaking.pictures(a="one", b="broken")
+    made = json.loads((await speaking.shell.type("batch", "aloud", "--folder", "in", "--json")).out)
+    batch_id = made["batch_id"]
+    listed = await speaking.shell.type("batches", "--state", "incomplete")
+    assert (listed.status, listed.out.split()[0], "aloud@1" in listed.out) == (0, batch_id, True)
+    watched = await speaking.shell.type("watch", batch_id)
+    assert (watched.status, "2 items: 1 completed, 1 failed" in watched.out) == (1, True)
+    fetched = await speaking.shell.type("get", batch_id, "--out", "fetched")
+    assert fetched.status == 1
+    for name in ("results.jsonl", "results.csv", "files/0001-a.audio.wav"):
+        assert (speaking.folder / "fetched" / name).read_bytes() == (speaking.folder / "out" / name).read_bytes()
+    deleted = await speaking.shell.type("delete", batch_id, "--json")
+    assert json.loads(deleted.out) == {"batch_id": batch_id, "deleted": True}
+    assert (await speaking.shell.type("batches")).out == ""
