@@ -2,17 +2,20 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
 
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import expert_pb2, planner_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from services.runtime.errors import InvalidRequest, from_rpc
 from tests.batching import PINNED, PLAN, Asking, note, notes, state
-from tests.orchestrating import Cast, connected, echo, ended
+from tests.orchestrating import END, Cast, connected, echo, ended
 from tests.postgres import emptied
 
 
@@ -139,6 +142,65 @@ async def test_a_batch_at_another_orchestrator_is_cancelled(expert: Counted, set
         async with orchestrator(settings) as second, connected(second) as other:
             await Asking(other).cancel(batch.batch_id)
             assert state(await Asking(other).ended(batch.batch_id)) == "CANCELLED"
+
+
+async def test_a_batch_is_resumed_and_removed_at_another_orchestrator(expert: Counted, settings: Settings) -> None:
+    async with (
+        orchestrator(settings) as first,
+        orchestrator(settings) as second,
+        connected(first) as one,
+        connected(second) as other,
+    ):
+        batch_id = (await Asking(one).start(notes(40), max_at_once=4)).batch_id
+        await expert.some.wait()
+        removal = pb.DeleteBatchRequest(batch_id=batch_id)
+        for stub in (one, other):
+            assert await refused(stub.DeleteBatch(removal, **Asking(stub).means)) == "RUNNING"
+        await Asking(other).cancel(batch_id)
+        batch = await Asking(one).ended(batch_id)
+        assert state(batch) == "CANCELLED"
+        done = {item.name for item in await Asking(one).items(batch_id, states=[types.RUN_STATE_COMPLETED])}
+        expert.go_on.set()
+        expert.asked.clear()
+        await Asking(other).resume(batch_id)
+        told = await asyncio.gather(*(Asking(stub).ended(batch_id) for stub in (one, other)))
+        assert [(state(each), each.counts.completed) for each in told] == [("COMPLETED", 40)] * 2
+        assert not done & expert.asked.keys()
+        await other.DeleteBatch(removal, **Asking(other).means)
+        for stub in (one, other):
+            assert await refused(Asking(stub).get(batch_id)) == "BATCH"
+            assert await refused(Asking(stub).resume(batch_id)) == "BATCH"
+            assert await refused(stub.DeleteBatch(removal, **Asking(stub).means)) == "BATCH"
+
+
+async def refused(call: Awaitable[Any]) -> str:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return from_rpc(caught.value).reason
+
+
+async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may_have_one_later(
+    expert: Counted, settings: Settings, cast: Cast
+) -> None:
+    planning = asyncio.Event()
+
+    async def pondering(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
+        planning.set()
+        await asyncio.Event().wait()
+        yield END
+
+    cast.plans.append(pondering)
+    cast.plan(type(END)(task=PLAN.tasks[0]), END)
+    expert.go_on.set()
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        batch = await asking.start(notes(3), request="shorten it")
+        await planning.wait()
+        await asking.cancel(batch.batch_id)
+        batch = await asking.ended(batch.batch_id)
+        assert (state(batch), batch.counts.waiting, batch.HasField("failure")) == ("CANCELLED", 3, False)
+        await asking.resume(batch.batch_id)
+        assert (await asking.ended(batch.batch_id)).counts.completed == 3
 
 
 async def test_a_batch_whose_task_vanishes_waits_and_says_so(expert: Counted, settings: Settings, cast: Cast) -> None:

@@ -39,6 +39,13 @@ class Means:
     run_seconds: float
     """Most time an item can have."""
 
+    async def stop_wished(self, batch_id: str) -> None:
+        """Waits until somebody wishes that a batch stops."""
+        with self.runs.bells.listening(batch_id) as bell:
+            while not await self.kept.wish(batch_id):
+                await bell.wait()
+                bell.clear()
+
 
 class Course:
     """Has the items of a batch run.
@@ -169,10 +176,7 @@ class Course:
 
     async def _heed(self, beginning: "asyncio.Task[None]") -> None:
         """Waits for the wish that it stops, and then stops what is under way."""
-        with self._means.runs.bells.listening(self._batch.id) as bell:
-            while not await self._means.kept.wish(self._batch.id):
-                await bell.wait()
-                bell.clear()
+        await self._means.stop_wished(self._batch.id)
         beginning.cancel()
         await self._begun(beginning)
         for run_id in list(self._under_way):

@@ -20,6 +20,8 @@ from services.orchestrator.batches.course import Course, Means
 from services.orchestrator.batches.items import caller_of
 from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.journal.batch_rows import Claimed
+from services.orchestrator.lasting import forever
+from services.orchestrator.live import CANCELLED
 from services.runtime import caller
 from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, Overloaded
 
@@ -42,7 +44,9 @@ class Driver:
         batch = claimed.batch
         with caller.acting_for(caller_of(batch)):
             if not batch.planned and (failure := await self._plan(claimed)):
-                await self._means.kept.end(claimed, RUN_STATE_FAILED, failure)
+                cancelled = failure.reason == CANCELLED.reason
+                state, why = (RUN_STATE_CANCELLED, None) if cancelled else (RUN_STATE_FAILED, failure)
+                await self._means.kept.end(claimed, state, why)
                 return
             await Course(self._means, claimed).run()
             await self._means.kept.end(claimed, await self._ending(claimed), None)
@@ -62,7 +66,7 @@ class Driver:
         )
         try:
             run_id = await self._accepted(spec, batch.id)
-            await self._means.runs.finished(run_id)
+            await self._finished(run_id, batch.id)
             run = await self._means.runs.get(run_id)
             if run.state != RUN_STATE_COMPLETED:
                 return run.failure
@@ -79,6 +83,19 @@ class Driver:
                 return await self._means.runs.accept(spec, BatchPlace(batch_id=batch_id))
             except Overloaded as error:
                 await asyncio.sleep(error.retry_after.total_seconds() if error.retry_after else 1.0)
+
+    async def _finished(self, run_id: str, batch_id: str) -> None:
+        """Waits for the end of the run that plans; the wish that the batch stops ends it."""
+
+        async def heed() -> None:
+            await self._means.stop_wished(batch_id)
+            await self._means.runs.cancel(run_id)
+
+        heeding = asyncio.create_task(forever(heed), name=f"heed-{batch_id}")
+        try:
+            await self._means.runs.finished(run_id)
+        finally:
+            heeding.cancel()
 
     async def _ending(self, claimed: Claimed) -> "RunState.ValueType":
         counts = await self._means.kept.counts(claimed.batch.id, 0.0)
