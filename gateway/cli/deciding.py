@@ -8,7 +8,7 @@ Decision = Mapping[str, Any]
 
 _PLANNERS = {"llm": "the LLM {}", "embedded": "the embedded planner", "supplied": "whoever supplied it"}
 _WRITERS = {"llm": "written by the LLM {}", "composed": "composed from the results"}
-_CHOOSERS = {"llm": "the LLM {}", "rank": "rank", "pinned": "the request"}
+_CHOOSERS = {"llm": "the LLM {}", "rank": "rank", "pinned": "the request", "routed": "the routing table"}
 
 
 def of_plan(decision: Decision, *, begun: bool = False) -> str:

@@ -1319,7 +1319,7 @@ class Decision(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     controller: _builtins.str
-    """"embedded", "llm", "rank", "composed", "pinned", "supplied"."""
+    """"embedded", "llm", "rank", "composed", "pinned", "routed", "supplied"."""
     llm_model: _builtins.str
     """The LLM asked, if one was."""
     reason: _builtins.str
