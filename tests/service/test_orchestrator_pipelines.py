@@ -167,6 +167,24 @@ async def test_inputs_that_do_not_fit_are_named(
     assert words in error.message
 
 
+async def test_files_without_names_are_the_parameters_that_they_fit(house: House, asking: Asking) -> None:
+    plan = [
+        step(1, "visual-question-answering", image=given("photo"), question=given("what")),
+        step(2, image=given("p2")),
+    ]
+    plan[1].task = "image-to-text"
+    await asking.save(plan=types.Plan(tasks=plan))
+    words = types.Value(artifact=types.Artifact(sha256="d" * 64, media_type="text/plain", name="what.txt"))
+    sent = [("file1", words), ("p2", PICTURE), ("file2", PICTURE)]
+    house.cast.infer["model"] = _either
+    inputs = [types.NamedValue(name=name, value=value) for name, value in sent]
+    events = await asking.run(pipeline=named(), inputs=inputs, mode=types.RUN_MODE_RESULTS)
+    taken = {item.name: item.value for item in events[0].run_accepted.spec.inputs}
+    assert taken == {"what": words, "p2": PICTURE, "photo": PICTURE}
+    error = await refused(asking.run(pipeline=named(), inputs=[*inputs, types.NamedValue(name="file3", value=PICTURE)]))
+    assert "takes no input file3" in error.message
+
+
 async def test_a_task_that_has_vanished_is_named_with_what_would_help(house: House, asking: Asking) -> None:
     await asking.save(plan=PLAN)
     house.cast.vanished.add("summarization")

@@ -156,7 +156,7 @@ class Pipelines:
         return pipeline
 
     async def fill(self, spec: RunSpec) -> Caller:
-        """Puts a pipeline's plan into the run that names it; gives on whose behalf it then runs.
+        """Puts a pipeline's plan into the run that names it, and its files where they fit; gives whose it then is.
 
         Raises:
             InvalidRequest: the inputs do not fit.
@@ -164,6 +164,7 @@ class Pipelines:
             FailedPrecondition: VANISHED.
         """
         pipeline = await self.get(spec.pipeline)
+        ports.place(pipeline.inputs, spec.inputs)
         ports.check(pipeline.inputs, spec.inputs)
         who = stricter(caller.current(), pipeline.policy)
         with caller.acting_for(who):

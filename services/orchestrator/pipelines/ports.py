@@ -1,6 +1,7 @@
 """What a plan takes and gives: its named inputs as typed parameters, and whether values fit them."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from protos.hugginggpt.v1.types_pb2 import (
@@ -54,6 +55,9 @@ _BY_FAMILY: Mapping[str, "Sequence[Modality.ValueType]"] = {
     "video": (MODALITY_VIDEO,),
     "text": (MODALITY_TEXT,),
 }
+_NUMBERED = re.compile(r"file[0-9]+")
+"""What a gateway calls files that came without a name."""
+
 _SAMPLE_TYPES = {
     MODALITY_IMAGE: "image/png",
     MODALITY_AUDIO: "audio/wav",
@@ -119,6 +123,19 @@ def samples(ports: Iterable[Port]) -> Iterator[NamedValue]:
             yield NamedValue(name=port.name, value=Value(json="{}"))
         else:
             yield NamedValue(name=port.name, value=Value(text=port.name))
+
+
+def place(ports: Sequence[Port], inputs: Iterable[NamedValue]) -> None:
+    """Gives files that are only numbered the names of free parameters that they fit, in order, required ones first."""
+    names, listed = {port.name for port in ports}, list(inputs)
+    given = {item.name for item in listed}
+    free = sorted((port for port in ports if port.name not in given), key=lambda port: not port.required)
+    for item in listed:
+        if item.name in names or not _NUMBERED.fullmatch(item.name):
+            continue
+        if fitting := next((port for port in free if port.modality in _modalities(item.value)), None):
+            item.name = fitting.name
+            free.remove(fitting)
 
 
 def check(ports: Sequence[Port], inputs: Sequence[NamedValue]) -> None:
