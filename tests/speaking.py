@@ -45,6 +45,8 @@ class Reader:
     holding: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it waits."""
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    broken: str = "broken"
+    """What it cannot read."""
 
     async def __call__(self, request: InferRequest) -> dict[str, Value]:
         if request.task == "text-to-speech":
@@ -54,7 +56,7 @@ class Reader:
         image = request.inputs["image"].artifact
         words = (await self.store.get("default", image.sha256)).removeprefix(picture("")).decode()
         self.asked.append(words)
-        if words == "broken":
+        if words == self.broken:
             raise InvalidRequest(f"{image.name} is damaged", remedy="mend it")
         if words == "slow":
             self.holding.set()

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from gateway.cli import graph, terminal
+from gateway.cli.batching import telling
 from gateway.cli.batching.items import Items
 from gateway.cli.batching.parameters import UNKNOWN, Parameters
 from gateway.cli.batching.view import View
@@ -65,7 +66,7 @@ def made(
     view.close()
     for tree in graph.drawn(inputs, [status.task for status in run.tasks]):
         terminal.err().print(tree, soft_wrap=True)
-    if not agreed and not typer.confirm(f"Run this on {items.count} items?", err=True):
+    if not agreed and not typer.confirm(f"Run this on {telling.items(items.count)}?", err=True):
         raise Problem("nothing was run")
     return Source({"run": run}, source.takes)
 

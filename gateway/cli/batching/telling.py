@@ -44,7 +44,11 @@ def line(batch: Batch) -> Text:
 def counted(counts: BatchCounts) -> str:
     """How many items stand where."""
     told = (f"{getattr(counts, state)} {state}" for state in ("running", *_STATES) if getattr(counts, state))
-    return f"{counts.total} items: {', '.join(told)}"
+    return f"{items(counts.total)}: {', '.join(told)}"
+
+
+def items(count: int) -> str:
+    return f"{count} item{'' if count == 1 else 's'}"
 
 
 def source(batch: Batch) -> str:
