@@ -35,6 +35,7 @@ from gateway.mcp.singles import Singles
 from gateway.mcp.toolbox import Means, Toolbox
 from gateway.mcp.tools import Chosen
 from gateway.mcp.uploads import UploadRoutes
+from gateway.mentions import Mentions
 from gateway.openai.chat import ChatRoutes
 from gateway.openai.house import House
 from gateway.openai.models import ModelRoutes
@@ -101,7 +102,8 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             batches = Batches(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files, downloads = Files(database, runs, access.audit), Downloads(store, presign=settings.presign)
-            items = Items(admission, files, fetching, settings.files_bytes)
+            mentions = Mentions(files, fetching, settings.files_bytes)
+            items = Items(admission, mentions)
             house = House(runs, admission, Parts(store, files, fetching, settings.files_bytes))
             grants, references = Grants(database, access.gate), References(store, files, fetching, settings.files_bytes)
             means = Means(
@@ -110,7 +112,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             toolbox = Toolbox(means, Chosen(settings.mcp_tasks))
             mcp = McpServer(version("hugginggpt"), toolbox, Resources(runs, store, files))
             routes = (
-                RunRoutes(runs, Intake(store, fetching, settings.files_bytes), admission, callers),
+                RunRoutes(runs, Intake(store, mentions, settings.files_bytes), admission, callers),
                 downloads,
                 FileRoutes(files, store, downloads, settings.upload_bytes),
                 ConversationRoutes(runs),

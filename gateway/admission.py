@@ -24,8 +24,8 @@ MAX_TASKS = 1_000
 METADATA_ENTRIES, METADATA_BYTES = 32, 128 * 1024
 """Most that is kept with a run for whoever asked."""
 
-NAME_CHARACTERS = 1_000
-"""Longest name of an item of a batch: paths are names, too."""
+WORDS_CHARACTERS = 1_000
+"""Longest name of an item of a batch, paths being names, too, and longest word on why it fails."""
 
 _OURS = frozenset({openai_terms.NOTE, recording_terms.NOTE})
 """Names in a run's metadata that only the gateway itself writes."""
@@ -87,7 +87,8 @@ class Admission:
         Raises:
             InvalidRequest: naming what is wrong with it.
         """
-        _check_name(item.name)
+        for text in (item.name, item.failure.reason, item.failure.message, item.failure.remedy, item.failure.port):
+            _check_words(text)
         _check_count(len(item.inputs))
         _name_inputs(item)
 
@@ -162,10 +163,10 @@ def _check_count(inputs: int) -> None:
         raise InvalidRequest(f"there are more than {MAX_INPUTS} inputs", remedy="send fewer", port="inputs")
 
 
-def _check_name(name: str) -> None:
-    if len(name) > NAME_CHARACTERS:
-        remedy = "give it a shorter one"
-        raise InvalidRequest(f"the name is longer than {NAME_CHARACTERS} characters", remedy=remedy, port="name")
+def _check_words(text: str) -> None:
+    if len(text) > WORDS_CHARACTERS:
+        message = f"its name, or why it fails, is longer than {WORDS_CHARACTERS} characters"
+        raise InvalidRequest(message, remedy="shorten it", port="name")
 
 
 def _check_choices(spec: RunSpec | BatchSpec) -> None:

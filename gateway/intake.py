@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from gateway.decoding import decode
-from gateway.fetching import Fetching, Wanted, taken_out
 from gateway.files import Allowance, files_too_large, keep
 from gateway.json_text import QUICK_BYTES, loads
+from gateway.mentions import Mention, Mentions, of_run
 from gateway.multipart import Part, is_form, parts
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest
 from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, RunSpec
@@ -29,8 +29,8 @@ class Asked:
 
     spec: RunSpec = field(default_factory=RunSpec)
     files: list[Artifact] = field(default_factory=list)
-    urls: list[Wanted] = field(default_factory=list)
-    """What is to stand in the spec once it has been fetched."""
+    mentions: list[Mention] = field(default_factory=list)
+    """What is to stand in the spec once it has been found or fetched."""
     policy: "DataPolicy.ValueType" = DataPolicy.DATA_POLICY_UNSPECIFIED
 
 
@@ -39,17 +39,17 @@ class Intake:
 
     Args:
         store: where files are kept.
-        fetching: brings in what is given as URLs.
+        mentions: brings in what is given as ids or URLs.
         files_bytes: most bytes of files with one request.
     """
 
-    def __init__(self, store: ArtifactStore, fetching: Fetching, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, mentions: Mentions, files_bytes: int) -> None:
         self._store = store
-        self._fetching = fetching
+        self._mentions = mentions
         self._files_bytes = files_bytes
 
     async def asked(self, request: Request) -> Asked:
-        """What the body says; its URLs are not fetched yet.
+        """What the body says; what it mentions is not brought in yet.
 
         Raises:
             InvalidRequest: CONTENT_TYPE, TOO_LARGE, or what is wrong with it and where.
@@ -70,12 +70,12 @@ class Intake:
         )
 
     async def bring_in(self, asked: Asked) -> None:
-        """Fetches what is given as URLs, as the current caller's data policy allows.
+        """Finds or fetches what is mentioned, as the current caller's data policy allows.
 
         Raises:
-            ServiceError: as Fetching says.
+            ServiceError: as Mentions says.
         """
-        await self._fetching.bring_in(asked.urls, asked.spec)
+        await self._mentions.bring_in(asked.mentions, asked.spec)
 
     async def _form(self, kind: str, body: AsyncIterator[bytes]) -> Asked:
         allowance, files, fields = Allowance(self._files_bytes), [], dict[str, bytes]()
@@ -116,8 +116,8 @@ def _read(content: bytes) -> Asked:
     if not isinstance(document, dict):
         raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
     policy = {"policy": document.pop("policy")} if "policy" in document else {}
-    urls = taken_out(document)
-    return Asked(decode(RunSpec, document), urls=urls, policy=decode(AskRequest, policy).policy)
+    mentions = of_run(document)
+    return Asked(decode(RunSpec, document), mentions=mentions, policy=decode(AskRequest, policy).policy)
 
 
 def _stated(request: Request) -> int:

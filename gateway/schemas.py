@@ -96,6 +96,7 @@ def _named_value(*, taken: bool) -> dict[str, Any]:
     artifact = reference("Artifact" + (TAKEN if taken else ""))
     forms = {"text": {"type": "string"}, "json": {}, "artifact": artifact}
     if taken:
+        forms["file_id"] = {"type": "string", "description": "Of a file of `/v1/files`."}
         forms["url"] = {
             "type": "string",
             "format": "uri",

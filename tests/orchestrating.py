@@ -96,7 +96,8 @@ class Planner(planner_pb2_grpc.PlannerServiceServicer):
         self.cast.planned.append(request)
         self.cast.callers.append(caller.current())
         if request.goal.HasField("check"):
-            if not request.goal.check.draft.tasks[0].task:
+            drafts = request.goal.check.draft.tasks
+            if not drafts or not drafts[0].task:
                 raise InvalidRequest("task 1 has no name; task 2 needs task 9", reason="PLAN")
             for drafted in request.goal.check.draft.tasks:
                 await context.write(planner_pb2.PlanEvent(task=drafted))

@@ -1,7 +1,7 @@
 """Batches: what is asked of the orchestrator about them."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Collection
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -14,7 +14,8 @@ from gateway.keeping.feed import BatchFeed
 from gateway.runs import STREAM_SECONDS
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, BatchSpec, RunState
-from services.runtime import caller
+from services.runtime import caller, taking
+from services.runtime.errors import Unavailable
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -23,7 +24,13 @@ PAGE = 200
 """Items read at a time."""
 
 KEPT_SECONDS = 60.0
-"""How long the orchestrator may take for a page of items, or to begin once it has them all."""
+"""How long the orchestrator may take for the spec, for a page of items, or to begin once it has them all."""
+
+Taken = Callable[[], Awaitable[None]]
+
+
+async def _nobody() -> None:
+    """Nobody waits for the spec to be taken."""
 
 
 class Batches:
@@ -44,8 +51,13 @@ class Batches:
         self._feeds: WeakSet[BatchFeed] = WeakSet()
         self._stopped = False
 
-    async def start(self, spec: BatchSpec, pages: AsyncIterable[pb.NewItems]) -> Batch:
+    async def start(self, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], taken: Taken = _nobody) -> Batch:
         """Has a batch kept with all its items; one whose pages break off is not.
+
+        Args:
+            spec: what to run.
+            pages: its items; they are not read before the spec is taken.
+            taken: called once it is.
 
         Raises:
             ServiceError: also what the pages raise; Overloaded, TOKENS_QUOTA.
@@ -53,9 +65,11 @@ class Batches:
         spec.max_at_once = await self._quotas.items(spec.max_at_once)
         call: Any = self._stub.StartBatch(timeout=STREAM_SECONDS, metadata=caller.metadata())
         try:
-            return await _told_all(call, spec, pages)
+            return await _told_all(call, spec, pages, taken)
         except grpc.aio.AioRpcError as error:
             raise told(error) from error
+        except TimeoutError:
+            raise absent() from None
         finally:
             call.cancel()
 
@@ -113,25 +127,26 @@ class Batches:
             feed.stop()
 
 
-async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems]) -> Batch:
-    try:
-        await _write(call, pb.StartBatchRequest(spec=spec), CALL_SECONDS)
+async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], taken: Taken) -> Batch:
+    async with asyncio.timeout(CALL_SECONDS):
+        await call.write(pb.StartBatchRequest(spec=spec))
+    async with asyncio.timeout(KEPT_SECONDS):
+        goes_on = await taking.heard(call)
+    if goes_on:
+        await taken()
         async for page in pages:
-            await _write(call, pb.StartBatchRequest(items=page), KEPT_SECONDS)
+            await _write(call, page)
         await call.done_writing()
-    except asyncio.InvalidStateError:
-        pass  # it has its answer without having heard all
-    try:
-        async with asyncio.timeout(KEPT_SECONDS):
-            batch: Batch = await call
-    except TimeoutError:
-        raise absent() from None
+    async with asyncio.timeout(KEPT_SECONDS):
+        batch: Batch = await call
     return batch
 
 
-async def _write(call: Any, part: pb.StartBatchRequest, seconds: float) -> None:
+async def _write(call: Any, page: pb.NewItems) -> None:
     try:
-        async with asyncio.timeout(seconds):
-            await call.write(part)
-    except TimeoutError:
-        raise absent() from None
+        async with asyncio.timeout(KEPT_SECONDS):
+            await call.write(pb.StartBatchRequest(items=page))
+    except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+        raise Unavailable(
+            "the orchestrator stopped taking in items", remedy="send the batch again; nothing of it is kept"
+        ) from error

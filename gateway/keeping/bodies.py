@@ -17,6 +17,8 @@ from services.runtime.errors import InvalidRequest
 PAGE_ITEMS, PAGE_BYTES = 100, 1_000_000
 """Most of what is taken in at a time: a page is over once it has one of them."""
 
+MOST_ITEMS = 1_000_000
+
 SOURCES = frozenset({"pipeline", "plan", "request", "run_id"})
 
 _JSON = "application/json"
@@ -96,9 +98,14 @@ async def _listed(items: list[Any]) -> AsyncIterator[tuple[Sent, int]]:
 
 
 async def _paged(sent: AsyncIterator[tuple[Sent, int]]) -> AsyncIterator[list[Sent]]:
-    page, size = list[Sent](), 0
+    page, size, total = list[Sent](), 0, 0
     async for item, length in sent:
-        page, size = [*page, item], size + length
+        total += 1
+        if total > MOST_ITEMS:
+            message = f"a batch has {MOST_ITEMS} items at most"
+            raise InvalidRequest(message, reason="TOO_LARGE", remedy="split it into several", port="items")
+        page.append(item)
+        size += length
         if len(page) >= PAGE_ITEMS or size >= PAGE_BYTES:
             yield page
             page, size = [], 0

@@ -10,30 +10,14 @@ from typing import Any
 
 from gateway.admission import Admission
 from gateway.decoding import decode
-from gateway.fetching import Fetching
-from gateway.files import Allowance
-from gateway.filing.files import Files
-from gateway.json_text import checked_text, refuse
+from gateway.mentions import Mention, Mentions, taken_out
 from protos.hugginggpt.v1.orchestrator_pb2 import NewItems
-from protos.hugginggpt.v1.types_pb2 import Artifact, Failure, NewItem
+from protos.hugginggpt.v1.types_pb2 import Failure, NewItem
 from services.runtime.artifacts.giving import clean_name
 from services.runtime.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError
 
-AT_ONCE = 16
+AT_ONCE = 8
 """Items whose values are looked up side by side."""
-
-_ELSEWHERE = ("file_id", "url")
-
-
-@dataclass(frozen=True)
-class Mention:
-    """A value that is named, in place of the value itself."""
-
-    index: int
-    """Of the input."""
-    kind: str
-    """One of file_id and url."""
-    text: str
 
 
 @dataclass(frozen=True)
@@ -52,21 +36,9 @@ def read(document: Any, where: str) -> Sent:
     Raises:
         InvalidRequest: it is none; naming what is wrong and where.
     """
-    inputs = document.get("inputs") if isinstance(document, dict) else None
-    entries = enumerate(inputs if isinstance(inputs, list) else [])
-    named = [(index, entry) for index, entry in entries if isinstance(entry, dict)]
-    mentions = [_taken(entry, kind, index, where) for index, entry in named for kind in _ELSEWHERE if kind in entry]
+    given = document.get("inputs") if isinstance(document, dict) else None
+    mentions = list(taken_out(given, f"{where}.inputs"))
     return Sent(where, decode(NewItem, document, where), mentions)
-
-
-def _taken(entry: dict[str, Any], kind: str, index: int, where: str) -> Mention:
-    place = f"{where}.inputs[{index}]"
-    text = checked_text(entry.pop(kind), f"{place}.{kind}")
-    if unknown := entry.keys() - {"name"}:
-        remedy = f'send for instance {{"name": "image", "{kind}": "…"}}'
-        refuse(place, f"has {min(unknown)[:100]!r} beside {kind}", remedy=remedy)
-    entry["artifact"] = {}
-    return Mention(index, kind, text)
 
 
 class Items:
@@ -74,16 +46,12 @@ class Items:
 
     Args:
         admission: looks at values, and knows artifacts.
-        files: those kept under ids.
-        fetching: brings in what is given as URLs.
-        files_bytes: most bytes that are fetched for one item.
+        mentions: brings in what is given as ids or URLs.
     """
 
-    def __init__(self, admission: Admission, files: Files, fetching: Fetching, files_bytes: int) -> None:
+    def __init__(self, admission: Admission, mentions: Mentions) -> None:
         self._admission = admission
-        self._files = files
-        self._fetching = fetching
-        self._files_bytes = files_bytes
+        self._mentions = mentions
 
     async def settled(self, page: Sequence[Sent]) -> NewItems:
         """The items as the orchestrator takes them.
@@ -115,23 +83,18 @@ class Items:
         except InvalidRequest as error:
             error.message, error.port = f"{sent.where}: {error.message}", f"{sent.where}.{error.port}"
             raise
-        allowance = Allowance(self._files_bytes)
+        allowance = self._mentions.allowance()
         meant = {mention.index: mention for mention in sent.mentions}
         for index, named in enumerate(sent.item.inputs):
             try:
                 if mention := meant.get(index):
-                    named.value.artifact.CopyFrom(await self._found(mention, allowance))
+                    named.value.artifact.CopyFrom(await self._mentions.artifact(mention, allowance))
                 else:
                     await self._admission.settle(f"{sent.where}.inputs[{index}]", named.value)
             except (InvalidRequest, NotFound, PermissionDenied) as error:
                 _fail(sent.item, named.name, error)
                 return
         sent.item.name = sent.item.name or _first_name(sent.item)
-
-    async def _found(self, mention: Mention, allowance: Allowance) -> Artifact:
-        if mention.kind == "url":
-            return await self._fetching.fetched(mention.text, allowance=allowance)
-        return (await self._files.get(mention.text)).artifact
 
 
 def _waits(sent: Sent) -> bool:

@@ -134,7 +134,7 @@ START: dict[str, Any] = {
             "required": True,
             "content": {
                 "application/json": {"schema": reference("BatchRequest"), "example": {**_ASKED, "items": _ITEMS}},
-                "application/x-ndjson": {"schema": {"type": "string"}, "example": _LINES},
+                "application/x-ndjson": {"schema": reference("BatchLines"), "example": _LINES},
             },
         }
     },
@@ -151,7 +151,7 @@ RESULTS: dict[str, Any] = {
         200: {
             "description": "A line an item, in the order of the input.",
             "content": {
-                "application/x-ndjson": {"schema": reference("BatchResult"), "example": _RESULT},
+                "application/x-ndjson": {"schema": reference("BatchResults"), "example": f"{json.dumps(_RESULT)}\n"},
                 "text/csv": {"schema": {"type": "string"}, "example": _TABLE},
             },
         }

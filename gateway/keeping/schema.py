@@ -55,6 +55,14 @@ OWN = {
     "BatchList": _listed("Batch", next_page_token=_TEXT),
     "BatchItemList": _listed("BatchItem", next_after=_COUNT),
     "BatchResult": _RESULT,
+    "BatchResults": {"type": "array", "items": reference("BatchResult"), "description": "Each of them is a line."},
+    "BatchLines": {
+        "type": "array",
+        "prefixItems": [reference("BatchSpec" + TAKEN)],
+        "items": reference("NewItem" + TAKEN),
+        "minItems": 2,
+        "description": "Each of them is a line.",
+    },
     "BatchSummary": _SUMMARY,
     "BatchEvents": {
         "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",

@@ -1,6 +1,7 @@
 """The calls of GatewayService that are about pipelines and batches."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from gateway.access.acting import Acting
@@ -11,6 +12,7 @@ from gateway.keeping.pipelines import Pipelines
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import Batch, BatchSpec, DataPolicy, Pipeline, PipelineRef
+from services.runtime import taking
 from services.runtime.errors import InvalidRequest
 
 
@@ -51,7 +53,7 @@ class BatchCalls(rpc.GatewayServiceServicer):
         with self._acting(context, spec.policy):
             admitted = await self._admission.admit_batch(spec)
             pages = (await self._items.settled(page) async for page in _pages(request_iterator))
-            return await self._batches.start(admitted, pages)
+            return await self._batches.start(admitted, pages, partial(taking.tell, context))
 
     async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
         with self._acting(context):

@@ -1,18 +1,23 @@
 """The API's description is tried against the API: every route, with what the description allows and what it forbids."""
 
 import asyncio
+import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from services.orchestrator.settings import Settings
 from tests.doors import opened_doors
+from tests.keeping import opened_keeping
+from tests.orchestrating import END, Cast, task
 from tests.service.test_gateway_origin import flat
 
 pytestmark = pytest.mark.timeout(300)
 
 SECONDS = 240.0
+HOOKS = Path(__file__).parents[1] / "schemathesis_hooks.py"
 CONFIGURATION = Path(__file__).parents[1] / "schemathesis.toml"
 
 OTHERS = re.compile(r"/|/openapi\.json|/(docs|web)(/.*)?|/mcp(/.*)?")
@@ -25,6 +30,7 @@ async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
         *(Path(sys.executable).with_name("schemathesis"), "--config-file", CONFIGURATION, "run", url),
         *("--checks", "all", "--no-color", "--request-timeout", "15"),
         cwd=folder,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": str(HOOKS)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -39,9 +45,10 @@ async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
     return tried.returncode, said.decode()
 
 
-async def test_every_route_does_what_its_description_says(tmp_path: Path) -> None:
-    async with opened_doors(tmp_path) as doors:
-        status, said = await schemathesis(f"http://127.0.0.1:{doors.http_port}/openapi.json", tmp_path)
+async def test_every_route_does_what_its_description_says(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+    cast.plan(task(1), END)
+    async with opened_keeping(cast, settings, tmp_path) as keeping:
+        status, said = await schemathesis(f"http://127.0.0.1:{keeping.doors.http_port}/openapi.json", tmp_path)
     assert status == 0, said
     cases = re.search(r"(\d+) generated", said)
     assert cases, said

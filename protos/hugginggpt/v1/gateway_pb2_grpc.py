@@ -279,7 +279,7 @@ class GatewayServiceServicer:
 
     def StartBatch(self, request_iterator, context):
         """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
-        Upload before. A call that breaks off leaves nothing.
+        Upload before. Initial metadata says that the spec is taken. A call that breaks off leaves nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -71,7 +71,7 @@ class GatewayServiceStub:
     """Removes versions of a pipeline; batches that have begun go on."""
     StartBatch: _grpc.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]
     """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
-    Upload before. A call that breaks off leaves nothing.
+    Upload before. Initial metadata says that the spec is taken. A call that breaks off leaves nothing.
     """
     GetBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]
     """A batch as it stands."""
@@ -127,7 +127,7 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     """Removes versions of a pipeline; batches that have begun go on."""
     StartBatch: _aio.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
-    Upload before. A call that breaks off leaves nothing.
+    Upload before. Initial metadata says that the spec is taken. A call that breaks off leaves nothing.
     """
     GetBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """A batch as it stands."""
@@ -282,7 +282,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
         """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
-        Upload before. A call that breaks off leaves nothing.
+        Upload before. Initial metadata says that the spec is taken. A call that breaks off leaves nothing.
         """
 
     @_abc_1.abstractmethod

@@ -69,7 +69,8 @@ class OrchestratorServiceStub:
     StartBatch: _grpc.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]
     """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
     the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
-    if no item fits, and all that SavePipeline says of plans. Safe to retry with an idempotency key.
+    if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
+    for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
     """
     GetBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]
     """A batch as it stands. NOT_FOUND/BATCH if there is none."""
@@ -132,7 +133,8 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     StartBatch: _aio.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
     the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
-    if no item fits, and all that SavePipeline says of plans. Safe to retry with an idempotency key.
+    if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
+    for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
     """
     GetBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """A batch as it stands. NOT_FOUND/BATCH if there is none."""
@@ -276,7 +278,8 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
         """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
         the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
-        if no item fits, and all that SavePipeline says of plans. Safe to retry with an idempotency key.
+        if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
+        for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
         """
 
     @_abc_1.abstractmethod

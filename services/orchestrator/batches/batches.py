@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Self
 
@@ -54,13 +54,17 @@ class Batches:
         self._closed.set()
         await self._tenure.hand_over()
 
-    async def start(self, parts: AsyncIterable[StartBatchRequest]) -> Batch:
+    async def start(self, parts: AsyncIterable[StartBatchRequest], taken: Callable[[], Awaitable[None]]) -> Batch:
         """Keeps a batch and lets it run.
+
+        Args:
+            parts: its spec, then its items.
+            taken: called once the spec is taken, before the items are read.
 
         Raises:
             ServiceError: what Reception.received says.
         """
-        batch_id = await self._reception.received(parts)
+        batch_id = await self._reception.received(parts, taken)
         self._tenure.look()
         return await self.get(batch_id)
 

@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 
 from google.protobuf.message import Message
 
@@ -40,8 +40,12 @@ class Reception:
         self._removal = removal
         self._pipelines = pipelines
 
-    async def received(self, parts: AsyncIterable[StartBatchRequest]) -> str:
+    async def received(self, parts: AsyncIterable[StartBatchRequest], taken: Callable[[], Awaitable[None]]) -> str:
         """Keeps a batch that then runs; gives its id, an earlier one's if the idempotency key stands for the same.
+
+        Args:
+            parts: its spec, then its items.
+            taken: called once the spec is taken, before the items are read.
 
         Raises:
             InvalidRequest: the stream does not begin with a spec, there is no item, or none fits.
@@ -59,6 +63,7 @@ class Reception:
         await self._kept.begin(batch)
         started = ""
         try:
+            await taken()
             started = await self._filled(batch, pages)
         finally:
             if started != batch.id:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
@@ -10,6 +11,7 @@ from protos.hugginggpt.v1.types_pb2 import Batch
 from services.orchestrator.batches.batches import Batches
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.paging import moment, page_size, position, token
+from services.runtime import taking
 
 
 class BatchCalls(rpc.OrchestratorServiceServicer):
@@ -19,7 +21,7 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
     _batch_ends: BatchEnds
 
     async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> Batch:
-        return await self._batches.start(request_iterator)
+        return await self._batches.start(request_iterator, partial(taking.tell, context))
 
     async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
         return await self._batches.get(request.batch_id)

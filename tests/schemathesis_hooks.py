@@ -1,0 +1,17 @@
+"""Lines of JSON, as the fuzzer sends and reads them."""
+
+import json
+from typing import Any
+
+import schemathesis
+
+
+@schemathesis.serializer("application/x-ndjson")
+def written(_context: schemathesis.SerializationContext, value: Any) -> bytes | None:
+    documents = value if isinstance(value, list) else [value]
+    return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+
+
+@schemathesis.deserializer("application/x-ndjson")
+def read(_context: schemathesis.DeserializationContext, response: schemathesis.Response) -> list[Any]:
+    return [json.loads(line) for line in response.content.splitlines()]
