@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
@@ -120,10 +121,45 @@ async def test_failed_items_run_again(tab: Tab, house: House) -> None:
     page = await begun(tab, house, picture("sign.png"), picture("bad.png", b"\x89PNG\r\n\x1a\n no picture"))
     await ended(page, "incomplete")
     async with page.expect_response(re.compile("/resume$")) as resumed:
-        await page.get_by_role("button", name="Run the 1 failed again").click()
+        await page.get_by_role("button", name="Run the failed one again").click()
     assert (await resumed.value).request.post_data == '{"failed_only":true}'
     await ended(page, "incomplete")
     await expect(page.locator(".states li")).to_have_text(["1 completed", "1 failed"])
+
+
+async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
+    def stands(state: str, done: int) -> dict[str, Any]:
+        counts = {"total": 8, "completed": done, "waiting": 8 - done}
+        return {"batch_id": "batch_x", "state": state, "spec": {"request": "Read these."}, "counts": counts}
+
+    told = [(stands("running", 5), stands("running", 6)), (stands("completed", 8),)]
+
+    async def events(route: Route) -> None:
+        frames = (f"event: batch\ndata: {json.dumps(batch)}\n\n" for batch in told.pop(0))
+        await route.fulfill(body="".join(frames), content_type="text/event-stream")
+
+    await tab.page.route("**/v1/batches/**", lambda route: route.fulfill(json={"data": []}))
+    await tab.page.route("**/v1/batches/batch_x", lambda route: route.fulfill(json=stands("running", 0)))
+    await tab.page.route("**/v1/batches/batch_x/events", events)
+    page = await tab.open("/?batch=batch_x")
+    await ended(page)
+    await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "8")
+    await expect(page.get_by_text("The connection was lost")).to_be_hidden()
+    assert told == []
+
+
+async def test_the_plan_of_a_batch_without_a_name_is_kept(tab: Tab, house: House) -> None:
+    item = {"inputs": [{"name": "sign", "text": "Read me."}]}
+    plan = [{"id": 1, "task": "text-classification", "arguments": {"text": {"input": "sign"}}}]
+    async with httpx.AsyncClient(base_url=house.url) as http:
+        batch = (await http.post("/v1/batches", json={"plan": plan, "items": [item]})).json()["batch_id"]
+    page = await tab.open(f"/?batch={batch}")
+    await ended(page)
+    await page.get_by_role("button", name="Keep this plan").click()
+    await page.get_by_label("Name").fill("from-a-batch")
+    await page.get_by_role("button", name="Keep it").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("from-a-batch")
+    await expect(page.locator(".takes dt").first).to_have_text("sign")
 
 
 async def test_a_long_batch_is_read_in_pages(tab: Tab, house: House) -> None:
@@ -132,7 +168,7 @@ async def test_a_long_batch_is_read_in_pages(tab: Tab, house: House) -> None:
     await kept(house, "moods", plan=plan)
     page = await tab.open("/?pipeline=moods")
     await page.set_input_files("#parameter-1-files", files)
-    await expect(page.get_by_label("Files for words").locator("li")).to_have_count(8)
+    await expect(page.get_by_role("list", name="Files for words").locator("li")).to_have_count(8)
     await expect(page.locator(".parameter")).to_contain_text("and 112 more")
     await page.get_by_role("button", name="Run it on 120 files").click()
     await ended(page)

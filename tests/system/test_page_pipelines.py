@@ -22,6 +22,10 @@ SUMMARIZE = [
     {"id": 1, "task": "summarization", "arguments": {"text": {"input": "words"}}},
     {"id": 2, "task": "text-to-speech", "arguments": {"text": {"task_id": 1, "output": "text"}}},
 ]
+PAIRS = [
+    {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "one"}}},
+    {"id": 2, "task": "image-to-text", "arguments": {"image": {"input": "other"}}},
+]
 WORDS = "Ada wrote the first program in 1843. It computed numbers. The machine it was written for was never built."
 
 
@@ -145,18 +149,31 @@ async def test_words_are_a_run_and_files_of_words_do_instead(tab: Tab, house: Ho
 
 
 async def test_parameters_with_different_numbers_of_files_are_not_paired(tab: Tab, house: House) -> None:
-    plan = [
-        {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "one"}}},
-        {"id": 2, "task": "image-to-text", "arguments": {"image": {"input": "other"}}},
-    ]
-    await kept(house, "pairs", plan=plan)
+    await kept(house, "pairs", plan=PAIRS)
     page = await tab.open("/?pipeline=pairs")
     await page.set_input_files("#parameter-1-files", [SIGN] * 3)
     await page.set_input_files("#parameter-2-files", [SIGN] * 2)
     await page.get_by_role("button", name="Run it on 3 files").click()
     await expect(page.get_by_role("alert")).to_contain_text("other has 2 files, another parameter 3.")
     await page.get_by_role("button", name="Remove sign.png").last.click()
-    await expect(page.get_by_label("Files for other").locator("li")).to_have_count(1)
+    await expect(page.get_by_role("list", name="Files for other").locator("li")).to_have_count(1)
+
+
+async def test_files_are_dropped_on_their_parameters(tab: Tab, house: House) -> None:
+    await kept(house, "pairs", plan=PAIRS, policy="local")
+    page = await tab.open("/?pipeline=pairs")
+    await expect(page.get_by_text("What runs through it never leaves this house.")).to_be_visible()
+    local = page.get_by_label("Keep everything in this house")
+    await expect(local).to_be_checked()
+    await expect(local).to_be_disabled()
+    for place, there in ((".parameter >> nth=1", 1), ("h1", 1)):
+        await page.locator(place).evaluate("""place => {
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File(["some words"], "dropped.txt", {type: "text/plain"}));
+            place.dispatchEvent(new DragEvent("drop", {bubbles: true, cancelable: true, dataTransfer}));
+        }""")
+        await expect(page.locator(".parameter .chip")).to_have_count(there)
+    await expect(page.get_by_role("list", name="Files for other")).to_contain_text("dropped.txt")
 
 
 async def test_a_pipeline_that_is_not_there_is_told(tab: Tab) -> None:
@@ -190,7 +207,7 @@ async def test_a_pipeline_whose_every_word_is_hostile_stays_text(tab: Tab) -> No
     await inert(page)
     await page.locator(".entry").first.click()
     await page.locator("#task-1 > summary").click()
-    for place in ("h1", ".lead", ".versions", ".parameter-name", ".task-name", ".ports dt"):
+    for place in ("h1", ".lead", ".versions", ".parameter-name", ".task-name", ".takes dt"):
         await expect(page.locator(place).first).to_contain_text("<")
     await inert(page)
 

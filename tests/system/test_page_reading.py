@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.browsing import CHROMIUM, Tab, watched
-from tests.system.conftest import House, cli, standing
+from tests.system.conftest import ROOT, House, cli, standing
 
 pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
@@ -175,6 +175,16 @@ async def test_a_house_with_keys_is_seen_with_one(browser: Browser, tmp_path_fac
         await shown(page)
         for picture in await page.locator(".made img").all():
             assert (await picture.get_attribute("src") or "").startswith("blob:")
+        await page.get_by_role("button", name="Keep this plan").click()
+        await page.get_by_label("Name").fill("counter")
+        await page.get_by_role("button", name="Keep it").click()
+        face = ROOT / "gateway" / "web" / "site" / "face.jpg"
+        await page.set_input_files("#parameter-1-files", [face, face])
+        await page.get_by_role("button", name="Run it on 2 files").click()
+        await expect(page.locator(".state .badge")).to_have_text("completed", timeout=60_000)
+        async with page.expect_download() as saving:
+            await page.get_by_role("link", name="JSON lines").click()
+        assert (await (await saving.value).path()).read_text().count("\n") == 2
         assert key not in await page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
         await page.get_by_role("button", name="Forget key").click()
         await expect(page.locator("#key-field")).to_be_visible()

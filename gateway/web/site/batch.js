@@ -89,7 +89,7 @@ export class BatchView {
     this._progressCard = card("progress", "Progress", this._tally.element, h("div.line", {}, this._pace, saving));
     this._itemsCard = card("members.half", "Items", this._items.element);
     this._errorCard = card("trouble", "What went wrong", this._errors);
-    this._timeCard = card("times", "How long it took", this._times);
+    this._timeCard = card("times", "How long an item took", this._times);
     this._planCard = card("plan", "Plan", this._plan);
     const cards = [this._progressCard, this._itemsCard, this._errorCard, this._timeCard, this._planCard];
     cards.forEach((each) => (each.hidden = true));
@@ -152,7 +152,9 @@ export class BatchView {
         over && open > 0 && act(`Go on with the other ${amount(open)}`, () => this._send("resume"), "primary"),
         over &&
           bad > 0 &&
-          act(`Run the ${amount(bad)} failed again`, () => this._send("resume", { failed_only: true })),
+          act(bad > 1 ? `Run the ${amount(bad)} failed again` : "Run the failed one again", () =>
+            this._send("resume", { failed_only: true }),
+          ),
         pipeline?.plan && !pipeline.name && act("Keep this plan", keep),
       ].filter(Boolean),
     );

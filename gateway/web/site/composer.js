@@ -2,6 +2,7 @@
 
 import { unguessable } from "./api.js";
 import { choice } from "./choice.js";
+import { dropping } from "./dropping.js";
 import { glyph, h } from "./element.js";
 import { face } from "./files.js";
 import { ARROW, CLIP, PAPER } from "./glyphs.js";
@@ -27,7 +28,10 @@ export class Composer {
     this._attempt = "";
     this._build();
     addEventListener("paste", (event) => this._pasted(event));
-    this._dropping();
+    dropping(
+      () => this.element.isConnected,
+      (files) => this._add(files),
+    );
   }
 
   /**
@@ -122,20 +126,6 @@ export class Composer {
     if (!files.length || !this.element.isConnected) return;
     event.preventDefault();
     this._add(files);
-  }
-
-  /** Files may be dropped anywhere on the page. */
-  _dropping() {
-    const carries = (event) => event.dataTransfer?.types.includes("Files") && this.element.isConnected;
-    const mark = (on) => document.body.classList.toggle("dropping", on);
-    addEventListener("dragover", (event) => carries(event) && (event.preventDefault(), mark(true)));
-    addEventListener("dragleave", (event) => !event.relatedTarget && mark(false));
-    addEventListener("drop", (event) => {
-      mark(false);
-      if (!carries(event)) return;
-      event.preventDefault();
-      this._add([...event.dataTransfer.files]);
-    });
   }
 
   _add(files) {

@@ -166,9 +166,12 @@ function trouble(task) {
 function why(task) {
   if (!task.decision) return null;
   const by =
-    { rank: "by merit", llm: `by ${task.decision.llm_model || "an LLM"}`, pinned: "pinned by the plan" }[
-      task.decision.controller
-    ] || task.decision.controller;
+    {
+      rank: "by merit",
+      llm: `by ${task.decision.llm_model || "an LLM"}`,
+      pinned: "pinned by the plan",
+      routed: "by the house's routing table",
+    }[task.decision.controller] || task.decision.controller;
   const fell = task.decision.fell_back_because ? ` ${task.decision.fell_back_because}` : "";
   return part(
     "Why this model",

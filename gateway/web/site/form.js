@@ -2,6 +2,7 @@
 
 import { Problem, unguessable } from "./api.js";
 import { choice } from "./choice.js";
+import { dropping } from "./dropping.js";
 import { h } from "./element.js";
 import { notice } from "./notice.js";
 import { Parameter } from "./parameter.js";
@@ -19,13 +20,24 @@ export class RunForm {
     this._api = api;
     this._pipeline = pipeline;
     this._go = go;
-    this._sending = new Sending(api);
+    this._closed = new AbortController();
+    this._sending = new Sending(api, this._closed.signal);
     this._attempt = "";
     this._parameters = [];
     this._build();
     this._parameters = (pipeline.inputs || []).map((port, at) => new Parameter(port, at + 1, () => this._changed()));
     this._fields.append(...this._parameters.map(({ element }) => element));
     this._changed();
+    dropping(
+      () => this._parameters.length > 0,
+      (files, on) => this._dropped(files, on),
+      this._closed.signal,
+    );
+  }
+
+  /** What is still on its way is not sent. */
+  close() {
+    this._closed.abort();
   }
 
   _build() {
@@ -50,6 +62,13 @@ export class RunForm {
       this._problems,
       h("div.row", {}, this._button, this._hint),
     );
+  }
+
+  /** Onto a parameter, or anywhere where there is but one. */
+  _dropped(files, on) {
+    const [first, ...others] = this._parameters;
+    const under = this._parameters.find(({ element }) => element.contains(on));
+    (under || (others.length ? null : first))?.add(files);
   }
 
   /** How many items the files make; 0: it is one run. */
@@ -81,7 +100,7 @@ export class RunForm {
     try {
       await this._begin();
     } catch (problem) {
-      this._wrong(problem);
+      if (!this._closed.signal.aborted) this._wrong(problem);
     } finally {
       this._idle();
     }
@@ -150,7 +169,7 @@ export class RunForm {
 
   _post(path, body, type) {
     const headers = { "content-type": type, "idempotency-key": this._attempt };
-    return this._api.json(path, { method: "POST", body, headers });
+    return this._api.json(path, { method: "POST", body, headers, signal: this._closed.signal });
   }
 
   _said(there, all) {

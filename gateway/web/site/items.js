@@ -61,6 +61,7 @@ export class Items {
       button.hidden = Boolean(state) && !count && state !== this._state;
       button.lastChild.textContent = amount(count || 0);
     }
+    this._list.style.setProperty("--digits", String(String(counts.total || 0).length));
     const known = JSON.stringify(counts);
     if (known === this._known) return;
     this._known = known;
@@ -147,7 +148,7 @@ export class Items {
 
 function row(item, files) {
   const name = item.name || `item ${item.index}`;
-  const seconds = item.usage?.elapsed;
+  const seconds = item.usage?.busy;
   return h(
     "li",
     {},

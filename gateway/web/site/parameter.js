@@ -80,10 +80,11 @@ export class Parameter {
       "aria-describedby": `${id}-about`,
       change: () => this._picked(),
     });
+    this._add = h("span");
     this._chips = h("ul.chips", { "aria-label": `Files for ${this.name}` });
     this.element = h(
       "div.parameter",
-      { dragover: (event) => this._over(event), drop: (event) => this._dropped(event) },
+      {},
       h(
         "div.parameter-name",
         {},
@@ -97,13 +98,7 @@ export class Parameter {
         "div.row",
         {},
         this._picker,
-        h(
-          "label.attach",
-          { for: `${id}-files` },
-          glyph(CLIP),
-          written ? "Files instead" : "Choose files",
-          h("span.unseen", {}, ` for ${this.name}`),
-        ),
+        h("label.attach", { for: `${id}-files` }, glyph(CLIP), this._add, h("span.unseen", {}, ` for ${this.name}`)),
         (this._many = h("small.quiet")),
         (this._clear = h("button.link", { type: "button", click: () => this._emptied() }, "Remove all")),
       ),
@@ -124,17 +119,6 @@ export class Parameter {
     this._picker.value = "";
   }
 
-  _over(event) {
-    if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
-  }
-
-  _dropped(event) {
-    const files = [...(event.dataTransfer?.files || [])];
-    if (!files.length) return;
-    event.preventDefault();
-    this.add(files);
-  }
-
   _emptied() {
     this.files = [];
     this._shown();
@@ -147,6 +131,7 @@ export class Parameter {
     this._chips.replaceChildren(...files.slice(0, SHOWN).map((file) => this._chip(file)));
     const rest = files.length - SHOWN;
     this._many.textContent = rest > 0 ? `and ${amount(rest)} more` : "";
+    this._add.textContent = files.length ? "Add files" : this._words ? "Files instead" : "Choose files";
     this._clear.hidden = files.length < 2;
     this._changed();
   }

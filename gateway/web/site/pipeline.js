@@ -31,6 +31,7 @@ export class PipelineView {
 
   close() {
     this._closed.abort();
+    this._form?.close();
   }
 
   async _read(version) {
@@ -50,15 +51,16 @@ export class PipelineView {
     const plan = new PlanRecord(pipeline);
     const details = new Details(this._files, this._api);
     const graph = new Graph((task) => details.open(task));
+    this._form = new RunForm(this._api, pipeline, this._go);
     const words = h("p.quiet", {}, counted(plan.tasks.size, "task"));
     this.element.replaceChildren(
       head(pipeline, versions),
       card("plan", "Plan", words, graph.element),
-      card("start.half", "Run it", new RunForm(this._api, pipeline, this._go).element),
+      card("start.half", "Run it", this._form.element),
       h(
         "div.side",
         {},
-        card("ports", "What it takes and gives", ports(pipeline)),
+        card("takes", "What it takes and gives", ports(pipeline)),
         card("tasks", "Tasks", details.element),
       ),
     );

@@ -12,9 +12,13 @@ const ITS_FAULT = new Set([400, 413, 415, 422]);
 const KEPT = 24 * 3600;
 
 export class Sending {
-  /** @param {import("./api.js").Api} api */
-  constructor(api) {
+  /**
+   * @param {import("./api.js").Api} api
+   * @param {AbortSignal} signal ends it
+   */
+  constructor(api, signal) {
     this._api = api;
+    this._signal = signal;
     this._sent = new WeakMap();
     this._refused = new WeakMap();
   }
@@ -68,7 +72,7 @@ export class Sending {
     body.append("expires_after[anchor]", "created_at");
     body.append("expires_after[seconds]", String(KEPT));
     body.append("file", file, file.name);
-    const { artifact } = await this._api.json("/v1/files", { method: "POST", body });
+    const { artifact } = await this._api.json("/v1/files", { method: "POST", body, signal: this._signal });
     return artifact;
   }
 

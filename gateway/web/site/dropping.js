@@ -1,0 +1,24 @@
+/** Files dropped anywhere on the page. */
+
+/**
+ * @param {() => boolean} takes whether somebody wants them now
+ * @param {(files: File[], on: EventTarget) => void} add
+ * @param {AbortSignal} [signal] ends it
+ */
+export function dropping(takes, add, signal) {
+  const carries = (event) => event.dataTransfer?.types.includes("Files") && takes();
+  const mark = (on) => document.body.classList.toggle("dropping", on);
+  const options = { signal };
+  addEventListener("dragover", (event) => carries(event) && (event.preventDefault(), mark(true)), options);
+  addEventListener("dragleave", (event) => !event.relatedTarget && mark(false), options);
+  addEventListener(
+    "drop",
+    (event) => {
+      mark(false);
+      if (!carries(event)) return;
+      event.preventDefault();
+      add([...event.dataTransfer.files], event.target);
+    },
+    options,
+  );
+}
