@@ -36,7 +36,7 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
     """
     standard = standard_tasks()
     table = read(Path(settings.routes)) if settings.routes else Table()
-    catalog = Catalog(standard, forget_seconds=settings.forget_seconds, rules=table.digest)
+    catalog = Catalog(standard, forget_seconds=settings.forget_seconds, table=table)
     remembered = Memory(ArtifactStore.open(settings.artifacts_url).notes(memory.KIND), catalog)
     discovery = Discovery(parse(settings.experts), catalog, pace)
     choosing = Selector(catalog, standard, settings.inference_mode, settings.region, table)

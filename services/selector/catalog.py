@@ -10,6 +10,7 @@ from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
 from services.runtime.errors import CorruptData, FailedPrecondition, NotFound
 from services.selector.replica import Attention, Description, Replica
+from services.selector.table import Table
 from services.selector.view import View
 
 FORGET_SECONDS = 10.0
@@ -24,7 +25,7 @@ class Catalog:
     Args:
         standard: the kinds of task that are settled for everybody.
         forget_seconds: how long an expert that does not answer is waited for.
-        rules: digest of what else decides who is chosen.
+        table: what the operator has laid down.
         clock: seconds; never goes back.
     """
 
@@ -33,12 +34,12 @@ class Catalog:
         standard: Mapping[str, TaskSpec],
         *,
         forget_seconds: float = FORGET_SECONDS,
-        rules: str = "",
+        table: Table = Table(),  # noqa: B008  # frozen
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._standard = standard
         self._forget_seconds = forget_seconds
-        self._rules = rules
+        self._table = table
         self._clock = clock
         self._arrivals = itertools.count(1)
         self._replicas: dict[str, Replica] = {}
@@ -47,7 +48,7 @@ class Catalog:
         self._closed = False
         self.troubles: dict[str, str] = {}
         """What is wrong with where addresses come from, by source."""
-        self.view = View((), standard, rules)
+        self.view = View((), standard, table)
 
     # ------------------------------------------------------------ what is learnt
 
@@ -214,7 +215,7 @@ class Catalog:
             self._replicas.pop(replica.address, None)
 
     def _refresh(self) -> None:
-        before, self.view = self.view.revision, View(list(self._everyone()), self._standard, self._rules)
+        before, self.view = self.view.revision, View(list(self._everyone()), self._standard, self._table)
         if self.view.revision != before:
             self._wake()
 

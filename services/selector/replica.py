@@ -7,7 +7,7 @@ from enum import Enum
 from hashlib import blake2b
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, Endpoint, ModelCard, TaskSpec
+from protos.hugginggpt.v1.types_pb2 import Endpoint, ModelCard, TaskSpec
 
 
 class Attention(Enum):
@@ -44,10 +44,6 @@ class Description:
             specs={spec.name: spec for spec in reply.tasks},
             cards={task: tuple(found) for task, found in cards.items()},
         )
-
-    def can_run(self, task: str) -> bool:
-        """At least one model of the task has not failed."""
-        return any(card.state != MODEL_STATE_FAILED for card in self.cards.get(task, ()))
 
 
 @dataclass(eq=False)

@@ -10,6 +10,7 @@ from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, ModelCard, TaskSp
 from services.selector.replica import Attention, Description, Replica
 from services.selector.shelf import Seat, Shelf
 from services.selector.specs import disagreement
+from services.selector.table import Table
 
 
 class View:
@@ -18,11 +19,17 @@ class View:
     Args:
         replicas: those to count, each with a description; the first to come settles what a new kind of task is.
         standard: the kinds of task that are settled for everybody.
-        rules: digest of what else decides who is chosen.
+        table: what the operator has laid down.
     """
 
-    def __init__(self, replicas: Sequence[Replica], standard: Mapping[str, TaskSpec], rules: str = "") -> None:
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        standard: Mapping[str, TaskSpec],
+        table: Table = Table(),  # noqa: B008  # frozen
+    ) -> None:
         self._standard = standard
+        self._table = table
         self._specs: dict[str, TaskSpec] = {}
         self._problems: dict[str, dict[str, None]] = defaultdict(dict)
         self._shelves: dict[str, Shelf] = {}
@@ -35,7 +42,7 @@ class View:
             name: task for name in sorted(self._specs) if (task := self._task(name)).experts
         }
         self.tasks_digest = _digest(task.SerializeToString(deterministic=True) for task in self.tasks.values())
-        self.revision = f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.seats)), rules.encode()))}"
+        self.revision = f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.seats)), table.digest.encode()))}"
         """Of everything; begins with the digest of the tasks alone."""
 
     def shelf(self, task: str) -> Shelf | None:
@@ -88,8 +95,15 @@ class View:
                     why = card.failure or "no reason given"
                     self._problems[description.reply.expert][f"model {card.id} has failed: {why}"] = None
 
+    def _can_run(self, seat: Seat, task: str) -> bool:
+        """Whether it has a model for the task that has not failed and is not forbidden."""
+        cards = seat.description.cards.get(task, ())
+        return any(
+            card.state != MODEL_STATE_FAILED and not self._table.forbids(task, card.id, card.revision) for card in cards
+        )
+
     def _task(self, name: str) -> CatalogTask:
-        offering = [seat for seat in self.seats if name in seat.tasks and seat.description.can_run(name)]
+        offering = [seat for seat in self.seats if name in seat.tasks and self._can_run(seat, name)]
         return CatalogTask(
             spec=self._specs[name],
             experts=sorted({seat.expert for seat in offering}),

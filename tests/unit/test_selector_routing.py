@@ -88,6 +88,14 @@ def test_where_all_are_forbidden_that_is_said() -> None:
         routed(forbidden=["faces", "people", "things", "cloud"]).choose(Wanted(TASK))
 
 
+def test_a_task_of_which_all_models_are_forbidden_is_not_planned() -> None:
+    for forbidden, planned in (((Named("faces"),), [TASK]), (tuple(Named(each.id) for each in CARDS), [])):
+        catalog = Catalog(standard_tasks(), table=Table(forbidden=forbidden))
+        catalog.listed("vision:1")
+        catalog.heard("vision:1", DescribeResponse(expert="vision", models=CARDS))
+        assert list(catalog.view.tasks) == planned
+
+
 def test_where_no_candidate_is_there_it_is_said_who_is() -> None:
     with pytest.raises(NotFound, match="lets only gone be chosen, and there is faces, people") as refused:
         routed(candidates=["gone"]).choose(Wanted(TASK))
