@@ -10,7 +10,13 @@ from gateway.access.windows import DAY
 from services.runtime.database import Database, Query, Steps
 
 OVERLAP_SECONDS = 30.0
-"""How far back each look goes: two orchestrators keep what they write a moment apart."""
+"""How far back a thorough look goes: two orchestrators keep what they write a moment apart."""
+
+USUAL_OVERLAP_SECONDS = 3.0
+"""How far back the others go: of batches there are thousands of ends in half a minute."""
+
+THOROUGH_SECONDS = 10.0
+"""From one thorough look to the next."""
 
 KEPT_SECONDS = 48 * 3600.0
 """How long before the last end it is known which ends were noted: longer than an idempotency key stands for a run."""
@@ -57,6 +63,7 @@ class Following(Generic[E]):
         self._key = key
         self._note = note
         self._clock = clock
+        self._thorough_at = 0.0
 
     async def look(self, first: float = 0.0) -> None:
         """Notes what has ended since the last look.
@@ -69,9 +76,9 @@ class Following(Generic[E]):
             grpc.aio.AioRpcError: who is asked for pages does not.
         """
         since, token = max(first, await self._position()), ""
-        latest = since
+        latest, overlap = since, self._overlap()
         while True:
-            ends, token = await self._pages(max(0.0, since - OVERLAP_SECONDS), token)
+            ends, token = await self._pages(max(0.0, since - overlap), token)
             await self._note_new(ends)
             latest = max([latest, *map(moment, ends)])
             if not token:
@@ -91,6 +98,13 @@ class Following(Generic[E]):
             yield Query("DELETE FROM ended_runs WHERE what = ? AND seen < ?", (self._what, before), alone=True)
 
         await self._database.write(operation)
+
+    def _overlap(self) -> float:
+        now = self._clock()
+        if now < self._thorough_at + THOROUGH_SECONDS:
+            return USUAL_OVERLAP_SECONDS
+        self._thorough_at = now
+        return OVERLAP_SECONDS
 
     async def _position(self) -> float:
         rows = await self._database.read("SELECT position FROM cursors WHERE name = ?", self._what)

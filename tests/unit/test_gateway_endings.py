@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from gateway.access.endings import Endings
-from gateway.access.following import KEPT_SECONDS, OVERLAP_SECONDS
+from gateway.access.following import KEPT_SECONDS, OVERLAP_SECONDS, THOROUGH_SECONDS, USUAL_OVERLAP_SECONDS
 from gateway.access.slots import Slots
 from gateway.access.windows import DAY, StoredCounters
 from gateway.store import gateway_store
@@ -96,6 +96,17 @@ async def test_an_end_that_is_written_late_is_not_missed(
     await following(channel, store).look()
     assert await tokens(store) == 20
     assert ledger.asked[-1].ended_after.ToMicroseconds() / 1e6 == NOW - OVERLAP_SECONDS
+
+
+async def test_only_some_looks_go_far_back(channel: grpc.aio.Channel, store: Database, ledger: Ledger) -> None:
+    clock = Clock(NOW)
+    looking = following(channel, store, clock)
+    ledger.end("run_1", NOW)
+    for seconds in (0.0, 1.0, 1.0, THOROUGH_SECONDS):
+        clock.now += seconds
+        await looking.look()
+    back = [NOW - request.ended_after.ToMicroseconds() / 1e6 for request in ledger.asked]
+    assert back[1:] == [USUAL_OVERLAP_SECONDS, USUAL_OVERLAP_SECONDS, OVERLAP_SECONDS]
 
 
 async def test_tokens_count_for_the_day_the_run_ended(
