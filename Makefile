@@ -29,7 +29,7 @@ demo: $(VENV)/.laptop ## Answer a real request, keep its plan, run that over twe
 	  --file tests/data/sign.png --out out --save happy-signs
 	$(PY) -m tests.data.signs out/signs
 	rm -rf out/spoken
-	$(PY) -m gateway.cli batch happy-signs --folder out/signs --out out/spoken; [ $$? -eq 1 ] # one sign is broken
+	$(PY) -m gateway.cli batch happy-signs --folder out/signs --out out/spoken || [ $$? -eq 1 ] # one sign is broken
 
 up: $(VENV)/.laptop ## Run the whole house until Ctrl-C
 	$(PY) -m gateway.cli up

@@ -1,0 +1,67 @@
+"""What `make demo` does, at a house that stands already: a request, its plan kept, and that run over twenty signs."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.system.conftest import ROOT, House, environment
+
+SECONDS = 100
+
+MOODS = {"florist.png": "positive", "theatre.png": "positive", "road.png": "negative"}
+
+
+@pytest.fixture
+def demo(house: House, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+    """The commands of the Makefile, in a folder of their own."""
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    told = ["make", "--dry-run", "--assume-old=.venv/.laptop", "--directory", str(ROOT), "demo", f"PY={sys.executable}"]
+    commands = subprocess.run(told, capture_output=True, text=True, check=True, env=os.environ | {"MAKEFLAGS": ""})
+    script = "".join(line for line in commands.stdout.splitlines(keepends=True) if not line.startswith("make"))
+    return subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=tmp_path,
+        env=environment(house.home, HUGGINGGPT_URL=house.url),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+@pytest.mark.needs("make")
+async def test_the_demo_ends_with_twenty_signs_of_which_one_is_broken(
+    demo: "subprocess.CompletedProcess[str]", tmp_path: Path, http: httpx.AsyncClient
+) -> None:
+    assert demo.returncode == 0, demo.stderr
+    assert "20 items: 19 completed, 1 failed" in demo.stdout
+    assert "1 × museum.png is damaged" in demo.stdout
+    assert "s an item" in demo.stdout
+    spoken = tmp_path / "out/spoken"
+    found = [json.loads(line) for line in (spoken / "results.jsonl").read_text("utf-8").splitlines()]
+    signs = sorted(path.name for path in (tmp_path / "out/signs").iterdir())
+    assert ([line["name"] for line in found], len(found)) == (signs, 20)
+    for line in found:
+        assert (line["error"] is None) == (line["name"] != "museum.png"), line
+        for output in line["outputs"].values():
+            if isinstance(output, dict) and "path" in output:
+                assert (spoken / output["path"]).stat().st_size == output["artifact"]["size_bytes"]
+    with (spoken / "results.csv").open(encoding="utf-8", newline="") as rows:
+        assert [row["name"] for row in csv.DictReader(rows)] == signs
+    assert {line["name"]: told(line) for line in found if line["name"] in MOODS} == MOODS
+    for line in found:
+        record = (await http.get(f"/v1/runs/{line['run_id']}/record")).json()
+        assert [decision["controller"] for decision in record["planning"]] == ["supplied"]
+
+
+def told(line: dict[str, Any]) -> Any:
+    """What is said of the mood of a sign."""
+    (mood,) = (value for name, value in line["outputs"].items() if name.endswith(".text"))
+    return mood
