@@ -13,6 +13,8 @@ REMEDY = """no network of one's own can be made here: run the tests as root, or 
 (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); make test-deps has ip"""
 SECONDS = 280.0
 
+pytestmark = pytest.mark.timeout(SECONDS + 20)
+
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
@@ -65,9 +67,35 @@ def test_a_url_outside_is_not_asked_and_why_is_said(lived: list[Any]) -> None:
     assert "upload the file" in refused["remedy"]
 
 
-def test_ends_of_runs_are_told_to_nobody_outside(lived: list[Any]) -> None:
+def test_a_pipeline_that_stays_in_does_so_whoever_runs_it(lived: list[Any]) -> None:
+    told = lived[1]["told"]
+    assert told["run"]["state"] == "completed"
+    assert (told["batch"]["state"], told["batch"]["counts"]["completed"]) == ("completed", 2)
+    assert told["batch"]["pipeline"]["policy"] == "local"
+
+
+def test_a_batch_that_stays_in_is_planned_inside(lived: list[Any]) -> None:
+    words = lived[1]["told"]["words"]
+    assert (words["state"], words["counts"]["completed"]) == ("completed", 2)
+
+
+def test_a_batch_that_only_others_can_do_is_not_begun_and_why_is_said(lived: list[Any]) -> None:
+    refused = lived[1]["told"]["outside"]
+    assert (refused["status"], refused["code"]) == (409, "POLICY")
+    assert "an expert of your own" in refused["remedy"]
+
+
+def test_a_url_for_a_pipeline_that_stays_in_is_not_asked(lived: list[Any]) -> None:
+    told = lived[1]["told"]
+    assert (told["link"]["status"], told["link"]["code"]) == (403, "POLICY")
+    assert (told["links"]["counts"]["completed"], told["links"]["counts"]["failed"]) == (2, 1)
+
+
+def test_ends_of_runs_and_batches_are_told_to_nobody_outside(lived: list[Any]) -> None:
     told = lived[1]["told"]["told"]
-    assert [delivery["state"] for delivery in told] == ["withheld"] * 3
+    assert {delivery["state"] for delivery in told} == {"withheld"}
+    assert ["batch_id" in delivery for delivery in told].count(True) == 3
+    assert ["run_id" in delivery for delivery in told].count(True) == 4
     assert {"hooks.test is outside" in delivery["outcome"] for delivery in told} == {True}
 
 

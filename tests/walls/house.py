@@ -75,6 +75,36 @@ def asked(http: httpx.Client, policy: str) -> dict[str, Any]:
     return {name: answer.json() for name, answer in made.items()}
 
 
+def kept(http: httpx.Client, policy: str) -> dict[str, Any]:
+    """What came of a pipeline and of batches under a policy, asked for by somebody who says nothing of one."""
+    name, text = f"mood-{policy}", {"name": "note", "text": "I am so happy today"}
+    mood = {"id": 1, "task": "text-classification", "arguments": {"text": {"input": "note"}}}
+    summary = {"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}, "pinned_model": "box/all"}
+    items = [{"name": "first", "inputs": [text]}, {"name": "second", "inputs": [text]}]
+    by_name, linked = {"pipeline": {"name": name}}, {"name": "note", "url": "http://b.test/note.txt"}
+    http.put(f"/v1/pipelines/{name}", json={"plan": [mood], "policy": policy}).raise_for_status()
+    made = {
+        "run": http.post("/v1/runs", json={**by_name, "inputs": [text]}, headers=WAIT).json(),
+        "batch": _ended(http, {**by_name, "items": items}),
+        "words": _ended(http, {"request": "Tell me whether this sounds happy", "policy": policy, "items": items}),
+        "outside": _ended(http, {"plan": [summary], "policy": policy, "budget": {"wall_time": 5}, "items": items}),
+        "link": http.post("/v1/runs", json={**by_name, "inputs": [linked]}).json(),
+        "links": _ended(http, {**by_name, "items": [{"name": "linked", "inputs": [linked]}, *items]}),
+    }
+    time.sleep(SETTLED_SECONDS)
+    return made
+
+
+def _ended(http: httpx.Client, batch: dict[str, Any]) -> Any:
+    """The batch once it is over, or why it is not begun."""
+    begun = http.post("/v1/batches", json=batch)
+    if begun.status_code != httpx.codes.ACCEPTED:
+        return begun.json()
+    place = begun.headers["location"]
+    http.get(f"{place}/events")  # to its end
+    return http.get(place).json()
+
+
 def tell(what: Any) -> None:
     sys.stdout.write(json.dumps(what) + "\n")
     sys.stdout.flush()
@@ -90,7 +120,7 @@ def main(home: Path) -> None:
         tell("it stands")
         hook = http.post("/v1/webhooks", json={"url": "https://hooks.test/"}).json()["id"]
         for policy in ("local", "open"):
-            made = asked(http, policy)
+            made = {**asked(http, policy), **kept(http, policy)}
             tell({**made, "told": http.get(f"/v1/webhooks/{hook}").json()["deliveries"]})
 
 
