@@ -9,6 +9,7 @@ import yaml
 from tests.system.conftest import ROOT, House, standing
 
 DATA = ROOT / "tests" / "data"
+TASK = "text-classification"
 MOOD, TONGUE = "vaderSentiment", "py3langid"
 TEXTS = {"good.txt": "I love it, it is wonderful.", "bad.txt": "A terrible, sad day.", "zug.txt": "Der Zug fährt."}
 
@@ -105,6 +106,9 @@ def test_the_better_model_is_preferred_and_a_forbidden_one_is_refused(texts: Pat
         assert "score 1.00" in listed.out
         assert "forbidden" in listed.out
         assert "no expert offers rapidorc for image-to-text now; there is rapidocr" in listed.out
+        told = json.loads(house.cli("models", "--json").out)
+        assert told["selection_policy"] == "rank"
+        assert [route["task"] for route in told["routes"]] == sorted(["image-to-text", TASK, "object-detection"])
         assert "routing table" in house.cli("doctor").out
         face = [{"id": 1, "task": "object-detection", "arguments": {"image": {"input": "file1"}}}]
         plan.write_text(json.dumps([{**face[0], "pinned_model": "opencv/haar-frontalface"}]))
