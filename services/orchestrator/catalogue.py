@@ -1,15 +1,15 @@
 """What the selector offers for a task, asked once for as long as its catalogue stays as it is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import ExitStack
 from typing import Self
 
-from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
+from protos.hugginggpt.v1.selector_pb2 import SelectResponse
 from services.orchestrator.calling.sleepers import Change, Sleepers
 from services.runtime import caller
 
-Ask = Callable[[SelectRequest], Awaitable[SelectResponse]]
+Ask = Callable[[], Awaitable[SelectResponse]]
 
 LOOK_SECONDS = 5.0
 """How often it is looked whether something can be done by now, if the catalogue does not change."""
@@ -30,7 +30,7 @@ class Catalogue:
         self._watched = ExitStack()
         self._change: Change | None = None
         self._changed = asyncio.Event()
-        self._answers: dict[tuple[bytes, int], SelectResponse] = {}
+        self._answers: dict[tuple[Hashable, int], SelectResponse] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -38,16 +38,16 @@ class Catalogue:
     async def __aexit__(self, *_: object) -> None:
         self._watched.close()
 
-    async def offered(self, request: SelectRequest, ask: Ask) -> SelectResponse:
+    async def offered(self, question: Hashable, ask: Ask) -> SelectResponse:
         """The answer to a question that only the catalogue and the data policy decide; asked if it is not known.
 
         Raises:
             ServiceError: nobody can do it, or the selector does not answer.
         """
-        key = (request.SerializeToString(deterministic=True), caller.current().policy)
+        key = (question, caller.current().policy)
         changed = self._looked()
         if key not in self._answers:
-            answer = await ask(request)
+            answer = await ask()
             if changed.is_set() or changed is not self._changed:
                 return answer
             if len(self._answers) >= MOST:

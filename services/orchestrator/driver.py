@@ -67,7 +67,7 @@ class Driver:
             await run.let_go()
 
     async def _through(self, run: LiveRun, parent_id: str) -> None:
-        turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal)
+        turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal) if _speaks(run) else []
         if approval.is_awaited(run) and not run.cancelled:
             approval.take(run)
         try:
@@ -108,6 +108,12 @@ class Driver:
             _end_tasks(run, TASK_STATE_CANCELLED, run.cancelled)
             state, wrong = RUN_STATE_CANCELLED, run.cancelled
         return state, wrong
+
+
+def _speaks(run: LiveRun) -> bool:
+    """Whether anybody reads the conversation: neither a plan that is there nor results alone need it."""
+    spec = run.view.run.spec
+    return not (spec.HasField("plan") and spec.mode == RUN_MODE_RESULTS)
 
 
 async def _worked(run: LiveRun, work: Coroutine[Any, Any, Failure | None], seconds: float | None) -> Failure | None:

@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 CANCEL, APPROVE = "cancel", "approve"
 """Kinds of commands: stop, and let the waiting plan run."""
 
+Left = Callable[[LiveRun], None]
+
 CLAIMED_AT_ONCE = 16
 """Runs taken at a time: each must be read before its lease is over, and other orchestrators have room too."""
 
@@ -73,13 +75,21 @@ class Ownership:
     async def __aexit__(self, *_: object) -> None:
         await self.hand_over()
 
-    def start(self, run: LiveRun, parent_id: str) -> None:
-        """Drives a run, unless this process stops: then it is for another."""
+    def start(self, run: LiveRun, parent_id: str, left: Left | None = None) -> None:
+        """Drives a run, unless this process stops: then it is for another.
+
+        Args:
+            run: the run.
+            parent_id: the run it continues.
+            left: told once it is not driven here any more.
+        """
         if self.closed:
+            if left:
+                left(run)
             return
         self.live[run.id] = run
         self._driving[run] = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
-        self._driving[run].add_done_callback(partial(self._left, run))
+        self._driving[run].add_done_callback(partial(self._left, run, left))
 
     async def left(self, run: LiveRun) -> None:
         """Waits until a run is not driven here any more."""
@@ -108,11 +118,13 @@ class Ownership:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _left(self, run: LiveRun, driving: asyncio.Task[None]) -> None:
+    def _left(self, run: LiveRun, left: Left | None, driving: asyncio.Task[None]) -> None:
         del self._driving[run]
         if self.live.get(run.id) is run:
             del self.live[run.id]
         self.bells.ring((run.id,))
+        if left:
+            left(run)
         if not driving.cancelled() and (error := driving.exception()):
             log.error("a run was let go", run_id=run.id, exc_info=error)
 

@@ -26,7 +26,7 @@ from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import Ended, NewRun, Row
 from services.orchestrator.live import LiveRun
-from services.orchestrator.ownership import APPROVE, CANCEL, Ownership, stopping
+from services.orchestrator.ownership import APPROVE, CANCEL, Left, Ownership, stopping
 from services.orchestrator.pipeline import Pipeline
 from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.view import RunView
@@ -144,9 +144,9 @@ class Runs:
         if not kept.exception() and kept.result() == new.id:
             self.begin(new)
 
-    def begin(self, new: NewRun) -> None:
-        """Drives a run that has just been kept."""
-        self._owned.start(LiveRun(self._journal, new.id, 1, new.caller, [new.first]), new.parent_id)
+    def begin(self, new: NewRun, left: Left | None = None) -> None:
+        """Drives a run that has just been kept; left is told once it is not driven here any more."""
+        self._owned.start(LiveRun(self._journal, new.id, 1, new.caller, [new.first]), new.parent_id, left)
 
     async def finished(self, run_id: str) -> None:
         """Waits until a run of the caller's has ended, wherever it is driven.

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import grpc
@@ -89,11 +88,17 @@ class Selections:
         Raises:
             ServiceError: nobody can do it, or the selector does not answer.
         """
-        bare = Task(task=task.task, pinned_model=task.pinned_model, pinned_revision=task.pinned_revision)
-        request = SelectRequest(
-            task=bare, inference_mode=mode, constraints=constraints, selection_policy=SELECTION_POLICY_RANK
-        )
-        return await self._catalogue.offered(request, partial(self._chosen, seconds=STANDING_SECONDS))
+        limits = constraints.SerializeToString(deterministic=True) if constraints else b""
+        question = (task.task, task.pinned_model, task.pinned_revision, mode, limits)
+
+        def ask() -> Awaitable[SelectResponse]:
+            bare = Task(task=task.task, pinned_model=task.pinned_model, pinned_revision=task.pinned_revision)
+            request = SelectRequest(
+                task=bare, inference_mode=mode, constraints=constraints, selection_policy=SELECTION_POLICY_RANK
+            )
+            return self._chosen(request, STANDING_SECONDS)
+
+        return await self._catalogue.offered(question, ask)
 
     async def again(self, run: LiveRun, task: Task) -> Sequence[Candidate]:
         """Where the models for a task are by now; costs no LLM.

@@ -15,6 +15,7 @@ from services.orchestrator.catalogue import LOOK_SECONDS, Catalogue
 from services.orchestrator.journal.batch_rows import Claimed, Item
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.live import LiveRun
 from services.orchestrator.pipelines import ports
 from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.runs import Runs
@@ -129,9 +130,23 @@ class Course:
         if kept.exception() or self._left:
             self._means.places.give_back(len(runs))
         for run in runs if not kept.exception() else ():
-            self._means.runs.begin(run)
-            if not self._left:
-                self._follow(run.id, places=1)
+            if self._left:
+                self._means.runs.begin(run)
+            else:
+                self._under_way.add(run.id)
+                self._means.runs.begin(run, self._left_off)
+
+    def _left_off(self, run: LiveRun) -> None:
+        """An item's run is not driven here any more."""
+        if run.feed.over or self._left:
+            self._ended(run.id, places=1)
+        else:
+            self._follow(run.id, places=1)
+
+    def _ended(self, run_id: str, *, places: int) -> None:
+        self._means.places.give_back(places)
+        self._under_way.discard(run_id)
+        self._fewer.set()
 
     def _follow(self, run_id: str, *, places: int) -> None:
         self._under_way.add(run_id)
@@ -142,9 +157,7 @@ class Course:
             with contextlib.suppress(NotFound):  # it was removed as soon as it had ended
                 await self._means.runs.finished(run_id)
         finally:
-            self._means.places.give_back(places)
-            self._under_way.discard(run_id)
-            self._fewer.set()
+            self._ended(run_id, places=places)
 
     async def _room(self) -> int:
         """Waits for places, of its own and of the process; gives how many it then has."""
