@@ -1,5 +1,6 @@
 """Ten thousand small files, planned once, with an expert that does nothing; stopped half way, and let go on."""
 
+import asyncio
 import hashlib
 import json
 import time
@@ -14,6 +15,7 @@ from services.runtime.channel import connect
 from tests.batching import Asking
 from tests.bench.batches.asking import asking, loaded
 from tests.bench.cast import TALLY
+from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.processes import Stage, staged
 from tests.bench.rows import Row
 from tests.bench.shapes import Script
@@ -81,8 +83,9 @@ class _Thousands:
     async def _resumed(self, batch_id: str) -> float:
         before, begun = (await self._told())["infer"], time.perf_counter()
         await self._asked.resume(batch_id)
-        while (await self._told())["infer"] == before:
-            pass
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await self._told())["infer"] == before:
+                pass
         return time.perf_counter() - begun
 
     async def _told(self) -> Counter[str]:
