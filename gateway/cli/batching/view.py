@@ -73,7 +73,7 @@ class Lines:
     def show(self, batch: Batch) -> None:
         tenths = LINES * batch.counts.over // max(batch.counts.total, 1)
         if tenths != self._tenths or batch.waiting_for != self._waited_for:
-            self._tell(" of ".join((str(batch.counts.over), str(batch.counts.total))) + _more(batch))
+            self._tell(", ".join((f"{batch.counts.over} of {batch.counts.total}", *_more(batch))))
         self._tenths, self._waited_for = tenths, batch.waiting_for
 
     def close(self) -> None:
@@ -107,18 +107,18 @@ class Bar:
 
     def show(self, batch: Batch) -> None:
         done, total = batch.counts.over, batch.counts.total
-        self._progress.update(self._task, description=batch.state, completed=done, total=total, more=_more(batch))
+        more = ", ".join(_more(batch))
+        self._progress.update(self._task, description=batch.state, completed=done, total=total, more=more)
 
     def close(self) -> None:
         self._progress.stop()
 
 
-def _more(batch: Batch) -> str:
+def _more(batch: Batch) -> list[str]:
     counts = batch.counts
     failed = f"{counts.failed} failed" if counts.failed else ""
     incomplete = f"{counts.incomplete} incomplete" if counts.incomplete else ""
     rate = f"{batch.items_per_second:.3g} per second" if batch.items_per_second else ""
     left = f"{timedelta(seconds=round(batch.remaining))} left" if batch.remaining and batch.remaining >= 1 else ""
     waiting = f"waiting: {printable(batch.waiting_for)}" if batch.waiting_for else ""
-    told = [word for word in (failed, incomplete, rate, left, waiting) if word]
-    return "".join(f", {word}" for word in told)
+    return [word for word in (failed, incomplete, rate, left, waiting) if word]
