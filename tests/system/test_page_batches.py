@@ -1,5 +1,6 @@
 """Batches on the page: begun with many files, followed, stopped, gone on with, and their results saved."""
 
+import asyncio
 import csv
 import json
 import re
@@ -130,11 +131,15 @@ async def test_failed_items_run_again(tab: Tab, house: House) -> None:
 async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
     def stands(state: str, done: int) -> dict[str, Any]:
         counts = {"total": 8, "completed": done, "waiting": 8 - done}
-        return {"batch_id": "batch_x", "state": state, "spec": {"request": "Read these."}, "counts": counts}
+        told = {"batch_id": "batch_x", "state": state, "spec": {"request": "Read these."}, "counts": counts}
+        return {**told, "items_per_second": 2.52, "remaining": 75.2, "waiting_for": "An expert wakes up."}
 
+    seen = asyncio.Event()
     told = [(stands("running", 5), stands("running", 6)), (stands("completed", 8),)]
 
     async def events(route: Route) -> None:
+        if len(told) == 1:
+            await seen.wait()
         frames = (f"event: batch\ndata: {json.dumps(batch)}\n\n" for batch in told.pop(0))
         await route.fulfill(body="".join(frames), content_type="text/event-stream")
 
@@ -142,6 +147,10 @@ async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
     await tab.page.route("**/v1/batches/batch_x", lambda route: route.fulfill(json=stands("running", 0)))
     await tab.page.route("**/v1/batches/batch_x/events", events)
     page = await tab.open("/?batch=batch_x")
+    await expect(page.locator(".pace")).to_have_text("6 of 8 · 2.5 items/s · about 1 min 15 s left")
+    await expect(page.get_by_text("An expert wakes up.")).to_be_visible()
+    await tab.picture("batch-pace")
+    seen.set()
     await ended(page)
     await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "8")
     await expect(page.get_by_text("The connection was lost")).to_be_hidden()

@@ -15,8 +15,9 @@ import { Tally, done } from "./tally.js";
 import { pipelineLink, titled } from "./titles.js";
 import { ago, amount, counted, duration } from "./words.js";
 
-/** How old the summary of a batch that goes on may be, in milliseconds. */
+/** How old the summary of a batch that goes on may be, in milliseconds, and in times of what making it takes. */
 const OLD = 10_000;
+const COSTS = 20;
 
 /** How long a copy of the results is there to be saved, in milliseconds. */
 const FORGOTTEN = 60_000;
@@ -44,7 +45,7 @@ export class BatchView {
     this._closed = new AbortController();
     this._items = new Items(api, files, id);
     this._said = 0;
-    this._summed = { at: -OLD, known: "" };
+    this._summed = { next: 0, known: "", going: false };
     this._id = id;
     this._build();
     this._watch();
@@ -183,17 +184,25 @@ export class BatchView {
 
   /** What it has come to: at its end, and now and then before. */
   async _sum({ state, counts }) {
-    const known = JSON.stringify([ENDED.has(state), done(counts)]);
-    const due = ENDED.has(state) || performance.now() - this._summed.at > OLD;
-    if (!due || known === this._summed.known || !done(counts)) return;
-    this._summed = { at: performance.now(), known };
+    const over = ENDED.has(state);
+    const known = JSON.stringify([over, counts]);
+    const due = over || performance.now() > this._summed.next;
+    if (!due || this._summed.going || known === this._summed.known || !done(counts)) return;
+    Object.assign(this._summed, { known, going: true });
+    const began = performance.now();
     try {
-      const summary = await this._api.json(`${this._path}/summary`, { signal: this._closed.signal });
-      shown(this._errorCard, this._errors, errors(summary));
-      shown(this._timeCard, this._times, times(summary));
+      this._come(await this._api.json(`${this._path}/summary`, { signal: this._closed.signal }));
     } catch (problem) {
-      if (!this._closed.signal.aborted) this._problems.replaceChildren(notice(problem));
+      this._wrong(problem);
     }
+    this._summed.going = false;
+    this._summed.next = performance.now() + Math.max(OLD, COSTS * (performance.now() - began));
+    if (ENDED.has(this._batch.state)) this._sum(this._batch);
+  }
+
+  _come(summary) {
+    shown(this._errorCard, this._errors, errors(summary));
+    shown(this._timeCard, this._times, times(summary));
   }
 
   /** Results go straight to the disk, but by way of this page's memory where a key is needed. */

@@ -48,6 +48,7 @@ export class RunForm {
     this._problems = h("div");
     this._button = h("button.primary", { type: "submit" });
     this._hint = h("small.quiet", { role: "status" });
+    this._count = h("small.quiet");
     this.element = h(
       "form.form",
       { submit: (event) => (event.preventDefault(), this._submit()) },
@@ -60,7 +61,7 @@ export class RunForm {
       ),
       choice(this._fresh, "Run everything anew", "Take nothing from earlier runs."),
       this._problems,
-      h("div.row", {}, this._button, this._hint),
+      h("div.row", {}, this._button, this._hint, this._count),
     );
   }
 
@@ -88,6 +89,7 @@ export class RunForm {
     this._button.disabled = false;
     this._button.textContent = many ? `Run it on ${counted(many, "file")}` : "Run it";
     this._hint.textContent = many ? "A batch, with an item for each file." : "";
+    this._count.textContent = "";
     this.element.setAttribute("aria-busy", "false");
   }
 
@@ -111,8 +113,10 @@ export class RunForm {
     this._paired(many);
     const written = new Map(this._parameters.map((parameter) => [parameter, parameter.written]));
     const files = this._parameters.flatMap((parameter) => parameter.files);
+    if (files.length) this._hint.textContent = "Sending the files …";
     await this._sending.send(files, (there) => this._said(there, files.length));
     this._hint.textContent = "Starting …";
+    this._count.textContent = "";
     if (many) await this._batch(written, many);
     else await this._run(written);
   }
@@ -173,7 +177,7 @@ export class RunForm {
   }
 
   _said(there, all) {
-    this._hint.textContent = `Sending ${amount(there)} of ${amount(all)} …`;
+    this._count.textContent = `${amount(there)} of ${amount(all)}`;
   }
 
   _wrong(problem) {

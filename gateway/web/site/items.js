@@ -12,9 +12,6 @@ const PAUSE = 2000;
 const LONGEST = 160;
 const STATES = ["running", "completed", "incomplete", "failed", "cancelled", "queued"];
 
-/** How a batch's counts call items in a state. */
-const COUNTED = { queued: "waiting" };
-
 export class Items {
   /**
    * @param {import("./api.js").Api} api
@@ -57,7 +54,7 @@ export class Items {
   /** @param {any} counts of the batch as it is now; what has changed is read anew */
   show(counts) {
     for (const [state, button] of this._filters) {
-      const count = state ? counts[COUNTED[state] || state] : counts.total;
+      const count = state ? counts[counted(state)] : counts.total;
       button.hidden = Boolean(state) && !count && state !== this._state;
       button.lastChild.textContent = amount(count || 0);
     }
@@ -77,7 +74,7 @@ export class Items {
     return h(
       "button.filter",
       { type: "button", "aria-pressed": String(!state), click: choose },
-      state ? said(state) : "all",
+      state ? said(counted(state)) : "all",
       " ",
       h("span"),
     );
@@ -146,6 +143,11 @@ export class Items {
   }
 }
 
+/** How a batch's counts call items in a state. */
+function counted(state) {
+  return state === "queued" ? "waiting" : state;
+}
+
 function row(item, files) {
   const name = item.name || `item ${item.index}`;
   const seconds = item.usage?.busy;
@@ -154,7 +156,7 @@ function row(item, files) {
     {},
     h("span.number.quiet", {}, item.index),
     h("span.item-name", {}, item.run_id ? h("a", { href: runAddress(item.run_id) }, name) : name),
-    badge(item.state),
+    badge(counted(item.state)),
     h("span.item-time.quiet", {}, ENDED.has(item.state) && seconds ? duration(seconds) : ""),
     h("div.item-result", {}, item.failure ? trouble(item.failure) : outcome(item.outputs || {}, files)),
   );

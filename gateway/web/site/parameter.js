@@ -40,7 +40,7 @@ export class Parameter {
 
   /** @param {File[]} files further ones */
   add(files) {
-    this.files.push(...files);
+    this.files = [...this.files, ...files];
     this._shown();
   }
 

@@ -1,12 +1,13 @@
 /** Files on their way into the house: a few at once, each once, however often one tries again. */
 
-import { Problem } from "./api.js";
-
 const AT_ONCE = 4;
 const TRIES = 8;
 
 /** What the house says of a file, not of itself. */
 const ITS_FAULT = new Set([400, 413, 415, 422]);
+
+/** What passes by itself. */
+const BUSY = new Set([429, 503]);
 
 /** How long a file is kept that nothing has been done with, in seconds. */
 const KEPT = 24 * 3600;
@@ -26,18 +27,21 @@ export class Sending {
   /**
    * @param {File[]} files
    * @param {(count: number) => void} told how many have been dealt with
-   * @throws {Problem} the house takes none
+   * @throws {import("./api.js").Problem} the house takes none
    */
   async send(files, told) {
     const waiting = files.values();
     let dealt = 0;
+    let stopped = false;
     const work = async () => {
       for (const file of waiting) {
+        if (stopped) return;
         await this._one(file);
         told((dealt += 1));
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    const working = Array.from({ length: AT_ONCE }, work);
+    await Promise.all(working).finally(() => (stopped = true));
   }
 
   /**
@@ -50,7 +54,7 @@ export class Sending {
 
   /**
    * @param {File} file
-   * @returns {Problem | undefined} why it was refused, if it was
+   * @returns {import("./api.js").Problem | undefined} why it was refused, if it was
    */
   problem(file) {
     return this._refused.get(file);
@@ -82,7 +86,7 @@ export class Sending {
       try {
         return await attempt();
       } catch (problem) {
-        if (!(problem instanceof Problem) || problem.status !== 429 || tries === TRIES) throw problem;
+        if (!BUSY.has(problem.status) || tries === TRIES) throw problem;
         await new Promise((resolve) => setTimeout(resolve, 1000 * Math.max(1, problem.pause)));
       }
     }
