@@ -1,0 +1,238 @@
+"""The commands about pipelines, by the real command and a gateway before a real orchestrator."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.planner_pb2 import PlanEvent
+from protos.hugginggpt.v1.types_pb2 import Value
+from services.orchestrator.settings import Settings
+from tests.batching import given, step
+from tests.keeping import PLAN, Keeping, opened_keeping
+from tests.orchestrating import END, Cast
+from tests.service.test_cli_runs import Said, Shell
+
+PIXEL = b"\x89PNG\r\n\x1a\n"
+ANSWER = """\
+format: hugginggpt/pipeline/1
+name: answer
+description: |
+  Answers a question
+  about a page.
+policy: local
+inputs:
+  - {name: what, modality: text, description: The question.}
+plan:
+  - id: 1
+    task: document-question-answering
+    args:
+      image: {input: page}
+      question: {input: what}
+"""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where commands are typed, and who answers them."""
+
+    shell: Shell
+    keeping: Keeping
+
+    @property
+    def folder(self) -> Path:
+        return self.shell.folder
+
+    async def type(self, *arguments: str, stdin: bytes | None = None) -> Said:
+        return await self.shell.type(*arguments, stdin=stdin)
+
+    async def told(self, *arguments: str, stdin: bytes | None = None) -> Any:
+        """What a command prints as JSON."""
+        said = await self.type(*arguments, "--json", stdin=stdin)
+        assert said.status == 0, said.err
+        return json.loads(said.out)
+
+    def write(self, name: str, text: str) -> Path:
+        (self.folder / name).write_text(text, "utf-8")
+        return self.folder / name
+
+
+async def reads(request: InferRequest) -> dict[str, Value]:
+    """Tells what it was asked, and about which picture."""
+    name = request.inputs["image"].artifact.name
+    if "question" in request.inputs:
+        return {"text": Value(text=f"{request.inputs['question'].text} {name}"), "details": Value(json="[]")}
+    return {"text": Value(text=name)}
+
+
+@pytest.fixture
+async def desk(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Desk]:
+    cast.infer["model"] = reads
+    async with opened_keeping(cast, settings, tmp_path) as keeping:
+        (tmp_path / "sign.png").write_bytes(PIXEL)
+        yield Desk(Shell(keeping.doors, tmp_path), keeping)
+
+
+@pytest.fixture
+def aloud(cast: Cast) -> None:
+    """The next request is planned as reading a picture."""
+    cast.plan(PlanEvent(task=step(1, "image-to-text", image=given("file1"))), END)
+
+
+@pytest.mark.usefixtures("aloud")
+async def test_a_plan_is_kept_as_it_is_made_and_run_on_other_files(desk: Desk) -> None:
+    said = await desk.type("ask", "Read this", "--file", "sign.png", "--save", "read")
+    assert (said.status, "kept as read, version 1: hugginggpt run read --file FILE" in said.err) == (0, True), said.err
+    desk.keeping.cast.planned.clear()
+    (desk.folder / "other.png").write_bytes(PIXEL + b"!")
+    ran = await desk.told("run", "read", "--file", "other.png")
+    assert (ran["status"], ran["results"][0]["outputs"]["text"]) == ("completed", "other.png")
+    assert desk.keeping.cast.planned == []
+    listed = await desk.type("pipelines")
+    assert listed.out.split()[0] == "read@1"
+    assert listed.out.rstrip().endswith("Read this")
+
+
+@pytest.mark.usefixtures("aloud")
+async def test_what_is_kept_can_be_pinned_and_is_shown_with_its_graph(desk: Desk) -> None:
+    run = await desk.told("ask", "Read this", "--file", "sign.png", "--save", "read", "--pin", "--policy", "local")
+    assert run["pipeline"] == {"name": "read", "version": 1}
+    shown = (await desk.type("show", "read@1")).out
+    head, said, _, root, leaf, *rest = shown.splitlines()
+    assert head.startswith("read  version 1, kept 20")
+    assert head.endswith(f" from {run['run_id']}, policy local")
+    assert (said, root.split()[:2]) == ("Read this", ["file1", "image"])
+    assert leaf.split()[1:] == ["1", "image-to-text", "image", "←", "file1", "model@1"]
+    assert any(line.startswith("gives text  text") for line in rest)
+    assert (await desk.told("show", "read"))["plan"][0]["pinned_model"] == "model"
+
+
+async def test_a_run_that_fails_is_not_kept_and_says_how_it_could_be(desk: Desk) -> None:
+    desk.keeping.cast.plan(PlanEvent(task=step(1, "text-to-speech", model="gone", text=given("file1"))), END)
+    desk.write("note.txt", "words")
+    said = await desk.type("ask", "Say this", "--file", "note.txt", "--save", "say")
+    assert (said.status, "the plan is not kept as say: the run is" in said.err) == (1, True)
+    assert "hugginggpt save run_" in said.err
+    assert (await desk.keeping.http.get("/v1/pipelines")).json()["data"] == []
+
+
+@pytest.mark.usefixtures("aloud")
+async def test_the_plan_that_ask_prints_is_taken_back_as_it_is(desk: Desk) -> None:
+    printed = await desk.type("ask", "Read this", "--file", "sign.png", "--json")
+    desk.write("run.json", printed.out)
+    unnamed = await desk.type("import", "run.json")
+    assert (unnamed.status, "add --name" in unnamed.err) == (2, True)
+    imported = await desk.told("import", "run.json", "--name", "read")
+    assert (imported["version"], imported["inputs"][0]["name"]) == (1, "file1")
+    kept = await desk.told("save", json.loads(printed.out)["run_id"], "read", "--pin")
+    assert kept["source_run_id"] == json.loads(printed.out)["run_id"]
+    assert (await desk.told("ask", "--plan", "run.json", "--file", "sign.png"))["status"] == "completed"
+
+
+async def test_what_is_exported_is_readable_fits_its_schema_and_comes_back_the_same(desk: Desk) -> None:
+    (desk.folder / "answer.yaml").write_text(ANSWER)
+    first = await desk.told("import", "answer.yaml")
+    exported = await desk.type("export", "answer")
+    schema, origin, *lines = exported.out.splitlines()
+    house = desk.shell.environment()["HUGGINGGPT_URL"]
+    assert schema == f"# yaml-language-server: $schema={house}/v1/pipeline.schema.json"
+    assert origin.startswith("# answer, version 1, kept 20")
+    assert set(ANSWER.splitlines()) - set(lines) == {"  - {name: what, modality: text, description: The question.}"}
+    assert "  - {name: what, modality: text, required: true, description: The question.}" in lines
+    Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
+        yaml.safe_load(exported.out)
+    )
+    again = await desk.told("import", "-", stdin=exported.out.encode())
+    assert again == first
+    assert (await desk.told("import", "-", "--name", "other", stdin=exported.out.encode()))["name"] == "other"
+
+
+async def test_parameters_are_set_by_name_and_files_find_theirs(desk: Desk) -> None:
+    await desk.type("import", str(desk.write("answer.yaml", ANSWER)))
+    for sent in (("--file", "sign.png"), ("--set", "page=sign.png")):
+        ran = await desk.told("run", "answer", *sent, "--set", "what=Due = when?")
+        assert ran["results"][0]["outputs"]["text"] == "Due = when? sign.png"
+    for arguments, words in (
+        (["--file", "sign.png"], "what is missing"),
+        (["--set", "what"], "names no value"),
+        (["--set", "who=me"], "which answer@1 does not take"),
+        (["--set", "page=gone.png", "--set", "what=x"], "No such file"),
+    ):
+        said = await desk.type("run", "answer", *arguments)
+        assert (said.status, words in said.err) == (2, True), said.err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("pipeline/1", "pipeline/2"), "line 1: hugginggpt/pipeline/2 is a newer format"),
+        (("document-question-answering", "dancing"), "nobody offers dancing"),
+        (("modality: text", "modality: image"), "input what is not what its tasks take"),
+        (("name: what,", "name: who,"), "no task takes the input who"),
+    ],
+)
+async def test_a_file_that_is_wrong_says_so_and_is_not_kept(desk: Desk, change: tuple[str, str], words: str) -> None:
+    desk.write("wrong.yaml", ANSWER.replace(*change))
+    said = await desk.type("import", "wrong.yaml")
+    assert (said.status in (1, 2), words in said.err, "Traceback" in said.err) == (True, True, False), said.err
+    assert len(said.err.splitlines()) == 2, "what is wrong, and what helps"
+    assert (await desk.keeping.http.get("/v1/pipelines")).json()["data"] == []
+
+
+async def test_pipelines_have_versions_that_are_listed_and_deleted(desk: Desk) -> None:
+    await desk.keeping.save("short", plan=PLAN)
+    await desk.keeping.save("short")
+    await desk.keeping.save("other")
+    assert [line.split()[0] for line in (await desk.type("pipelines")).out.splitlines()] == ["other@1", "short@2"]
+    page = await desk.type("pipelines", "short", "--limit", "1")
+    assert page.out.split()[0] == "short@2"
+    rest = page.err.strip().removeprefix("more: hugginggpt ").split()
+    assert (await desk.type(*rest)).out.split()[0] == "short@1"
+    assert (await desk.type("delete", "short@2")).out == "deleted short@2\n"
+    assert (await desk.told("delete", "short")) == {"pipeline": "short", "deleted": True}
+    for command in ("show", "export", "run", "delete", "pipelines"):
+        said = await desk.type(command, "short")
+        assert (said.status, "there is no pipeline short" in said.err) == (1, True), said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ask", "x", "--save", "Not a name"], "is no name for a pipeline"),
+        (["ask", "x", "--save", "a", "--review"], "--review only plans"),
+        (["ask", "x", "--pin"], "add --save"),
+        (["import", "gone.yaml"], "cannot read gone.yaml"),
+        (["import", "sign.png"], "not UTF-8"),
+        (["show", "a@b"], "names no version"),
+    ],
+)
+async def test_what_is_asked_wrongly_is_said_before_anything_is_done(
+    desk: Desk, arguments: list[str], words: str
+) -> None:
+    said = await desk.type(*arguments)
+    assert (said.status, words in said.err) == (2, True), said.err
+
+
+async def test_a_shell_completes_the_names_of_pipelines(desk: Desk) -> None:
+    await desk.keeping.save("read-aloud", plan=PLAN, description="Reads\naloud")
+    program = "from gateway.cli import app; app(prog_name='hugginggpt')"
+    asked = {"_HUGGINGGPT_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
+    for command in ("run", "show", "export", "delete"):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", program),
+            env=desk.shell.environment(COMP_WORDS=f"hugginggpt {command} re", **asked),
+            stdout=subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
+        assert out.split() == [b"read-aloud"]

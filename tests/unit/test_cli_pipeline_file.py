@@ -1,0 +1,152 @@
+"""Pipelines as files: what is written is read back, and what is wrong says where."""
+
+import json
+from importlib.resources import files
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from rich.console import Console
+
+from gateway.cli import documents, pipeline_file
+from gateway.cli.graph import drawn, flow
+from gateway.cli.problem import USAGE, Problem
+from gateway.client import Pipeline, Port
+
+ANSWER = """\
+format: hugginggpt/pipeline/1
+name: answer
+description: |
+  Answers a question
+  about a page.
+policy: local
+inputs:
+  - {name: what, modality: text, required: true, description: The question.}
+plan:
+  - id: 1
+    task: document-question-answering
+    args:
+      image: {input: page}
+      question: {input: what}
+"""
+TASKS = (
+    {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "a"}}, "source": "read it"},
+    {
+        "id": 2,
+        "task": "text-generation",
+        "arguments": {"text": [{"task_id": 1, "output": "text"}, "so:\nor \x1b[2Jso"]},
+        "parameters": {"max_new_tokens": 9},
+        "pinned_model": "m",
+        "pinned_revision": "0123456789abcdef",
+    },
+    {"id": 3, "task": "text-to-speech", "arguments": {"text": "no: 12:30"}},
+    {"id": 4, "task": "text-classification", "arguments": {"text": {"task_id": 1, "output": "text"}}},
+)
+KEPT = Pipeline(
+    name="kept",
+    version=3,
+    description="Größe: what?",
+    inputs=(Port(name="a", modality="image", required=True), Port(name="b", modality="text", description="more")),
+    outputs=(Port(name="audio", modality="audio"), Port(name="text", modality="text")),
+    plan=TASKS,
+)
+
+
+def imported(folder: Path, text: str, name: str = "") -> pipeline_file.Imported:
+    file = folder / "pipeline.yaml"
+    file.write_text(text, "utf-8")
+    return pipeline_file.imported(documents.read(file), name)
+
+
+def test_what_is_written_fits_the_schema_and_is_read_back(tmp_path: Path) -> None:
+    text = pipeline_file.written(KEPT, "https://house.example")
+    schema, origin, *_ = text.splitlines()
+    assert schema == "# yaml-language-server: $schema=https://house.example/v1/pipeline.schema.json"
+    assert origin.startswith("# kept, version 3")
+    Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
+        yaml.safe_load(text)
+    )
+    read = imported(tmp_path, text)
+    assert (read.name, read.description, read.policy) == ("kept", "Größe: what?", None)
+    assert [(port.name, port.modality) for port in read.inputs] == [("a", "image"), ("b", "text")]
+    assert [task.get("args") for task in read.plan] == [task["arguments"] for task in TASKS]
+    assert (read.plan[1]["model"], read.plan[1]["revision"]) == ("m", "0123456789abcdef")
+    assert read.plan[0]["source"] == "read it"
+
+
+def test_a_file_may_be_json(tmp_path: Path) -> None:
+    assert imported(tmp_path, json.dumps(yaml.safe_load(ANSWER)), "other").name == "other"
+    for plan in ('{"run_id": "run_1", "plan": [{"id": 1, "task": "x"}]}', "\ufeff- {id: 1, task: x}"):
+        assert imported(tmp_path, plan, "a").plan[0]["task"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("pipeline/1", "pipeline/12"), "line 1: hugginggpt/pipeline/12 is a newer format"),
+        (("hugginggpt/pipeline/1", "recipe"), "line 1: recipe is no format of a pipeline"),
+        (("hugginggpt/pipeline/1", "[]"), "line 1: \\[\\] is no format of a pipeline"),
+        (("name: answer", "nom: answer"), "line 1: "),
+        (("name: answer", "name: An answer"), "line 2: name: "),
+        (("name: answer", "name: 5"), "line 2: name: "),
+        (("policy: local", "policy: secret"), "line 6: policy: "),
+        (("args:", "arguments:"), "line 10: plan.0: "),
+        (("id: 1", "id: one"), "line 10: plan.0.id: "),
+        (("id: 1", "id: &one 1\n    revision: *one"), "line 11: is neither JSON nor YAML: a part stands for another"),
+        (("id: 1", "id: 1\n    id: 2"), "line 11: is neither JSON nor YAML: id stands there more than once"),
+        (("id: 1", "1: id"), "line 10: is neither JSON nor YAML: a key is no text"),
+        (("plan:", "plan"), "is neither JSON nor YAML"),
+        (("id: 1", f"id: {'[' * 5000}"), "is neither JSON nor YAML"),
+        (("name: answer", "name: !!python/object:os.system x"), "line 2: is neither JSON nor YAML"),
+        ((ANSWER, "# nothing"), "holds no plan"),
+        ((ANSWER, "[" * 100_000), "nested too deeply|neither JSON nor YAML"),
+        ((ANSWER, "x" * (documents.YAML_BYTES + 1)), "too long for YAML"),
+        ((ANSWER, '{"plan": []}'), "holds no plan"),
+    ],
+)
+def test_what_is_wrong_says_where_and_what_helps(tmp_path: Path, change: tuple[str, str], words: str) -> None:
+    with pytest.raises(Problem, match=words) as problem:
+        imported(tmp_path, ANSWER.replace(*change), "name")
+    assert (problem.value.status, bool(problem.value.remedy)) == (USAGE, True)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("no", "no"),
+        ("2030-01-31", "2030-01-31"),
+        ("12:30", "12:30"),
+        ("010", "010"),
+        ("0x1f", "0x1f"),
+        ("1_000", "1_000"),
+        ("<<", "<<"),
+        (".nan", ".nan"),
+        ("=", "="),
+        ("-5", -5),
+        ("2.5e-3", 0.0025),
+        ("true", True),
+        ("~", None),
+        ('"5"', "5"),
+    ],
+)
+def test_words_are_what_json_would_take_them_for(tmp_path: Path, word: str, value: Any) -> None:
+    read = imported(tmp_path, ANSWER.replace("{input: what}", word))
+    assert read.plan[0]["args"]["question"] == value
+
+
+def test_a_plan_is_drawn_beneath_what_it_needs() -> None:
+    shown = StringIO()
+    for tree in drawn(KEPT.inputs, KEPT.plan):
+        Console(file=shown, width=200).print(tree)
+    assert [line.rstrip() for line in shown.getvalue().splitlines()] == [
+        "a  image",
+        "└── 1 image-to-text  image ← a  any model",
+        '    ├── 2 text-generation  text ← 1.text and "so:\\nor \\u001b[2Jso", max_new_tokens 9  m@0123456789ab',
+        "    └── 4 text-classification  text ← 1.text  any model",
+        "b  text, may be left out  more",
+        '3 text-to-speech  text ← "no: 12:30"  any model',
+    ]
+    assert flow(KEPT.inputs, KEPT.outputs) == "image, text → audio, text"
