@@ -10,7 +10,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, S
 from google.protobuf.message import Message
 
 from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
-from protos.hugginggpt.v1.types_pb2 import BatchSpec, Caller, Failure, NewItem, Pipeline
+from protos.hugginggpt.v1.types_pb2 import BatchSpec, Caller, Failure, NewItem, Pipeline, RunSpec
+from services.orchestrator import acceptance
 from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import NewBatch
@@ -48,7 +49,7 @@ class Reception:
             taken: called once the spec is taken, before the items are read.
 
         Raises:
-            InvalidRequest: the stream does not begin with a spec, there is no item, or none fits.
+            InvalidRequest: the stream does not begin with a spec, there is no item, or none fits; or BUDGET.
             NotFound: PIPELINE or RUN.
             FailedPrecondition: VANISHED or POLICY.
             AlreadyExists: IDEMPOTENCY.
@@ -56,6 +57,7 @@ class Reception:
         spec, pages = await _opened(parts)
         with caller.acting_for(stricter(caller.current(), spec.policy)):
             pipeline = await self._planned(spec)
+            acceptance.check(RunSpec(request=spec.request, plan=pipeline.plan, budget=spec.budget))
             who = stricter(caller.current(), pipeline.policy)
             with caller.acting_for(who):
                 await self._pipelines.vouch(pipeline.plan, spec.inference_mode, spec.constraints)
@@ -154,6 +156,7 @@ def _misfits(pipeline: Pipeline, items: Sequence[NewItem], first: int) -> dict[i
             found[index] = item.failure
         elif pipeline.plan.tasks:
             try:
+                ports.place(pipeline.inputs, item.inputs)
                 ports.check(pipeline.inputs, item.inputs)
             except InvalidRequest as error:
                 found[index] = to_failure(error)

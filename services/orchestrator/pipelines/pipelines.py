@@ -25,6 +25,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunSpec,
     Task,
 )
+from services.orchestrator import acceptance
 from services.orchestrator.conversation import events_of
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.pipelines import KeptPipelines
@@ -114,11 +115,12 @@ class Pipelines:
             pin: to the models that would run its tasks now.
 
         Raises:
-            InvalidRequest: it has no task, or is not valid.
+            InvalidRequest: it has no task, or is not valid; or TOO_LARGE, what it says is to be an artifact.
             FailedPrecondition: VANISHED or POLICY.
         """
         if not plan.tasks:
             raise InvalidRequest("the plan has no task", reason="EMPTY", port="plan", remedy="give it one")
+        acceptance.check(RunSpec(plan=plan))
         offers, missing = await self._offers(plan)
         specs = {offer.spec.name: offer.spec for offer in offers.values()}
         taken = ports.parameters(plan, specs)
@@ -204,10 +206,10 @@ class Pipelines:
 
 
 def stricter(who: Caller, policy: "DataPolicy.ValueType") -> Caller:
-    """The caller, kept in the house if one of both says so."""
+    """The caller, kept in the house if one of both says so, or what nobody here knows."""
     kept = Caller()
     kept.CopyFrom(who)
-    if policy == DATA_POLICY_LOCAL:
+    if policy not in {DATA_POLICY_UNSPECIFIED, DATA_POLICY_OPEN}:
         kept.policy = DATA_POLICY_LOCAL
     return kept
 

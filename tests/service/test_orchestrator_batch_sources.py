@@ -1,0 +1,101 @@
+"""What a batch is to run: where that is none, or not the caller's to run, it is said before an item is taken."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.runtime.errors import ServiceError, from_rpc
+from tests.batching import PINNED, PLAN, Asking, note, notes, state, step
+from tests.orchestrating import END, House, task, text
+
+LONG = text("x" * 300_000)
+AFTER = types.Argument(reference=types.Reference(task_id=1, output="text"))
+
+
+@pytest.fixture
+def asking(house: House) -> Asking:
+    return Asking(house.stub)
+
+
+async def refused(call: Any) -> ServiceError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return from_rpc(caught.value)
+
+
+async def nothing_is_left(asking: Asking) -> bool:
+    return not (await asking.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ({"pipeline": types.PipelineRef(name="none")}, "PIPELINE"),
+        ({"pipeline": types.PipelineRef(name="short", version=9)}, "PIPELINE"),
+        ({"pipeline": types.PipelineRef(name="short", version=-1)}, "PIPELINE"),
+        ({"run_id": "run_0"}, "RUN"),
+        ({"run_id": ""}, "RUN"),
+        ({"plan": types.Plan(tasks=[step(1, "dancing")])}, "VANISHED"),
+        ({"plan": types.Plan(tasks=[step(1, model="gone")])}, "VANISHED"),
+        ({"plan": types.Plan(tasks=[step(1, text=LONG)])}, "TOO_LARGE"),
+        ({"plan": types.Plan(tasks=[step(1), step(2, text=AFTER)]), "budget": types.Budget(tasks=1)}, "BUDGET"),
+        ({"request": " \n"}, "EMPTY"),
+    ],
+    ids=["pipeline", "version", "odd-version", "run", "no-run", "task", "model", "long", "budget", "words"],
+)
+async def test_what_is_none_is_named_with_a_remedy(asking: Asking, source: dict[str, Any], reason: str) -> None:
+    await asking.save(plan=PLAN)
+    error = await refused(asking.start(notes(2), **source))
+    assert (error.reason, bool(error.remedy)) == (reason, True)
+    assert await nothing_is_left(asking)
+
+
+async def test_a_vanished_model_is_named_with_one_that_fits(asking: Asking) -> None:
+    error = await refused(asking.start(notes(1), plan=types.Plan(tasks=[step(1, model="gone")])))
+    assert "task 1 (summarization by gone): nobody offers model gone" in error.message
+    assert error.remedy == "pin model"
+
+
+async def test_what_is_anothers_is_none(house: House, asking: Asking) -> None:
+    await asking.save(plan=PLAN)
+    run_id = (await asking.run(plan=PLAN, inputs=note("a").inputs))[0].run_id
+    stranger = Asking(house.stub, "stranger")
+    own = types.PipelineRef(name="short")
+    assert (await refused(stranger.start(notes(1), pipeline=own))).reason == "PIPELINE"
+    assert (await refused(stranger.start(notes(1), run_id=run_id))).reason == "RUN"
+    assert (await refused(stranger.save(run_id=run_id))).reason == "RUN"
+    assert await nothing_is_left(stranger)
+
+
+async def test_a_run_that_has_not_ended_has_no_plan_yet(house: House, asking: Asking) -> None:
+    house.cast.plan(task(1), END)
+    spec = types.RunSpec(request="do it", mode=types.RUN_MODE_APPROVE)
+    begun = await anext(aiter(house.stub.Run(pb.RunRequest(spec=spec), **asking.means)))
+    error = await refused(asking.start(notes(1), run_id=begun.run_id))
+    assert (error.reason, error.code) == ("RUNNING", grpc.StatusCode.FAILED_PRECONDITION)
+
+
+async def test_a_policy_that_nobody_here_knows_keeps_in(house: House, asking: Asking) -> None:
+    newer: Any = 7
+    assert (await asking.save(plan=PINNED, policy=newer)).version == 1
+    for source in ({"pipeline": types.PipelineRef(name="short")}, {"plan": PINNED, "policy": newer}):
+        await asking.ended((await asking.start(notes(1), **source)).batch_id)
+    ended = await house.stub.ListEndedBatches(pb.ListEndedBatchesRequest(), **asking.means)
+    assert [batch.caller.policy for batch in ended.batches] == [types.DATA_POLICY_LOCAL] * 2
+
+
+async def test_items_that_are_unlike_the_first_cost_themselves_where_the_plan_is_made_on_it(
+    house: House, asking: Asking
+) -> None:
+    picture = types.Value(artifact=types.Artifact(sha256="a" * 64, media_type="image/png"))
+    odd = types.NewItem(name="photo", inputs=[types.NamedValue(name="note", value=picture)])
+    other = types.NewItem(name="other", inputs=[types.NamedValue(name="text", value=types.Value(text="a"))])
+    house.cast.plan(type(END)(task=PLAN.tasks[0]), END)
+    batch = await asking.start([note("a"), odd, other, note("b")], request="shorten the note")
+    batch = await asking.ended(batch.batch_id)
+    assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 2)
+    failures = [item.failure for item in await asking.items(batch.batch_id, states=[types.RUN_STATE_FAILED])]
+    assert [(failure.port, bool(failure.remedy)) for failure in failures] == [("note", True), ("text", True)]
