@@ -216,6 +216,12 @@ async def test_what_cannot_be_kept_is_refused(asking: Asking, wanted: dict[str, 
     assert (await refused(asking.save(**{"name": "short"} | wanted))).reason == reason
 
 
+async def test_a_plan_that_is_more_than_the_budget_is_refused(asking: Asking) -> None:
+    await asking.save(plan=types.Plan(tasks=[step(1), step(2, text=_of(1))]))
+    error = await refused(asking.run(pipeline=named(), inputs=note("a").inputs, budget=types.Budget(tasks=1)))
+    assert (error.reason, error.port) == ("BUDGET", "budget")
+
+
 async def test_a_run_is_asked_with_a_plan_or_a_pipeline(asking: Asking) -> None:
     await asking.save(plan=PLAN)
     assert (await refused(asking.run(pipeline=named(), plan=PLAN))).port == "pipeline"

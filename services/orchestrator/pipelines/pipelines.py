@@ -161,11 +161,12 @@ class Pipelines:
         """Puts a pipeline's plan into the run that names it, and its files where they fit; gives whose it then is.
 
         Raises:
-            InvalidRequest: the inputs do not fit.
+            InvalidRequest: the inputs do not fit, or the budget does not (BUDGET).
             NotFound: PIPELINE.
-            FailedPrecondition: VANISHED.
+            FailedPrecondition: VANISHED or POLICY.
         """
         pipeline = await self.get(spec.pipeline)
+        acceptance.check(RunSpec(plan=pipeline.plan, budget=spec.budget))
         ports.place(pipeline.inputs, spec.inputs)
         ports.check(pipeline.inputs, spec.inputs)
         who = stricter(caller.current(), pipeline.policy)
