@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.cli import attachments, following, keeping, piped, remembering
+from gateway.cli import attachments, following, piped, remembering, saving
 from gateway.cli.batching import items, planning
 from gateway.cli.door import gateway
 from gateway.cli.following import Answered
@@ -45,7 +45,7 @@ class Question:
     def check(self) -> None:
         """Raises Problem if the plan cannot be kept as it is wanted."""
         if self.keep:
-            keeping.check_name(self.keep)
+            saving.check_name(self.keep)
         if self.pin and not self.keep:
             raise Problem("--pin is for a plan that is kept", remedy="add --save NAME", status=USAGE)
         if self.keep and self.review:
@@ -111,7 +111,7 @@ def _asked(question: Question, request: str, files: Sequence[Source], options: O
             following.follow(house, _remembered(events), answered.run, view)
         following.save(house, answered, question.out)
         if question.keep:
-            keeping.keep(house, answered, question.keep, request, policy=options.get("policy"), pin=question.pin)
+            saving.keep(house, answered, question.keep, request, policy=options.get("policy"), pin=question.pin)
     return answered
 
 

@@ -1,26 +1,17 @@
-"""hugginggpt pipelines, show, save, export and import."""
+"""hugginggpt pipelines, show, export and import."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.text import Text
 from rich.tree import Tree
 
-from gateway.cli import documents, graph, pipeline_file, terminal
+from gateway.cli import documents, graph, pipeline_file, saving, terminal
 from gateway.cli.door import DEFAULT_URL
-from gateway.cli.following import Answered
 from gateway.cli.history import asking
-from gateway.cli.problem import USAGE, Problem
 from gateway.cli.view import printable
-from gateway.client import HuggingGPT, HuggingGPTError, Pipeline, Port
+from gateway.client import HuggingGPT, Pipeline, Port
 from gateway.client.keeping.models import reference
-from gateway.client.options import DataPolicy
-
-DESCRIBED = 500
-"""Letters of a request that describe the pipeline kept of it."""
-
-_NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 
 
 def show_all(name: str, limit: int, page: str, url: str | None, api_key: str | None, *, as_json: bool) -> None:
@@ -53,16 +44,6 @@ def show(named: str, url: str | None, api_key: str | None, *, as_json: bool) -> 
         terminal.out().print(part, soft_wrap=True)
 
 
-def save(
-    run_id: str, name: str, description: str, url: str | None, api_key: str | None, *, pin: bool, as_json: bool
-) -> None:
-    """Keeps the plan of a run."""
-    check_name(name)
-    with asking(url, api_key) as house:
-        kept = house.save_pipeline(name, run_id, description=description, pin_models=pin)
-    tell_kept(kept, as_json=as_json)
-
-
 def export(named: str, url: str | None, api_key: str | None) -> None:
     """Prints the file of a pipeline."""
     with asking(url, api_key) as house:
@@ -73,50 +54,19 @@ def export(named: str, url: str | None, api_key: str | None) -> None:
 def import_(file: Path, name: str, url: str | None, api_key: str | None, *, pin: bool, as_json: bool) -> None:
     """Keeps what a file says."""
     if name:
-        check_name(name)
+        saving.check_name(name)
     read = pipeline_file.imported(documents.read(file), name)
     with asking(url, api_key) as house:
         kept = house.save_pipeline(
             read.name, read.plan, description=read.description, policy=read.policy, inputs=read.inputs, pin_models=pin
         )
-    tell_kept(kept, as_json=as_json)
+    saving.tell(kept, as_json=as_json)
 
 
 def found(house: HuggingGPT, named: str) -> Pipeline:
     """The pipeline that NAME or NAME@VERSION means."""
     meant = reference(named)
     return house.pipeline(meant["name"], meant.get("version", 0))
-
-
-def check_name(name: str) -> None:
-    """Raises Problem if a pipeline cannot be called that."""
-    if not _NAME.fullmatch(name):
-        remedy = "use lower-case letters, digits, '.', '-' and '_', a letter first, 63 at most"
-        raise Problem(f"{name!r} is no name for a pipeline", remedy=remedy, status=USAGE)
-
-
-def keep(house: HuggingGPT, answered: Answered, name: str, words: str, *, policy: DataPolicy | None, pin: bool) -> None:
-    """Keeps the plan of a run that has completed, or tells why it does not."""
-    run = answered.run
-    if not run.completed:
-        remedy = f"if it is good nevertheless: hugginggpt save {run.run_id} {name}"
-        answered.unkept = Problem(f"the plan is not kept as {name}: the run is {run.status}", remedy=remedy)
-        return
-    try:
-        said = words.strip()[:DESCRIBED]
-        answered.kept = house.save_pipeline(name, run.run_id, description=said, policy=policy, pin_models=pin)
-    except HuggingGPTError as error:
-        answered.unkept = Problem.of(error)
-
-
-def tell_kept(kept: Pipeline, *, as_json: bool) -> None:
-    if as_json:
-        terminal.tell_json(kept.model_dump(mode="json"))
-        return
-    told = terminal.out()
-    told.print(Text.assemble("kept as ", (kept.name, "bold"), f", version {kept.version}"), soft_wrap=True)
-    for port in kept.inputs:
-        told.print(Text(f"  takes {printable(port.name)}: {port.modality}", style="dim"), soft_wrap=True)
 
 
 def _line(pipeline: Pipeline) -> Text:
@@ -133,7 +83,7 @@ def _parts(pipeline: Pipeline) -> Iterator[Text | Tree]:
     policy = f", policy {pipeline.policy}" if pipeline.policy else ""
     yield Text.assemble((pipeline.name, "bold"), f"  version {pipeline.version}{kept}{source}{policy}")
     if pipeline.description:
-        yield Text(printable(pipeline.description), style="dim")
+        yield Text(printable(pipeline.description.strip()), style="dim")
     yield Text("")
     yield from graph.drawn(pipeline.inputs, pipeline.plan)
     yield Text("")

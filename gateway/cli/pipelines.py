@@ -117,10 +117,10 @@ def save(
 
       hugginggpt save run_19a2b3c4d5e6f708192a3b4 read-aloud --pin
     """
-    from gateway.cli import keeping, terminal
+    from gateway.cli import saving, terminal
 
     with terminal.problems_told():
-        keeping.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
+        saving.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
 
 
 def export(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None) -> None:

@@ -1,0 +1,54 @@
+"""Plans kept under names, in a real house: what was planned once runs on other files, and comes back from a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gateway.client import HuggingGPT, Item
+from tests.system.conftest import ROOT, House
+
+SIGN, INVOICE = ROOT / "tests" / "data" / "sign.png", ROOT / "tests" / "data" / "invoice.png"
+
+
+def told(house: House, *arguments: str) -> Any:
+    said = house.cli(*arguments, "--json", seconds=90)
+    assert said.status == 0, said.err
+    return json.loads(said.out)
+
+
+def test_a_sentence_becomes_a_pipeline_one_can_keep(house: House, tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path / "out"))
+    asked = told(house, "ask", "Read the text in this image aloud", "--file", str(SIGN), "--save", "read-aloud", *out)
+    assert asked["pipeline"]["name"] == "read-aloud"
+    ran = told(house, "run", "read-aloud", "--file", str(INVOICE), *out)
+    assert [task["task"] for task in ran["plan"]] == [task["task"] for task in asked["plan"]]
+    assert "INV-2024-0117" in ran["results"][0]["outputs"]["text"]
+    assert Path(ran["artifacts"][0]["path"]).read_bytes().startswith(b"RIFF")
+    (tmp_path / "kept.yaml").write_text(house.cli("export", "read-aloud").out)
+    (tmp_path / "run.json").write_text(json.dumps(asked))
+    assert house.cli("delete", "read-aloud").status == 0
+    assert house.cli("run", "read-aloud", "--file", str(SIGN), *out).status == 1
+    assert told(house, "import", str(tmp_path / "kept.yaml"))["inputs"][0]["modality"] == "image"
+    assert told(house, "import", str(tmp_path / "run.json"), "--name", "read-aloud")["version"] == 3
+    again = told(house, "run", "read-aloud@2", "--set", f"file1={SIGN}", *out)
+    assert [each["outputs"] for each in again["results"]] == [each["outputs"] for each in asked["results"]]
+
+
+def test_a_program_runs_what_it_has_kept_on_many_files(house: House, tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(SIGN.read_bytes()[:200])
+    with HuggingGPT(house.url) as client:
+        run = client.ask("Read the text in this image", [SIGN])
+        kept = client.save_pipeline("read", run, pin_models=True)
+        (port,) = kept.inputs
+        files = [SIGN, tmp_path / "broken.png", tmp_path / "gone.png", INVOICE]
+        begun = client.start_batch([Item({port.name: file}, file.name) for file in files], pipeline=kept)
+        batch = client.wait_batch(begun.batch_id)
+        sign, broken, gone, invoice = client.batch_results(batch.batch_id)
+        assert (batch.state, batch.counts.completed, batch.counts.failed) == ("incomplete", 2, 2)
+        assert "happy" in sign.outputs["text"]
+        assert "INV-2024-0117" in invoice.outputs["text"]
+        assert broken.error
+        assert gone.error
+        assert "gone.png" in gone.error.message
+        client.delete_batch(batch.batch_id)
+        client.delete_pipeline("read")
