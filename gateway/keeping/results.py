@@ -2,22 +2,22 @@
 
 import csv
 import io
-import re
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any
 
 from gateway.encoding import dumps, encode
+from gateway.spreadsheets import harmless
 from gateway.sse import line
 from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem
 
 JSON_LINES, TABLE = "application/x-ndjson", "text/csv"
 
+PIECE_BYTES = 64 * 1024
+"""About how much is sent at a time."""
+
 _BEFORE = ("index", "name", "state", "run_id")
 _REASONS = ("reason", "message", "remedy")
 _AFTER = ("seconds", "input_tokens", "output_tokens")
-
-_FORMULA = re.compile(r"[=+\-@\t\r]")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def result(item: BatchItem) -> dict[str, Any]:
@@ -69,9 +69,20 @@ async def table(batch: Batch, items: AsyncIterable[BatchItem]) -> AsyncIterator[
         )
 
 
+async def joined(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in fewer pieces."""
+    begun = bytearray()
+    async for piece in pieces:
+        begun += piece
+        if len(begun) >= PIECE_BYTES:
+            yield bytes(begun)
+            begun.clear()
+    yield bytes(begun)
+
+
 def _row(cells: Sequence[Any]) -> bytes:
     written = io.StringIO()
-    csv.writer(written).writerow([_harmless(cell) if isinstance(cell, str) else cell for cell in cells])
+    csv.writer(written).writerow([harmless(cell) if isinstance(cell, str) else cell for cell in cells])
     return written.getvalue().encode()
 
 
@@ -84,7 +95,3 @@ def _cell(output: Any) -> Any:
         case {"json": content}:
             return dumps(content).decode()
     return dumps(output).decode()
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -11,13 +10,11 @@ from typing import Any, BinaryIO
 from gateway.cli.batching.folder import LINES, TABLE, Folder, file_name
 from gateway.client import Artifact, BatchResult, HuggingGPT
 from gateway.client.models import ENDS
+from gateway.spreadsheets import harmless
 
 _BEFORE = ("index", "name", "state", "run_id")
 _REASONS = ("reason", "message", "remedy")
 _AFTER = ("seconds", "input_tokens", "output_tokens")
-
-_FORMULA = re.compile(r"[=+\-@\t\r]")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class Files:
@@ -41,8 +38,9 @@ class Files:
         Raises:
             Problem: it cannot be written.
         """
-        for item in self._house.batch_items(self._batch_id, after=self._after):
-            if not (to_the_end or item.state in ENDS):
+        over = ENDS if to_the_end else ()
+        for item in self._house.batch_items(self._batch_id, after=self._after, states=sorted(over)):
+            if item.state not in ENDS:
                 return
             for output, value in item.outputs.items():
                 if isinstance(value, Artifact):
@@ -101,7 +99,7 @@ def _row(line: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
         *(error.get(field) for field in _REASONS),
         *(line[field] for field in _AFTER),
     ]
-    return [_harmless(cell) if isinstance(cell, str) else cell for cell in cells]
+    return [harmless(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
 def _cell(output: Any) -> Any:
@@ -111,11 +109,6 @@ def _cell(output: Any) -> Any:
         case {"path": path, "artifact": _}:
             return path
     return json.dumps(output, ensure_ascii=False, separators=(",", ":"))
-
-
-def _harmless(text: str) -> str:
-    """Nothing that a spreadsheet would take for a formula."""
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 @contextmanager
