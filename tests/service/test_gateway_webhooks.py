@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL
+from services.orchestrator.settings import Settings
 from tests.doors import opened_doors
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.rooms import ANSWERED
 from tests.fakes.web import Web
+from tests.keeping import PLAN, note, notes, opened_keeping
 from tests.keyholders import Keyholders, bearer, opened_keyholders
+from tests.orchestrating import Cast
 from tests.receiving import PATH, allowed, ended_batch, told
 
 
@@ -94,6 +97,20 @@ async def test_each_end_of_a_batch_is_told_once(tmp_path: Path, web: Web) -> Non
         shown = (await doors.http.get(f"/v1/webhooks/{webhook['id']}")).json()["deliveries"]
     assert [each.get("batch_id") for each in shown] == [None, "batch_1", "batch_1"]
     assert len(web.requests) == 3
+
+
+async def test_items_are_told_of_by_their_batch_alone(cast: Cast, settings: Settings, tmp_path: Path, web: Web) -> None:
+    async with opened_keeping(cast, settings, tmp_path, fetch_allow=",".join(allowed(web))) as keeping:
+        webhook = (await keeping.http.post("/v1/webhooks", json={"url": web.url + PATH})).json()
+        batch = await keeping.ended(await keeping.started(notes(3)))
+        run = await keeping.http.post("/v1/runs", json={"plan": PLAN, "inputs": note("mine")["inputs"]})
+        async with asyncio.timeout(20):
+            said = [told(await web.arrived.get(), webhook["secret"]) for _ in range(2)]
+    by_type = {each["type"]: each["data"] for each in said}
+    assert by_type["run.ended"]["run_id"] == run.json()["run_id"]
+    about = by_type["batch.ended"]
+    assert (about["batch_id"], about["state"], about["counts"]) == (batch["batch_id"], "completed", batch["counts"])
+    assert len(web.requests) == 2
 
 
 async def test_webhooks_of_one_tenant_are_hidden_from_another(house: Keyholders, web: Web) -> None:
