@@ -112,7 +112,7 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         id=run_id,
         conversation_id=conversation,
         parent_id=parent.id if parent else "",
-        request=spec.request[:REQUEST_IN_LISTS],
+        request=_called(spec)[:REQUEST_IN_LISTS],
         deadline=deadline,
         caller=kept,
         idempotency_key=spec.idempotency_key,
@@ -120,6 +120,11 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         first=first,
         batch=spec.batch,
     )
+
+
+def _called(spec: RunSpec) -> str:
+    """What a list of runs says of one that was asked for without words: which item it is, or of which pipeline."""
+    return spec.request or spec.batch.name or spec.pipeline.name
 
 
 def _told(who: Caller) -> Caller:

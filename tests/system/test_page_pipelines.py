@@ -124,6 +124,7 @@ async def test_one_file_is_a_run_without_planning(tab: Tab, house: House) -> Non
     await expect(page.locator(".asked")).to_contain_text("A run through reader, version 1")
     await expect(page.locator(".graph .end").first).to_contain_text("sign.png")
     await expect(page.locator(".prose")).to_contain_text("We are so happy")
+    await expect(page.get_by_role("list", name="Earlier runs").get_by_role("link").first).to_contain_text("reader")
     await page.get_by_role("link", name="Run it on other files").click()
     await expect(page).to_have_url(f"{tab.url}/?pipeline=reader&version=1")
 

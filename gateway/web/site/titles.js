@@ -6,7 +6,7 @@ const UNNAMED = "A plan of its own";
 
 /** @param {any} spec of a run or a batch */
 export function titled(spec) {
-  return spec?.request || spec?.batch?.name || spec?.pipeline?.name || UNNAMED;
+  return spec?.batch?.name || spec?.request || spec?.pipeline?.name || UNNAMED;
 }
 
 /** @param {string} run its id */
