@@ -1,6 +1,7 @@
 """One way to run a server, in production and in tests."""
 
 import asyncio
+import gc
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -235,6 +236,8 @@ async def _until_signalled(opened: AbstractAsyncContextManager[object]) -> None:
     try:
         async with opened:
             opening = None
+            gc.collect()
+            gc.freeze()  # what is there by now stays: no later collection need look at it
             await stop.wait()
             log.info("stopping")
     except asyncio.CancelledError:
