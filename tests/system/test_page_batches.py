@@ -130,12 +130,12 @@ async def test_failed_items_run_again(tab: Tab, house: House) -> None:
 
 async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
     def stands(state: str, done: int) -> dict[str, Any]:
-        counts = {"total": 8, "completed": done, "waiting": 8 - done}
+        counts = {"total": 10_000, "completed": 9_993 + done, "failed": 1, "waiting": 6 - done}
         told = {"batch_id": "batch_x", "state": state, "spec": {"request": "Read these."}, "counts": counts}
         return {**told, "items_per_second": 2.52, "remaining": 75.2, "waiting_for": "An expert wakes up."}
 
     seen = asyncio.Event()
-    told = [(stands("running", 5), stands("running", 6)), (stands("completed", 8),)]
+    told = [(stands("running", 2), stands("running", 3)), (stands("incomplete", 6),)]
 
     async def events(route: Route) -> None:
         if len(told) == 1:
@@ -147,12 +147,15 @@ async def test_a_stream_that_breaks_goes_on(tab: Tab) -> None:
     await tab.page.route("**/v1/batches/batch_x", lambda route: route.fulfill(json=stands("running", 0)))
     await tab.page.route("**/v1/batches/batch_x/events", events)
     page = await tab.open("/?batch=batch_x")
-    await expect(page.locator(".pace")).to_have_text("6 of 8 · 2.5 items/s · about 1 min 15 s left")
+    await expect(page.locator(".pace")).to_have_text("9,997 of 10,000 · 2.5 items/s · about 1 min 15 s left")
     await expect(page.get_by_text("An expert wakes up.")).to_be_visible()
     await tab.picture("batch-pace")
     seen.set()
-    await ended(page)
-    await expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "8")
+    await ended(page, "incomplete")
+    bar = page.get_by_role("progressbar")
+    await expect(bar).to_have_attribute("aria-valuenow", "10000")
+    end = await bar.evaluate("bar => bar.getBoundingClientRect().right")
+    assert await bar.locator(".is-failed").evaluate("(piece, end) => end - piece.getBoundingClientRect().left", end) > 2
     await expect(page.get_by_text("The connection was lost")).to_be_hidden()
     assert told == []
 

@@ -119,12 +119,17 @@ export class BatchView {
     this._progressCard.hidden = this._itemsCard.hidden = false;
     this._tally.show(batch.counts);
     this._pace.textContent = pace(batch);
-    this._waiting.hidden = !batch.waiting_for;
-    this._waiting.textContent = batch.waiting_for || "";
+    this._wait(batch.waiting_for || "");
     this._items.show(batch.counts);
     if (batch.pipeline?.plan && this._planCard.hidden) this._draw(batch.pipeline);
     this._sum(batch);
     this._tell(batch, before);
+  }
+
+  /** Said once, not with every event. */
+  _wait(why) {
+    if (this._waiting.textContent !== why) this._waiting.textContent = why;
+    this._waiting.hidden = !why;
   }
 
   _head(batch) {
