@@ -14,7 +14,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from services.runtime.errors import InvalidRequest, from_rpc
-from tests.batching import PINNED, PLAN, Asking, note, notes, state
+from tests.batching import PINNED, PLAN, Asking, note, notes, state, step
 from tests.orchestrating import END, Cast, connected, echo, ended
 from tests.postgres import emptied
 
@@ -232,6 +232,27 @@ async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
         cast.vanished.clear()
         cast.changed.set()
         assert (await asking.ended(batch.batch_id)).counts.completed == 30
+
+
+async def test_a_batch_that_waits_keeps_no_other_from_running(
+    expert: Counted, settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.orchestrator.batches.tenure.MOST", 1)
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        stuck = await asking.start(notes(30), max_at_once=5)
+        await expert.some.wait()
+        cast.vanished.add("summarization")
+        cast.changed.set()
+        expert.go_on.set()
+        assert "nobody offers summarization" in await asking.waiting_for(stuck.batch_id)
+        other = types.Plan(tasks=[step(1, "translation")])
+        batches = [await asking.start(notes(3), plan=other) for _ in range(2)]
+        for batch in batches:
+            assert (await asking.ended(batch.batch_id)).counts.completed == 3
+        cast.vanished.clear()
+        cast.changed.set()
+        assert (await asking.ended(stuck.batch_id)).counts.completed == 30
 
 
 async def test_people_are_served_while_batches_have_all_their_places(expert: Counted, settings: Settings) -> None:

@@ -38,7 +38,7 @@ class Batches:
         self._kept = means.kept
         self._removal = removal
         self._reception = Reception(means.kept, removal, means.pipelines)
-        self._tenure = Tenure(means.kept, Driver(means).drive, means.runs.bells, lease_seconds)
+        self._tenure = Tenure(means.kept, Driver(means).drive, means.runs.bells, lease_seconds, means.waiting)
         self._bells = means.runs.bells
         self._closed = asyncio.Event()
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from protos.hugginggpt.v1.types_pb2 import Failure
@@ -13,7 +13,7 @@ from services.orchestrator.batches.places import Places
 from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.catalogue import LOOK_SECONDS, Catalogue
 from services.orchestrator.journal.batch_rows import Claimed, Item
-from services.orchestrator.journal.batches import KeptBatches
+from services.orchestrator.journal.batches import CHANGED, KeptBatches
 from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.live import LiveRun
 from services.orchestrator.pipelines import ports
@@ -39,6 +39,8 @@ class Means:
     places: Places
     run_seconds: float
     """Most time an item can have."""
+    waiting: set[str] = field(default_factory=set)
+    """Batches that begin no item at the moment, for what they need is not there."""
 
     async def stop_wished(self, batch_id: str) -> None:
         """Waits until somebody wishes that a batch stops."""
@@ -85,6 +87,7 @@ class Course:
                 heeding.cancel()
         finally:
             self._left = True
+            self._means.waiting.discard(self._batch.id)
 
     async def _begin_all(self) -> None:
         async for items in self._pages():
@@ -186,6 +189,11 @@ class Course:
         if reason != self._waiting_for:
             await self._means.kept.waits(self._claimed, reason)
             self._waiting_for = reason
+        if reason:
+            self._means.waiting.add(self._batch.id)
+            self._means.runs.bells.ring((CHANGED,))  # another may be driven meanwhile
+        else:
+            self._means.waiting.discard(self._batch.id)
 
     async def _heed(self, beginning: "asyncio.Task[None]") -> None:
         """Waits for the wish that it stops, and then stops what is under way."""

@@ -21,6 +21,9 @@ log = structlog.get_logger(__name__)
 MOST = 16
 """Batches driven here at once; others wait, or are driven elsewhere."""
 
+MOST_HELD = 128
+"""With those that wait for a task or model that nobody offers at the moment."""
+
 Drive = Callable[[Claimed], Awaitable[None]]
 
 
@@ -32,13 +35,17 @@ class Tenure:
         drive: takes a batch to its end.
         bells: rung for what is told of changes.
         lease_seconds: of a batch; a third of it passes between renewals.
+        waiting: those of them that can begin no item at the moment.
     """
 
-    def __init__(self, kept: KeptBatches, drive: Drive, bells: Bells, lease_seconds: float) -> None:
+    def __init__(
+        self, kept: KeptBatches, drive: Drive, bells: Bells, lease_seconds: float, waiting: Collection[str]
+    ) -> None:
         self._kept = kept
         self._drive = drive
         self._bells = bells
         self._lease_seconds = lease_seconds
+        self._waiting = waiting
         self._driving: dict[str, asyncio.Task[None]] = {}
         self._fences: dict[str, int] = {}
         self._watching: list[asyncio.Task[None]] = []
@@ -71,7 +78,7 @@ class Tenure:
         with self._bells.listening(CHANGED) as bell:
             while True:
                 bell.clear()
-                room = MOST - len(self._driving)
+                room = min(MOST + len(self._waiting), MOST_HELD) - len(self._driving)
                 if room > 0 and await self._kept.open():
                     for claimed in await self._kept.claim(room, list(self._driving)):
                         self._start(claimed)
