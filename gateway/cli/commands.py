@@ -46,7 +46,9 @@ def hugginggpt(
 
     [bold]Try[/]
 
-      hugginggpt ask "Read the text in this image aloud" --file sign.png
+      hugginggpt ask "Read this aloud" --file sign.png --save aloud
+
+      hugginggpt run aloud --file another.png
 
       hugginggpt up           then open http://127.0.0.1:8080
 

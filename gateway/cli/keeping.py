@@ -94,4 +94,4 @@ def _ports(what: str, ports: Sequence[Port]) -> Iterator[Text]:
     for port in ports:
         optional = "" if port.required else ", not always"
         said = f"  {printable(port.description)}" if port.description else ""
-        yield Text.assemble(f"{what} ", (port.name, "bold"), f"  {port.modality}{optional}", (said, "dim"))
+        yield Text.assemble(f"{what} ", (printable(port.name), "bold"), f"  {port.modality}{optional}", (said, "dim"))

@@ -61,6 +61,8 @@ class Run:
         self.notes: list[str] = []
         self.answer = ""
         self.failure: Mapping[str, Any] | None = None
+        self.pipeline = ""
+        """Whose plan it is, if that was kept: name@version."""
         self.planned = False
         self.begun = False
         """The LLM had planned tasks when it failed."""
@@ -105,8 +107,10 @@ class Run:
         return self.tasks[event["task_id"]]
 
 
-def _run_accepted(run: Run, _: Event, __: Mapping[str, Any]) -> None:
+def _run_accepted(run: Run, _: Event, body: Mapping[str, Any]) -> None:
     run.status = "running"
+    if pipeline := body.get("spec", {}).get("pipeline"):
+        run.pipeline = f"{pipeline['name']}@{pipeline['version']}"
 
 
 def _plan_note(run: Run, _: Event, body: Mapping[str, Any]) -> None:

@@ -126,6 +126,8 @@ _SAID_OF_TASKS: Mapping[str, Callable[[Task], str]] = {
 
 
 def _plan(run: Run) -> str:
+    if run.pipeline:
+        return f"planned before: {run.pipeline}"
     return deciding.of_plan(run.decisions.get("plan", {}), begun=run.begun)
 
 

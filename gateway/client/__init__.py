@@ -4,6 +4,9 @@
     run = house.ask("Read the text in this image aloud", ["sign.png"])
     print(run.answer, house.save(run, "out"))
 
+    house.save_pipeline("read-aloud", run)
+    house.ask(pipeline="read-aloud", files=["another.png"])
+
 AsyncHuggingGPT has the same methods, awaited.
 """
 

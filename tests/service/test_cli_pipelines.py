@@ -95,6 +95,7 @@ async def test_a_plan_is_kept_as_it_is_made_and_run_on_other_files(desk: Desk) -
     assert (said.status, "kept as read, version 1: hugginggpt run read --file FILE" in said.err) == (0, True), said.err
     desk.keeping.cast.planned.clear()
     (desk.folder / "other.png").write_bytes(PIXEL + b"!")
+    assert "planned before: read@1" in (await desk.type("run", "read", "--file", "other.png")).err
     ran = await desk.told("run", "read", "--file", "other.png")
     assert (ran["status"], ran["results"][0]["outputs"]["text"]) == ("completed", "other.png")
     assert desk.keeping.cast.planned == []

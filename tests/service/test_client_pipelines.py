@@ -1,7 +1,8 @@
 """The Python client, waiting and on asyncio: pipelines and batches at a gateway before a real orchestrator."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -247,8 +248,25 @@ async def test_one_thing_is_run_and_the_same_key_starts_it_once(house: AsyncHugg
     assert by_run.spec["run_id"] == run.run_id
 
 
+async def test_a_start_that_is_given_up_starts_nothing(house: AsyncHuggingGPT, keeping: Keeping) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def items() -> Iterator[Item]:
+        begun.set()
+        go_on.wait(30)
+        yield Item({"note": "a"})
+
+    starting = asyncio.create_task(house.start_batch(items(), plan=PLAN))
+    assert await asyncio.to_thread(begun.wait, 30)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    go_on.set()
+    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+
+
 async def test_what_the_iterable_raises_starts_nothing(house: AsyncHuggingGPT, keeping: Keeping) -> None:
-    def items() -> Any:
+    def items() -> Iterator[Item]:
         yield Item({"note": "a"})
         raise LookupError("no more")
 
