@@ -14,6 +14,7 @@ from gateway.access.quotas import TOKENS
 from gateway.access.windows import DAY, beginning, counted
 from gateway.webhooks.outbox import Outbox
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
 from services.runtime import caller
 from services.runtime.database import Database, Query, Steps
 from services.runtime.errors import ServiceError
@@ -55,9 +56,7 @@ class Endings:
         self._clock = clock
         self._counting = counting
         self._outbox = Outbox(database)
-        self._runs = Following(
-            database, "ended runs", self._ended_runs, key=lambda run: run.run_id, note=self._run, clock=clock
-        )
+        self._runs = Following(database, "ended runs", self._ended_runs, key=_end_of_run, note=self._run, clock=clock)
         self._batches = Following(
             database,
             "ended batches",
@@ -134,6 +133,12 @@ class Endings:
         await self._database.write(operation)
         await self._runs.tidy()
         await self._batches.tidy()
+
+
+def _end_of_run(run: pb.EndedRun) -> str:
+    """Nothing for an item of a batch that took no tokens: it has no place of its own, and the batch is told of."""
+    bare = run.caller.priority == PRIORITY_BATCH and not (run.usage.input_tokens or run.usage.output_tokens)
+    return "" if bare else run.run_id
 
 
 def _end_of_batch(batch: pb.EndedBatch) -> str:

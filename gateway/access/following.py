@@ -42,7 +42,7 @@ class Following(Generic[E]):
         database: the gateway's.
         what: names the kind.
         pages: asks for ends.
-        key: what an end is known by.
+        key: what an end is known by; empty if there is nothing to note of it.
         note: what is written of an end, once.
         clock: seconds since the epoch.
     """
@@ -111,9 +111,10 @@ class Following(Generic[E]):
         return float(rows[0][0]) if rows else self._clock() - DAY
 
     async def _note_new(self, ends: Sequence[E]) -> None:
-        known = await self._known([self._key(end) for end in ends])
-        for end in ends:
-            if self._key(end) not in known:
+        fresh = {key: end for end in ends if (key := self._key(end))}
+        known = await self._known(list(fresh)) if fresh else set()
+        for key, end in fresh.items():
+            if key not in known:
                 await self._database.write(lambda end=end: self._noted(end))  # type: ignore[misc]  # its type is the loop's
 
     async def _known(self, keys: Sequence[str]) -> set[str]:

@@ -15,7 +15,7 @@ from gateway.access.windows import DAY, StoredCounters
 from gateway.store import gateway_store
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Caller, Usage
+from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller, Usage
 from services.runtime.database import Database
 from services.runtime.errors import Overloaded, Unavailable
 from tests.clock import Clock
@@ -35,8 +35,9 @@ class Ledger(ScriptedOrchestrator):
         self.away = False
         self.looked = asyncio.Event()
 
-    def end(self, run_id: str, at: float, tokens: int = 10) -> None:
-        run = pb.EndedRun(run_id=run_id, caller=Caller(tenant="a", key_id="k"), usage=Usage(input_tokens=tokens))
+    def end(self, run_id: str, at: float, tokens: int = 10, *, item: bool = False) -> None:
+        who = Caller(tenant="a", key_id="k", priority=PRIORITY_BATCH if item else PRIORITY_INTERACTIVE)
+        run = pb.EndedRun(run_id=run_id, caller=who, usage=Usage(input_tokens=tokens))
         run.ended.FromMicroseconds(int(at * 1e6))
         self.ended.append(run)
 
@@ -107,6 +108,18 @@ async def test_only_some_looks_go_far_back(channel: grpc.aio.Channel, store: Dat
         await looking.look()
     back = [NOW - request.ended_after.ToMicroseconds() / 1e6 for request in ledger.asked]
     assert back[1:] == [USUAL_OVERLAP_SECONDS, USUAL_OVERLAP_SECONDS, OVERLAP_SECONDS]
+
+
+async def test_of_items_of_batches_only_tokens_are_noted(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger
+) -> None:
+    ledger.end("plain", NOW, 0)
+    ledger.end("thrifty", NOW, 0, item=True)
+    ledger.end("costly", NOW, 10, item=True)
+    for _ in range(2):
+        await following(channel, store).look()
+    assert {row[0] for row in await store.read("SELECT run_id FROM ended_runs")} == {"plain", "costly"}
+    assert await tokens(store) == 10
 
 
 async def test_tokens_count_for_the_day_the_run_ended(
