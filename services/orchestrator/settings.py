@@ -32,11 +32,12 @@ class Settings(ServiceSettings, StoreSettings):
     batch_items: int = Field(64, ge=1)
     """Items of batches under way here at once, beside these runs."""
     max_bytes: int = Field(512 * 1024 * 1024, ge=1)
-    """Memory that the events of all runs under way may take; runs beyond it are refused."""
+    """Memory that the events of all runs under way may take; runs beyond it are refused, and items of batches wait
+    before."""
     calls_at_once: int = Field(512, ge=1)
-    """Calls of experts under way at once."""
+    """Calls of experts under way at once; items of batches have three quarters of these places at most."""
     calls_per_expert: int = Field(64, ge=1)
-    """Of these, how many may be of one expert."""
+    """Of these, how many may be of one expert; again, three quarters at most are for items of batches."""
     calls_per_run: int = Field(16, ge=1)
     """Of these, how many may be for one run."""
     run_seconds: float = Field(900.0, gt=0)
