@@ -26,10 +26,10 @@ $(VENV)/.dev: $(VENV)/.laptop
 
 demo: $(VENV)/.laptop ## Answer a real request, keep its plan, run that over twenty pictures; no key, no GPU, no download
 	$(PY) -m gateway.cli ask "Read the text in this image aloud and tell me whether it sounds happy" \
-	  --file tests/data/sign.png --out out --save happy-signs
+	  --file tests/data/sign.png --out out --save read-aloud
 	$(PY) -m tests.data.signs out/signs
 	rm -rf out/spoken
-	$(PY) -m gateway.cli batch happy-signs --folder out/signs --out out/spoken || [ $$? -eq 1 ] # one sign is broken
+	$(PY) -m gateway.cli batch read-aloud --folder out/signs --out out/spoken || [ $$? -eq 1 ] # one sign is broken
 
 up: $(VENV)/.laptop ## Run the whole house until Ctrl-C
 	$(PY) -m gateway.cli up

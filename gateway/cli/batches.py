@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.completing import batches as batch_ids
-from gateway.cli.options import ApiKey, Json, Mode, PlanFile, Policy, State, Url
+from gateway.cli.options import ApiKey, Json, Mode, PlanFile, Policy, Settings, State, Url
 
 OutFolder = Annotated[
     Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where results go; one folder for each batch.")
@@ -30,10 +30,7 @@ def batch(
         Path | None,
         typer.Option(metavar="FILE", help="A .csv whose columns are parameters, or a .jsonl; each line an item."),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PARAMETER=VALUE", help="The same for all items; repeat it for more."),
-    ] = None,
+    settings: Settings = None,
     out: OutFolder = Path("out"),
     max_at_once: Annotated[
         int | None, typer.Option(min=1, metavar="COUNT", help="Items under way at once. Unset: as many as it takes.")
@@ -53,7 +50,7 @@ def batch(
     """Run one plan over many inputs, each a run of its own; a broken file costs one line of the results.
 
     Results are in --out, in the order of the input: results.jsonl, results.csv, summary.json, and in files/ what was
-    made, as 0007-sign.audio.wav for the seventh item, sign.png. In --items, a column whose parameter takes a file has
+    made, as 0007-sign.audio.wav for the seventh item, sign.png. What --set gives is the same for all items. In --items, a column whose parameter takes a file has
     paths that begin where the table lies, URLs, or ids of kept files; a column name has what to call the item.
 
     [bold]Examples[/]
