@@ -112,12 +112,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             toolbox = Toolbox(means, Chosen(settings.mcp_tasks))
             mcp = McpServer(version("hugginggpt"), toolbox, Resources(runs, store, files))
             routes = (
-                RunRoutes(runs, Intake(store, mentions, settings.files_bytes), admission, callers),
+                RunRoutes(runs, pipelines, Intake(store, mentions, settings.files_bytes), admission, callers),
                 downloads,
                 FileRoutes(files, store, downloads, settings.upload_bytes),
                 ConversationRoutes(runs),
                 PipelineRoutes(pipelines),
-                BatchRoutes(batches, admission, items, callers),
+                BatchRoutes(batches, pipelines, admission, items, callers),
                 RecordRoutes(runs, Verifying(runs, catalogue, store)),
                 CatalogueRoutes(catalogue, access.audit),
                 ChatRoutes(house),

@@ -14,12 +14,13 @@ from gateway.admission import Admission
 from gateway.decoding import decode
 from gateway.encoding import dumps, encode, enum_names
 from gateway.feed import Feed
-from gateway.intake import JSON_BYTES, Intake, limited
+from gateway.intake import JSON_BYTES, Asked, Intake, limited
 from gateway.json_text import loads
+from gateway.keeping.pipelines import Pipelines
 from gateway.runs import ENDED, Runs
 from gateway.sse import MEDIA_TYPE, EventStream, disconnected
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, Run, RunState
+from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, DataPolicy, Run, RunState
 from services.runtime.caller import acting_for, current
 from services.runtime.errors import InvalidRequest, ServiceError
 
@@ -48,8 +49,11 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 class RunRoutes:
     """What one can do with runs."""
 
-    def __init__(self, runs: Runs, intake: Intake, admission: Admission, callers: Callers) -> None:
+    def __init__(
+        self, runs: Runs, pipelines: Pipelines, intake: Intake, admission: Admission, callers: Callers
+    ) -> None:
         self._runs = runs
+        self._pipelines = pipelines
         self._intake = intake
         self._admission = admission
         self._callers = callers
@@ -81,7 +85,7 @@ class RunRoutes:
         client leaves, unless `on_disconnect` is `cancel`.
         """
         asked = await self._intake.asked(request)
-        with acting_for(self._callers.caller(current().request_id, asked.policy)):
+        with acting_for(self._callers.caller(current().request_id, await self._policy(asked))):
             await self._intake.bring_in(asked)
             spec = await self._admission.admit(asked.spec, asked.files, idempotency_key)
             streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(",".join(prefer or ()))
@@ -155,6 +159,12 @@ class RunRoutes:
         """Removes an ended run."""
         await self._runs.delete(run_id)
         return Response(status_code=204)
+
+    async def _policy(self, asked: Asked) -> "DataPolicy.ValueType":
+        """Of what comes in: a pipeline that keeps its data in has no URL asked for outside, either."""
+        if asked.mentions and asked.spec.HasField("pipeline"):
+            return await self._pipelines.policy(asked.spec.pipeline, asked.policy)
+        return asked.policy
 
     async def _outcome(self, feed: Feed, seconds: int, receive: Receive) -> Run:
         """The run once it has ended, the time is over or the client has gone, as it stands then."""

@@ -15,6 +15,7 @@ from gateway.access.links import Links, signing_with
 from gateway.access.presence import Presence
 from gateway.access.quotas import Meter, Quotas
 from gateway.door import problem_response
+from gateway.sse import MEDIA_TYPE as EVENT_STREAM
 from services.runtime.caller import acting_for, current
 from services.runtime.errors import ServiceError, Unauthenticated
 
@@ -87,10 +88,10 @@ class _Answer:
         await self._send(message)
 
     async def end(self, refusal: Response, scope: Scope, receive: Receive) -> None:
-        """Refuses, if nothing has been sent; ends a stream; leaves what has a length broken off."""
+        """Refuses, if nothing has been sent; ends a stream of events; leaves broken off what has an end of its own."""
         if self._head is None:
             await refusal(scope, receive, self._send)
-        elif "content-length" not in MutableHeaders(scope=self._head):
+        elif MutableHeaders(scope=self._head).get("content-type", "").startswith(EVENT_STREAM):
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

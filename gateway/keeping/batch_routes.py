@@ -15,11 +15,12 @@ from gateway.json_text import loads, refuse
 from gateway.keeping import bodies, reference, results
 from gateway.keeping.batches import Batches
 from gateway.keeping.items import Items
+from gateway.keeping.pipelines import Pipelines
 from gateway.keeping.stream import BatchStream, ending
 from gateway.keeping.summary import summary
 from gateway.rest import LastEventId, json_response
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import RunState
+from protos.hugginggpt.v1.types_pb2 import BatchSpec, DataPolicy, RunState
 from services.runtime.caller import acting_for, current
 
 BatchId = Annotated[str, Path(description="The batch's id.", examples=[reference.BATCH_ID])]
@@ -37,13 +38,17 @@ class BatchRoutes:
 
     Args:
         batches: those kept.
+        pipelines: what they run through.
         admission: looks at what is to be run.
         items: takes in what it is to be run on.
         callers: makes the caller of each request.
     """
 
-    def __init__(self, batches: Batches, admission: Admission, items: Items, callers: Callers) -> None:
+    def __init__(
+        self, batches: Batches, pipelines: Pipelines, admission: Admission, items: Items, callers: Callers
+    ) -> None:
         self._batches = batches
+        self._pipelines = pipelines
         self._admission = admission
         self._items = items
         self._callers = callers
@@ -76,7 +81,7 @@ class BatchRoutes:
         and so is one that does not fit; the others run. Nothing is kept of a body that breaks off or is refused.
         """
         wished = await bodies.wished(request)
-        with acting_for(self._callers.caller(current().request_id, wished.spec.policy)):
+        with acting_for(self._callers.caller(current().request_id, await self._policy(wished.spec))):
             spec = await self._admission.admit_batch(wished.spec, idempotency_key)
             pages = (await self._items.settled(page) async for page in wished.pages)
             batch = await self._batches.start(spec, pages)
@@ -164,6 +169,9 @@ class BatchRoutes:
         await self._batches.delete(batch_id)
         return Response(status_code=204)
 
+    async def _policy(self, spec: BatchSpec) -> "DataPolicy.ValueType":
+        return await self._pipelines.policy(spec.pipeline, spec.policy) if spec.HasField("pipeline") else spec.policy
+
 
 def _states(given: list[str] | None) -> "Sequence[RunState.ValueType]":
     return decode(pb.ListItemsRequest, {"states": given or []}).states
@@ -171,4 +179,4 @@ def _states(given: list[str] | None) -> "Sequence[RunState.ValueType]":
 
 def _download(content: Any, media_type: str, name: str) -> Response:
     headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
-    return StreamingResponse(content, headers=headers, media_type=media_type)
+    return StreamingResponse(results.joined(content), headers=headers, media_type=media_type)

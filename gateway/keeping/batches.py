@@ -20,8 +20,8 @@ from services.runtime.errors import Unavailable
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
-PAGE = 200
-"""Items read at a time."""
+FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 16, 500, 1024 * 1024
+"""Items read at a time: at first, at most, and about how many bytes of them."""
 
 KEPT_SECONDS = 60.0
 """How long the orchestrator may take for the spec, for a page of items, or to begin once it has them all."""
@@ -83,15 +83,15 @@ class Batches:
         return await ask(self._stub.ListItems, request)
 
     async def every(self, batch_id: str, states: "Collection[RunState.ValueType]" = ()) -> AsyncIterator[BatchItem]:
-        """All items in the order of the input, or those in some states; a page of them is in memory."""
-        request = pb.ListItemsRequest(batch_id=batch_id, states=states, page_size=PAGE)
+        """All items in the order of the input, or those in some states; about a megabyte of them is in memory."""
+        request = pb.ListItemsRequest(batch_id=batch_id, states=states, page_size=FIRST_PAGE)
         while True:
             page = await self.items(request)
             for item in page.items:
                 yield item
             if not page.next_after:
                 return
-            request.after = page.next_after
+            request.after, request.page_size = page.next_after, _next_size(page)
 
     async def watch(self, batch_id: str) -> BatchFeed:
         """A batch as it stands and whenever that changes, to its end."""
@@ -125,6 +125,11 @@ class Batches:
         self._stopped = True
         for feed in tuple(self._feeds):
             feed.stop()
+
+
+def _next_size(page: pb.ListItemsResponse) -> int:
+    each = page.ByteSize() / len(page.items)
+    return max(1, min(LARGEST_PAGE, int(PAGE_BYTES / each)))
 
 
 async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], taken: Taken) -> Batch:

@@ -7,7 +7,7 @@ from gateway.access.audit import Audit
 from gateway.admission import Admission
 from gateway.backends import ask
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import DataPolicy, Pipeline, PipelineRef
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DataPolicy, Pipeline, PipelineRef
 from services.runtime.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ class Pipelines:
         """Removes a version; all for 0."""
         await self._audit.record("pipeline.delete", ref.name, version=ref.version)
         await ask(self._stub.DeletePipeline, pb.DeletePipelineRequest(name=ref.name, version=ref.version))
+
+    async def policy(self, ref: PipelineRef, asked: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
+        """What holds for what comes in to be run through it: local if the pipeline says so, else what is asked for."""
+        return DATA_POLICY_LOCAL if (await self.get(ref)).policy == DATA_POLICY_LOCAL else asked
 
     async def _latest(self, name: str) -> int:
         try:

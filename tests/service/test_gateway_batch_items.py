@@ -1,0 +1,149 @@
+"""What items are given: looked at as what runs are given, and the cost of what cannot be had."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.settings import Settings
+from services.runtime.artifacts import INLINE_BYTES
+from services.runtime.errors import from_rpc
+from tests.batching import PINNED as PINNED_PLAN
+from tests.batching import parts
+from tests.doors import refusal
+from tests.keeping import PINNED, Keeping, note, opened_keeping
+from tests.orchestrating import Cast
+from tests.web import opened_web, reply
+
+LONG = "x" * (INLINE_BYTES + 1)
+
+
+@pytest.fixture
+async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
+    async with opened_keeping(cast, settings, tmp_path, fetch_allow=("127.0.0.1",)) as keeping:
+        yield keeping
+
+
+async def file(keeping: Keeping, content: bytes, name: str = "note.txt") -> dict[str, Any]:
+    kept = await keeping.http.post("/v1/files", files={"file": (name, content)}, data={"purpose": "user_data"})
+    told: dict[str, Any] = kept.json()
+    return told
+
+
+def given(name: str = "", **value: Any) -> dict[str, Any]:
+    return {"name": name, "inputs": [{"name": "note", **value}]}
+
+
+async def items(keeping: Keeping, batch_id: str) -> list[dict[str, Any]]:
+    await keeping.ended(batch_id)
+    listed: list[dict[str, Any]] = (await keeping.http.get(f"/v1/batches/{batch_id}/items")).json()["data"]
+    return listed
+
+
+async def test_a_value_is_an_artifact_a_file_a_url_or_in_the_item_itself(keeping: Keeping) -> None:
+    kept = await file(keeping, b"a kept note")
+    async with opened_web({"/note.txt": reply(b"from afar", content_type="text/plain")}) as web:
+        sent = [
+            given(artifact={"sha256": kept["artifact"]["sha256"]}),
+            given(file_id=kept["id"]),
+            given(url=f"http://127.0.0.1:{web.port}/note.txt"),
+            given("a long one", text=LONG),
+            note("short"),
+        ]
+        batch_id = await keeping.started(sent)
+    found = await items(keeping, batch_id)
+    artifacts = [item["inputs"][0].get("artifact", {}) for item in found]
+    assert [each.get("sha256") for each in artifacts] == [
+        *(hashlib.sha256(content).hexdigest() for content in (b"a kept note", b"a kept note", b"from afar")),
+        hashlib.sha256(LONG.encode()).hexdigest(),
+        None,
+    ]
+    assert [item["name"] for item in found] == ["note.txt", "note.txt", "note.txt", "a long one", "short"]
+    assert {item["state"] for item in found} == {"completed"}
+
+
+async def test_an_input_without_a_name_is_the_parameter_that_it_fits(keeping: Keeping) -> None:
+    (item,) = await items(keeping, await keeping.started([{"inputs": [{"text": "hello"}]}]))
+    assert (item["state"], item["inputs"]) == ("completed", [{"name": "note", "text": "hello"}])
+
+
+async def test_what_cannot_be_had_costs_its_item(keeping: Keeping) -> None:
+    async with opened_web({}) as web:
+        sent = [
+            given(artifact={"sha256": "b" * 64}),
+            given(artifact={"sha256": "no digest"}),
+            given(file_id="file_of_nobody"),
+            given(url=f"http://127.0.0.1:{web.port}/gone.txt"),
+            given(url="http://127.0.0.2:1/x"),
+            given(url="ftp://127.0.0.1/x"),
+            {"name": "in/3.png", "failure": {"reason": "UNREADABLE", "message": "in/3.png cannot be read"}},
+            note("good"),
+        ]
+        batch_id = await keeping.started(sent)
+    batch = await keeping.ended(batch_id)
+    assert (batch["state"], batch["counts"]["completed"], batch["counts"]["failed"]) == ("incomplete", 1, 7)
+    *failed, _ = await items(keeping, batch_id)
+    assert [item["failure"]["reason"] for item in failed] == [
+        "ARTIFACT",
+        "INVALID",
+        "FILE",
+        "FETCH_FAILED",
+        "URL_ADDRESS",
+        "URL",
+        "UNREADABLE",
+    ]
+    assert [item["inputs"] for item in failed] == [[]] * 7
+    assert {item["failure"].get("port") for item in failed[:-1]} == {"note"}
+    again = await keeping.http.post(f"/v1/batches/{batch_id}/resume", json={"failed_only": True})
+    assert again.status_code == 202
+    assert (await keeping.ended(batch_id))["counts"] == batch["counts"]
+
+
+async def test_a_pipeline_that_keeps_its_data_in_asks_for_nothing_outside(keeping: Keeping) -> None:
+    await keeping.save(plan=PINNED, policy="local")
+    outside = given(url="http://192.0.2.1/note.txt")
+    batch_id = await keeping.started([outside, note("good")], pipeline={"name": "short"}, policy="open")
+    refused, good = await items(keeping, batch_id)
+    assert (refused["failure"]["reason"], good["state"]) == ("POLICY", "completed")
+    run = {"pipeline": {"name": "short"}, "inputs": outside["inputs"], "policy": "open"}
+    response = await keeping.http.post("/v1/runs", json=run)
+    assert (response.status_code, response.json()["code"]) == (403, "POLICY")
+
+
+async def test_a_file_of_a_run_is_named_by_its_id(keeping: Keeping) -> None:
+    await keeping.save()
+    kept = await file(keeping, b"a kept note")
+    run = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "file_id": kept["id"]}]}
+    response = await keeping.http.post("/v1/runs", json=run, headers={"prefer": "wait=20"})
+    assert response.json()["state"] == "completed", response.text
+    run["inputs"] = [{"name": "note", "file_id": "file_of_nobody"}]
+    refused = (await keeping.http.post("/v1/runs", json=run)).json()
+    assert (refused["status"], refused["code"], refused["error"]["param"]) == (404, "FILE", "inputs[0]")
+
+
+async def test_calls_begin_batches_as_http_does(keeping: Keeping) -> None:
+    stub = keeping.doors.grpc
+    long = types.NewItem(inputs=[types.NamedValue(name="note", value=types.Value(text=LONG))])
+    artifact = types.Value(artifact=types.Artifact(sha256="b" * 64))
+    absent = types.NewItem(name="absent", inputs=[types.NamedValue(name="note", value=artifact)])
+    begun = await stub.StartBatch(parts([long, absent], 1, plan=PINNED_PLAN), timeout=20)
+    *_, batch = [each async for each in stub.WatchBatch(pb.WatchBatchRequest(batch_id=begun.batch_id), timeout=20)]
+    assert (batch.counts.completed, batch.counts.failed) == (1, 1)
+    page = await stub.ListItems(pb.ListItemsRequest(batch_id=batch.batch_id), timeout=10)
+    assert page.items[0].inputs[0].value.artifact.size_bytes == len(LONG)
+    assert (page.items[1].failure.reason, len(page.items[1].inputs)) == ("ARTIFACT", 0)
+    assert len((await stub.ListBatches(pb.ListBatchesRequest(), timeout=10)).batches) == 1
+    await stub.DeleteBatch(pb.DeleteBatchRequest(batch_id=batch.batch_id), timeout=10)
+    for requests, reason in (
+        ([], "INVALID"),
+        ([pb.StartBatchRequest(items=pb.NewItems())], "INVALID"),
+        ([*parts([absent]), *parts([absent])], "INVALID"),
+        (list(parts([])), "EMPTY"),
+        (list(parts([absent] * 300, 100, pipeline=types.PipelineRef(name="none"))), "PIPELINE"),
+        (list(parts([absent], policy=7)), "INVALID"),
+    ):
+        assert from_rpc(await refusal(stub.StartBatch(iter(requests), timeout=20))).reason == reason

@@ -1,0 +1,147 @@
+"""Batches of any length: begun, broken off and read in bounded memory."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import Value
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.keeping import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
+from tests.orchestrating import Cast, hanging
+from tests.service.test_gateway_slow_readers import asking, most_until_let_go
+from tests.watched_gateway import watched_gateway
+
+MB = 2**20
+ITEMS = 100_000
+HELD = 24 * MB
+"""Most that the gateway may hold more while so many items pass through it."""
+
+READERS, ANSWERS = 12, 60
+ANSWER = "x" * 200_000
+SECONDS = 120.0
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
+    async with opened_keeping(cast, settings, tmp_path) as keeping:
+        yield keeping
+
+
+def kept(settings: Settings) -> int:
+    """Rows of batches and items in the journal."""
+    count = "SELECT (SELECT COUNT(*) FROM batches) + (SELECT COUNT(*) FROM batch_items)"
+    with closing(sqlite3.connect(settings.journal)) as journal:
+        rows: int = journal.execute(count).fetchone()[0]
+    return rows
+
+
+async def until(settled: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not settled():  # noqa: ASYNC110  # another process's file tells nobody of its changes
+            await asyncio.sleep(0.05)
+
+
+async def test_a_hundred_thousand_items_pass_through(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+    cast.infer["model"] = lambda _: hanging(asyncio.Event(), asyncio.Event())
+
+    async def body() -> AsyncIterator[bytes]:
+        yield lines({"plan": PINNED, "max_at_once": 1})
+        for begin in range(0, ITEMS, 1000):
+            yield lines(*(note(f"note {number}") for number in range(begin, begin + 1000)))
+
+    async with (
+        orchestrator(settings) as running,
+        watched_gateway(tmp_path, f"127.0.0.1:{running.port}") as gateway,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
+    ):
+        before, most = await gateway.held(), 0
+        sending = asyncio.create_task(client.post("/v1/batches", content=body(), headers=NDJSON))
+        while not (await asyncio.wait([sending], timeout=0.5))[0]:
+            most = max(most, (await gateway.held()).bytes)
+        begun = sending.result()
+        assert begun.status_code == 202, begun.text
+        path = f"/v1/batches/{begun.json()['batch_id']}"
+        assert begun.json()["counts"]["total"] == ITEMS
+        read = 0
+        async with client.stream("GET", f"{path}/results") as response:
+            async for line in response.aiter_lines():
+                read += 1
+                if read % 20_000 == 0:
+                    assert json.loads(line)["index"] == read
+                    most = max(most, (await gateway.held()).bytes)
+        assert read == ITEMS
+        assert (await client.get(f"{path}/summary")).json()["counts"]["total"] == ITEMS
+        await client.post(f"{path}/cancel")
+    assert most - before.bytes <= HELD
+
+
+async def test_of_a_client_that_leaves_nothing_is_kept(keeping: Keeping, settings: Settings) -> None:
+    port = keeping.doors.http_port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /v1/batches HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+    writer.write(f"{head}content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+    content = lines({"plan": PINNED}, *notes(2_000))
+    writer.write(b"%x\r\n%s\r\n" % (len(content), content))
+    await writer.drain()
+    await until(lambda: kept(settings) > 1_000)
+    writer.transport.abort()
+    await until(lambda: kept(settings) == 0)
+    assert reader.at_eof() or not await reader.read()
+    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{", "line 1002 is not JSON"),
+        (b'{"name": 1}', "line 1002.name is not a string"),
+        (b"[]", "line 1002 is not a JSON object"),
+        (b'{"inputs": [{"name": "note"}]}', "line 1002.inputs[0] has to have one of"),
+        (b'{"inputs": [{"name": "a b", "text": "x"}]}', "line 1002: an input cannot be called"),
+        (b'{"name": "\xff"}', "line 1002 is not UTF-8"),
+        (b'{"prompt": "x"}', "line 1002 has an unknown field 'prompt'"),
+    ],
+)
+async def test_of_a_body_with_a_line_that_is_no_item_nothing_is_kept(
+    keeping: Keeping, settings: Settings, line: bytes, said: str
+) -> None:
+    content = lines({"plan": PINNED}, *notes(1_000)) + line + b"\n" + lines(*notes(1_000))
+    refused = await keeping.http.post("/v1/batches", content=content, headers=NDJSON)
+    assert (refused.status_code, refused.json()["remedy"] != "") == (400, True)
+    assert refused.json()["detail"].startswith(said), refused.text
+    await until(lambda: kept(settings) == 0)
+
+
+async def test_readers_of_results_that_stop_reading_hold_little(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+    async def long(_: InferRequest) -> dict[str, Value]:
+        return {"text": Value(text=ANSWER)}
+
+    cast.infer["model"] = long
+    async with (
+        orchestrator(settings) as running,
+        watched_gateway(tmp_path, f"127.0.0.1:{running.port}", 2.0) as gateway,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.http_port}", trust_env=False, timeout=SECONDS) as client,
+    ):
+        begun = await client.post("/v1/batches", content=lines({"plan": PINNED}, *notes(ANSWERS)), headers=NDJSON)
+        path = f"/v1/batches/{begun.json()['batch_id']}"
+        ending = json.loads((await client.get(f"{path}/events")).text.split("data: ")[-1])
+        assert ending["counts"]["completed"] == ANSWERS
+        before = await gateway.held()
+        with ExitStack() as readers:
+            for _ in range(READERS):
+                readers.enter_context(asking(gateway.http_port, f"{path}/results"))
+            await gateway.until(lambda held: held.files >= before.files + READERS, SECONDS)
+            most = await most_until_let_go(gateway, before.files + 2)
+        whole = (await client.get(f"{path}/results")).text.splitlines()
+    assert [json.loads(line)["outputs"]["text"] == ANSWER for line in whole] == [True] * ANSWERS
+    assert most - before.bytes <= READERS * 10 * MB
