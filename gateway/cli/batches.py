@@ -50,8 +50,9 @@ def batch(
     """Run one plan over many inputs, each a run of its own; a broken file costs one line of the results.
 
     Results are in --out, in the order of the input: results.jsonl, results.csv, summary.json, and in files/ what was
-    made, as 0007-sign.audio.wav for the seventh item, sign.png. What --set gives is the same for all items. In --items, a column whose parameter takes a file has
-    paths that begin where the table lies, URLs, or ids of kept files; a column name has what to call the item.
+    made, as 0007-sign.audio.wav for the seventh item, sign.png. In --items, a column whose parameter takes a file has
+    paths that begin where the table lies, URLs, or ids of kept files; a column name has what to call the item. What
+    --set gives is the same for all items.
 
     [bold]Examples[/]
 
