@@ -107,6 +107,22 @@ async def test_the_failed_ones_wait_for_the_end_of_their_batch(expert: Counted, 
         assert (await asking.ended(batch.batch_id)).counts.completed == 20
 
 
+async def test_who_resumes_a_batch_that_is_being_cancelled_is_told_to_wait(expert: Counted, settings: Settings) -> None:
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking, reasons, resumed = Asking(stub), set(), types.Batch()
+        batch_id = (await asking.start(notes(20))).batch_id
+        await expert.some.wait()
+        await asking.cancel(batch_id)
+        while not resumed.batch_id:
+            try:
+                resumed = await asking.resume(batch_id)
+            except grpc.aio.AioRpcError as error:
+                reasons.add(from_rpc(error).reason)
+        assert reasons <= {"RUNNING"}
+        expert.go_on.set()
+        assert (await asking.ended(batch_id)).counts.completed == 20
+
+
 async def test_another_orchestrator_goes_on_where_one_stops(expert: Counted, settings: Settings) -> None:
     async with orchestrator(settings) as running, connected(running) as stub:
         batch = await Asking(stub).start(notes(60), plan=PINNED, max_at_once=5)

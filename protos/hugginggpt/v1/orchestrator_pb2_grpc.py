@@ -287,7 +287,7 @@ class OrchestratorServiceServicer:
 
     def ResumeBatch(self, request, context):
         """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
-        FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs.
+        FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs, or while it is being cancelled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -82,7 +82,7 @@ class OrchestratorServiceStub:
     """Asks a batch to stop: items under way are cancelled, no new one begins. No effect on one that has ended."""
     ResumeBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]
     """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
-    FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs.
+    FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs, or while it is being cancelled.
     """
     WatchBatch: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]
     """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
@@ -146,7 +146,7 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     """Asks a batch to stop: items under way are cancelled, no new one begins. No effect on one that has ended."""
     ResumeBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
-    FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs.
+    FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs, or while it is being cancelled.
     """
     WatchBatch: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
@@ -321,7 +321,7 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
         """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
-        FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs.
+        FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs, or while it is being cancelled.
         """
 
     @_abc_1.abstractmethod

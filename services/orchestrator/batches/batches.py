@@ -140,7 +140,7 @@ class Batches:
 
         Raises:
             NotFound: BATCH.
-            FailedPrecondition: RUNNING, failed ones are wanted of a batch that has not ended.
+            FailedPrecondition: RUNNING, it has not ended, and failed ones are wanted or it is just being cancelled.
         """
         await self._kept.resume(batch_id, caller.current().tenant, failed_only=failed_only)
         self._tenure.look()

@@ -57,7 +57,7 @@ WAITS = "UPDATE batches SET waiting_for = ? WHERE id = ? AND fence = ? RETURNING
 RELEASE = f"UPDATE batches SET lease_until = 0 WHERE owner = ? AND {_OPEN}"
 
 CANCEL = f"UPDATE batches SET wish = 'cancel' WHERE id = ? AND {_OPEN}"
-STATE = "SELECT state, total FROM batches WHERE id = ? AND tenant = ? AND state > 0"
+STATE = "SELECT state, total, wish FROM batches WHERE id = ? AND tenant = ? AND state > 0"
 REPEAT = "UPDATE batch_runs SET state = ? WHERE batch_id = ? AND state IN (?, ?) RETURNING idx"
 BEGUN = "SELECT COUNT(*) FROM batch_runs WHERE batch_id = ?"
 RESUME = (

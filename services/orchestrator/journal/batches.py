@@ -236,7 +236,7 @@ class KeptBatches:
 
         Raises:
             NotFound: BATCH.
-            FailedPrecondition: RUNNING, failed ones are wanted of a batch that has not ended.
+            FailedPrecondition: RUNNING, it has not ended, and failed ones are wanted or it is just being cancelled.
         """
         again = (RUN_STATE_INCOMPLETE, RUN_STATE_FAILED) if failed_only else (RUN_STATE_CANCELLED,) * 2
 
@@ -244,9 +244,9 @@ class KeptBatches:
             found = yield Query(sql.STATE, (batch_id, tenant))
             if not found:
                 raise unknown(batch_id)
-            state, total = found[0]
+            state, total, wish = found[0]
             if state not in ENDED:
-                if failed_only:
+                if failed_only or wish:
                     raise under_way(batch_id)
                 return
             wanted = yield Query(sql.REPEAT, (RUN_STATE_QUEUED, batch_id, *again))
@@ -294,4 +294,5 @@ def unknown(batch_id: str) -> NotFound:
 
 
 def under_way(batch_id: str) -> FailedPrecondition:
-    return FailedPrecondition(f"batch {batch_id} is under way", reason="RUNNING", remedy="cancel it first, or wait")
+    remedy = "cancel it first, or wait for its end"
+    return FailedPrecondition(f"batch {batch_id} is under way", reason="RUNNING", remedy=remedy)
