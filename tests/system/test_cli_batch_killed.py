@@ -1,0 +1,55 @@
+"""Everything is killed in the middle of a batch: hugginggpt resume ends it with the lines of an undisturbed one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.system.conftest import House, cli, environment, eventually, standing
+from tests.system.test_house_killed import ITEMS, PLAN, kill, told
+
+COMMAND = ("batch", "mood", "--max-at-once", "8", "--fresh", "--items")
+SETTINGS = {"ORCHESTRATOR_LEASE_SECONDS": "2"}
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text("utf-8").splitlines()]
+
+
+def the_batch(house: House) -> Any:
+    (batch,) = httpx.get(f"{house.url}/v1/batches", trust_env=False).raise_for_status().json()["data"] or [{}]
+    return batch
+
+
+def well_begun(house: House) -> bool:
+    return bool(the_batch(house).get("counts", {}).get("completed", 0) >= ITEMS // 8)
+
+
+def test_killed_with_its_house_a_batch_is_gone_on_with(tmp_path: Path) -> None:
+    """Some items lack their text; the command and all of the house are killed."""
+    notes, killed, undisturbed = (str(tmp_path / name) for name in ("notes.csv", "killed", "undisturbed"))
+    said = (f"{number},{'' if number % 17 == 0 else f'Note {number} is good.'}\n" for number in range(1, ITEMS + 1))
+    Path(notes).write_text("name,text\n" + "".join(said), "utf-8")
+    home = tmp_path / "home"
+    with standing(home, **SETTINGS) as house:
+        kept = httpx.put(f"{house.url}/v1/pipelines/mood", json={"plan": PLAN}, trust_env=False)
+        assert kept.is_success, kept.text
+        with subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli", *COMMAND, notes, "--out", killed],
+            env=environment(home, HUGGINGGPT_URL=house.url),
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            eventually(lambda: well_begun(house))
+            process.kill()
+        batch = the_batch(house)
+        kill(house.process.pid)
+        assert batch["counts"]["waiting"] > 0
+    with standing(home, **SETTINGS) as house:
+        resumed = cli(home, "resume", batch["batch_id"], "--out", killed, url=house.url, seconds=100)
+        again = cli(home, *COMMAND, notes, "--out", undisturbed, url=house.url, seconds=100)
+        assert (resumed.status, again.status) == (1, 1), (resumed, again)
+        assert told(lines(Path(killed))) == told(lines(Path(undisturbed)))
+        assert len(lines(Path(killed))) == ITEMS

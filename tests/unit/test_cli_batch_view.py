@@ -1,0 +1,78 @@
+"""What a person sees of a batch: lines, a bar, and how it ended."""
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gateway.cli.batching import telling
+from gateway.cli.batching.ending import Ended
+from gateway.cli.batching.folder import Folder
+from gateway.cli.batching.view import Bar, Lines
+from gateway.client import Batch, BatchSummary
+
+
+def batch(completed: int, total: int = 100, **more: Any) -> Batch:
+    counts = {"total": total, "completed": completed, "waiting": total - completed}
+    return Batch.model_validate({"batch_id": "batch_1", "state": "running", "counts": counts, **more})
+
+
+def test_lines_come_with_each_tenth_and_with_what_is_waited_for() -> None:
+    told = io.StringIO()
+    view = Lines(Console(file=told))
+    view.busy("")
+    for done in (0, 4, 10, 15, 19):
+        view.show(batch(done, items_per_second=2.0, remaining=45.0))
+    for _ in range(2):
+        view.show(batch(19, waiting_for="nobody offers \x1b[31mtask"))
+    view.show(batch(100))
+    assert told.getvalue().splitlines() == [
+        "10 of 100, 2 per second, 0:00:45 left",
+        "19 of 100, waiting: nobody offers [31mtask",
+        "100 of 100",
+    ]
+
+
+def test_a_bar_has_rate_and_remaining_time() -> None:
+    told = io.StringIO()
+    view = Bar(Console(file=told, force_terminal=True, width=100))
+    view.busy("starting the house")
+    view.sent(3, 100)
+    view.show(batch(40, items_per_second=2.0, remaining=3725.0))
+    view.close()
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told.getvalue())
+    assert "40/100 2 per second, 1:02:05 left" in shown
+
+
+def test_an_end_tells_counts_times_and_the_most_frequent_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = [
+        {"reason": "FILE", "message": "cannot read …", "count": 7, "names": ["a", "b", "c"]},
+        *({"reason": "INVALID", "message": f"error {number}", "count": 1, "names": ["x"]} for number in range(12)),
+    ]
+    summary = {
+        "batch_id": "batch_1",
+        "state": "incomplete",
+        "counts": {"total": 30, "completed": 11, "failed": 19},
+        "seconds": {"total": 9.0, "median": 0.25, "p95": 1.5},
+        "slowest": [{"index": at, "name": f"{at}.png", "seconds": 2.0} for at in range(1, 6)],
+        "errors": errors,
+    }
+    over = Batch.model_validate({"batch_id": "batch_1", "state": "incomplete"})
+    ended = Ended(over, BatchSummary.model_validate(summary), Folder(Path("out")), seconds=12.34)
+    telling.tell(ended, as_json=False)
+    captured = capsys.readouterr()
+    told = captured.out.splitlines()
+    assert told[:3] == [
+        "batch_1 incomplete in 12.3 s: 30 items: 11 completed, 19 failed",
+        "  0.25 s an item, 1.50 s at the 95th percentile; slowest 1.png 2.00 s, 2.png 2.00 s, 3.png 2.00 s",
+        "  7 × cannot read …  (a, b, c, …)",
+    ]
+    assert told[-2:] == [
+        "  and 3 more kinds of error: see summary.json",
+        "saved out/: results.jsonl, results.csv, summary.json",
+    ]
+    assert captured.err == "again the failed only: hugginggpt resume batch_1 --failed --out out\n"
+    assert (ended.status, ended.report()["saved"][0]) == (1, "out/results.jsonl")
