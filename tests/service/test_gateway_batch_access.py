@@ -1,0 +1,133 @@
+"""Who may begin batches and how much of them, and what becomes of those who follow one."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Usage, Value
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.doors import opened_doors
+from tests.keeping import PINNED, Keeping, notes, opened_keeping
+from tests.keyholders import Keyholders, bearer, opened_keyholders
+from tests.orchestrating import END, Cast, echo, hanging, task
+
+SECONDS = 20.0
+
+
+@pytest.fixture
+async def house(
+    cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Keyholders]:
+    monkeypatch.setattr("gateway.access.presence.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.access.ring.FRESH_SECONDS", 0.05)
+    async with orchestrator(settings) as running:
+        kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
+        async with opened_keyholders(tmp_path, kept) as house:
+            yield house
+
+
+async def begun(house: Keyholders, token: str, count: int = 3, **spec: object) -> httpx.Response:
+    sent = {"plan": PINNED, "items": notes(count), **spec}
+    return await house.doors.http.post("/v1/batches", json=sent, headers=bearer(token))
+
+
+async def test_a_key_has_no_more_items_at_once_than_runs(house: Keyholders) -> None:
+    token = await house.token(limits={"concurrent_runs": 2})
+    for wanted, given in ((0, 2), (1, 1), (50, 2)):
+        batch = (await begun(house, token, max_at_once=wanted)).json()
+        assert batch["spec"]["max_at_once"] == given
+
+
+async def test_none_begins_once_the_tokens_of_a_day_are_used(house: Keyholders, cast: Cast) -> None:
+    cast.usage = Usage(input_tokens=20)
+    token = await house.token(limits={"tokens_per_day": 10})
+    cast.plan(task(1), END)
+    first = await begun(house, token)
+    assert first.status_code == 202
+    assert (await house.doors.ask("x", headers={**bearer(token), "prefer": "wait=20"})).status_code == 200
+    async with asyncio.timeout(SECONDS):
+        while (refused := await begun(house, token)).status_code == 202:  # noqa: ASYNC110  # it is counted in a second
+            await asyncio.sleep(0.1)
+    assert (refused.status_code, refused.json()["code"]) == (429, "TOKENS_QUOTA")
+    again = await house.doors.http.post(f"{first.headers['location']}/resume", headers=bearer(token))
+    assert (again.status_code, again.json()["code"]) == (429, "TOKENS_QUOTA")
+
+
+async def test_a_key_that_keeps_data_in_begins_no_batch_that_does_not(house: Keyholders) -> None:
+    token = await house.token(policy=DATA_POLICY_LOCAL)
+    refused = await begun(house, token, policy="open")
+    assert (refused.status_code, refused.json()["code"]) == (403, "POLICY")
+    assert (await begun(house, token)).status_code == 202
+
+
+async def test_results_that_are_cut_off_do_not_look_whole(house: Keyholders, cast: Cast) -> None:
+    async def long(_: InferRequest) -> dict[str, Value]:
+        return {"text": Value(text="x" * 200_000)}
+
+    cast.infer["model"] = long
+    key, token = await house.key()
+    path = (await begun(house, token, 100)).headers["location"]
+    await house.doors.http.get(f"{path}/events", headers=bearer(token))
+    with pytest.raises(httpx.RemoteProtocolError):
+        async with house.doors.http.stream("GET", f"{path}/results", headers=bearer(token)) as response:
+            pieces = response.aiter_raw()
+            await anext(pieces)
+            await house.revoke(key)
+            await asyncio.sleep(0.5)  # as long as a key is believed here
+            async for _ in pieces:
+                pass
+
+
+async def test_a_stopping_gateway_lets_those_go_who_follow_a_batch(
+    cast: Cast, settings: Settings, tmp_path: Path
+) -> None:
+    inferring = asyncio.Event()
+    cast.infer["model"] = lambda _: hanging(inferring, asyncio.Event())
+    async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False) as client:
+        async with opened_keeping(cast, settings, tmp_path, DRAIN_SECONDS=60) as keeping:
+            batch_id = await keeping.started(notes(1))
+            await inferring.wait()
+            url = f"http://127.0.0.1:{keeping.doors.http_port}/v1/batches/{batch_id}/events"
+            response = await client.send(client.build_request("GET", url), stream=True)
+            lines = response.aiter_lines()
+            while "running" not in await anext(lines):
+                pass
+        assert [line async for line in lines if line.startswith(":")] == [": the gateway is stopping"]
+        await response.aclose()
+
+
+async def test_who_follows_a_batch_does_so_through_a_restart(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+    inferring = asyncio.Event()
+    cast.infer["model"] = lambda _: hanging(inferring, asyncio.Event())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    fixed = settings.model_copy(update={"listen": listen})
+    own = {"orchestrator": listen, "ARTIFACTS_URL": settings.artifacts_url}
+    async with asyncio.timeout(60), opened_doors(tmp_path, settings=own) as doors:
+        keeping = Keeping(doors, cast)
+        async with orchestrator(fixed):
+            batch_id = await keeping.started(notes(3))
+            following = asyncio.create_task(keeping.ended(batch_id))
+            await inferring.wait()
+        cast.infer["model"] = echo
+        async with orchestrator(fixed):
+            assert (await following)["state"] == "completed"
+
+
+async def test_without_an_orchestrator_it_is_said_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("backends", "keeping.batches"):
+        monkeypatch.setattr(f"gateway.{module}.CALL_SECONDS", 0.5)
+    async with opened_doors(tmp_path, settings={"orchestrator": "127.0.0.1:1"}) as doors:
+        keeping = Keeping(doors, Cast())
+        for response in (
+            await keeping.send([{"plan": PINNED}, *notes(2)]),
+            await keeping.save(),
+            await keeping.http.get("/v1/batches"),
+        ):
+            assert (response.status_code, response.json()["code"]) == (503, "UNAVAILABLE")

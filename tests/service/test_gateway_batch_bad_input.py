@@ -1,0 +1,99 @@
+"""Batches that cannot be begun: refused with what is wrong, and nothing of them kept."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.orchestrator.settings import Settings
+from tests.keeping import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
+from tests.orchestrating import Cast
+
+NOTE = [note("a")]
+WHOLE = {"plan": PINNED, "items": NOTE}
+LINES = NDJSON["content-type"]
+
+DOCUMENTS: list[tuple[Any, int, str]] = [
+    ([], 400, "INVALID"),
+    ({}, 400, "EMPTY"),
+    ({"plan": PINNED}, 400, "EMPTY"),
+    ({"plan": [], "items": NOTE}, 400, "EMPTY"),
+    ({"plan": [{"id": 1, "task": "dance"}], "items": NOTE}, 409, "VANISHED"),
+    ({"pipeline": {"name": "none"}, "items": NOTE}, 404, "PIPELINE"),
+    ({"run_id": "run_1", "items": NOTE}, 404, "RUN"),
+    ({"request": " ", "items": NOTE}, 400, "EMPTY"),
+    ({**WHOLE, "items": {}}, 400, "INVALID"),
+    ({**WHOLE, "request": "x"}, 400, "INVALID"),
+    ({**WHOLE, "prompt": "x"}, 400, "UNKNOWN_FIELD"),
+    ({**WHOLE, "policy": "secret"}, 400, "INVALID"),
+    ({**WHOLE, "max_at_once": -1}, 400, "INVALID"),
+    ({**WHOLE, "budget": {"tasks": -1}}, 400, "INVALID"),
+    ({**WHOLE, "metadata": {"x": "y" * 200_000}}, 413, "TOO_LARGE"),
+    ({**WHOLE, "items": [{"inputs": []}]}, 400, "INVALID"),
+    ({**WHOLE, "items": [{"inputs": [{"name": "picture", "text": "x"}]}]}, 400, "INVALID"),
+    ({**WHOLE, "items": [{"inputs": [{"name": "note", "text": "x"}] * 2}]}, 400, "INVALID"),
+    ({**WHOLE, "items": [{"inputs": [{"name": "note", "text": "x", "url": "https://x"}]}]}, 400, "INVALID"),
+    ({**WHOLE, "items": [{"inputs": [{"name": "note", "file_id": 1}]}]}, 400, "INVALID"),
+    ({**WHOLE, "items": [note("a", "n" * 1_001)]}, 400, "INVALID"),
+    ({**WHOLE, "items": [{"failure": {"message": "m" * 1_001}}]}, 400, "INVALID"),
+]
+BODIES: list[tuple[bytes, str, int, str]] = [
+    (b"", "application/json", 400, "INVALID"),
+    (b"{" + b" " * 9_000_000 + b"}", "application/json", 413, "TOO_LARGE"),
+    (b"", LINES, 400, "EMPTY"),
+    (b"\n \n", LINES, 400, "EMPTY"),
+    (b"\xff\n", LINES, 400, "NOT_UTF8"),
+    (lines({"plan": PINNED}), LINES, 400, "EMPTY"),
+    (lines({"plan": PINNED}, note("a" * 9_000_000)), LINES, 413, "TOO_LARGE"),
+    (lines({"pipeline": {"name": "none"}}, *notes(5_000)), LINES, 404, "PIPELINE"),
+    (lines(WHOLE), "text/plain", 415, "CONTENT_TYPE"),
+    (b"--x--", "multipart/form-data; boundary=x", 415, "CONTENT_TYPE"),
+]
+
+
+@pytest.fixture
+async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:
+    async with opened_keeping(cast, settings, tmp_path) as keeping:
+        yield keeping
+
+
+async def test_a_document_that_is_no_batch_is_refused(keeping: Keeping) -> None:
+    for document, status, code in DOCUMENTS:
+        refused = await keeping.http.post("/v1/batches", json=document)
+        assert (refused.status_code, refused.json()["code"]) == (status, code), (document, refused.text)
+        assert refused.json()["remedy"], document
+    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+
+
+@pytest.mark.parametrize(("content", "kind", "status", "code"), BODIES, ids=range(len(BODIES)))
+async def test_a_body_that_is_no_batch_is_refused(
+    keeping: Keeping, content: bytes, kind: str, status: int, code: str
+) -> None:
+    refused = await keeping.http.post("/v1/batches", content=content, headers={"content-type": kind})
+    assert (refused.status_code, refused.json()["code"]) == (status, code), refused.text
+    assert refused.json()["remedy"]
+    assert (await keeping.http.get("/v1/batches")).json()["data"] == []
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"failed_only": 1}', b'{"all": true}'])
+async def test_only_what_failed_or_all_is_resumed(keeping: Keeping, body: bytes) -> None:
+    path = f"/v1/batches/{await keeping.started(NOTE)}/resume"
+    refused = await keeping.http.post(path, content=body)
+    assert (refused.status_code, refused.json()["remedy"] != "") == (400, True)
+
+
+async def test_what_cannot_be_asked_of_lists_is_refused(keeping: Keeping) -> None:
+    path = f"/v1/batches/{await keeping.started(NOTE)}"
+    for there in (
+        "/v1/batches?state=done",
+        "/v1/batches?page_size=-1",
+        "/v1/batches?page_token=x",
+        "/v1/pipelines?page_size=1001",
+        f"{path}/items?state=done",
+        f"{path}/items?after=-1",
+        f"{path}/results?format=xml",
+        f"{path}/results?state=done",
+    ):
+        refused = await keeping.http.get(there)
+        assert (refused.status_code, refused.json()["remedy"] != "") == (400, True), (there, refused.text)
