@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.batching import files, items
+from gateway.cli.batching.folder import file_name
 from gateway.cli.batching.parameters import Parameters
 from gateway.cli.problem import USAGE, Problem
-from gateway.client import FileId, Item, Url
+from gateway.client import Artifact, FileId, Item, Url
 
 SIGNS = Parameters("read@2", {"image": "image"}, ["image"])
 ASKED = Parameters("answer@1", {"image": "image", "question": "text", "options": "json"}, ["image", "question"])
@@ -67,6 +68,23 @@ def test_an_empty_folder_and_one_that_is_not_there_are_problems(tmp_path: Path) 
     for name, said in (("empty", "has no files"), ("gone", "No such file")):
         with pytest.raises(Problem, match=said):
             files.of_folder(tmp_path / name, tmp_path / "out")
+
+
+def test_two_files_of_the_same_name_stay_apart(folder: Path) -> None:
+    found = list(items.of_files([folder / "a.png", folder / "sub/a.png"], SIGNS, {}))
+    made = Artifact(sha256="0" * 64, media_type="audio/wav", name="speech.wav")
+    places = [file_name(index, item.name, "audio", made) for index, item in enumerate(found, start=1)]
+    assert places == ["files/0001-a.audio.wav", "files/0002-a.audio.wav"]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "C:\\con", "a\x00b/c\n", "…" * 300, "", "."])
+def test_a_made_file_stays_in_its_folder_whatever_its_item_is_called(tmp_path: Path, name: str) -> None:
+    place = file_name(7, name, "../task2.audio", Artifact(sha256="0" * 64, media_type="audio/wav", name="../x.wav"))
+    assert (tmp_path / place).parent == tmp_path / "files"
+    assert place.startswith("files/0007-")
+    assert place.endswith(".task2.audio.wav")
+    (tmp_path / "files").mkdir()
+    (tmp_path / place).write_bytes(b"")
 
 
 def test_an_unreadable_file_is_an_item_all_the_same(folder: Path) -> None:
@@ -173,6 +191,7 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_begins(folder: Pat
     [
         ("{", "line 2 of .* is not JSON"),
         ("[]", "is not a JSON object"),
+        ('{"image": "a.png", "question": "x", "image": "b.png"}', "names image twice"),
         ('{"image": 1, "question": "x"}', "image has 1, where a string is to be"),
         ('{"image": "a.png", "question": "x", "colour": 1}', "has colour"),
     ],

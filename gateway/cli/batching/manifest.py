@@ -77,13 +77,28 @@ def _objects(file: Path, lines: TextIO) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            content = json.loads(line)
+            content = json.loads(line, object_pairs_hook=_unrepeated)
+        except _Repeated as repeated:
+            raise _wrong(file, number, f"names {repeated} twice") from repeated
         except (ValueError, RecursionError) as error:
             raise _wrong(file, number, f"is not JSON: {error}") from error
         if not isinstance(content, dict):
             raise _wrong(file, number, "is not a JSON object")
         told = {name: value for name, value in content.items() if value is not None}
         yield Row(_place(file, number), number, told, of_json)
+
+
+class _Repeated(Exception):
+    """An object has two values of this name."""
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Repeated(name)
+        found[name] = value
+    return found
 
 
 @contextmanager
