@@ -34,6 +34,23 @@ def test_a_sentence_becomes_a_pipeline_one_can_keep(house: House, tmp_path: Path
     assert [each["outputs"] for each in again["results"]] == [each["outputs"] for each in asked["results"]]
 
 
+def test_what_has_vanished_is_named_with_what_would_fit(house: House, tmp_path: Path) -> None:
+    plan = {"id": 1, "task": "image-to-text", "args": {"image": {"input": "photo"}}}
+    for gone, words in (
+        ({"model": "gone", "revision": "1a"}, ("image-to-text by gone@1a", "rapidocr")),
+        (
+            {"task": "video-to-text", "args": {"video": {"input": "film"}}},
+            ("nobody offers the task video-to-text", "image-to-text"),
+        ),
+        ({"task": "dancing"}, ("nobody offers the task dancing", "image-to-text")),
+    ):
+        file = tmp_path / "plan.json"
+        file.write_text(json.dumps([plan | gone]))
+        said = house.cli("import", str(file), "--name", "gone")
+        assert (said.status in (1, 2), [word for word in words if word not in said.err]) == (True, []), said.err
+        assert "takes a picture" not in said.err
+
+
 def test_a_program_runs_what_it_has_kept_on_many_files(house: House, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(SIGN.read_bytes()[:200])
     with HuggingGPT(house.url) as client:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import planner_pb2 as planning
 from protos.hugginggpt.v1.orchestrator_pb2 import SavePipelineRequest
 from protos.hugginggpt.v1.selector_pb2 import SelectResponse
@@ -122,7 +123,7 @@ class Pipelines:
             raise InvalidRequest("the plan has no task", reason="EMPTY", port="plan", remedy="give it one")
         acceptance.check(RunSpec(plan=plan))
         offers, missing = await self._offers(plan)
-        specs = {offer.spec.name: offer.spec for offer in offers.values()}
+        specs = {**standard_tasks(), **{offer.spec.name: offer.spec for offer in offers.values()}}
         taken = ports.parameters(plan, specs)
         draft = planning.PlanGoal(check=planning.CheckPlan(draft=plan))
         checked = await self._check(planning.PlanRequest(inputs=ports.samples(taken), goal=draft))
