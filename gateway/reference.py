@@ -185,6 +185,12 @@ CREATE: dict[str, Any] = {
                                 "inputs": [{"url": "https://example.org/picture.png"}],
                             }
                         },
+                        "pipeline": {
+                            "value": {
+                                "pipeline": {"name": "read-aloud"},
+                                "inputs": [{"name": "image", "url": "https://example.org/picture.png"}],
+                            }
+                        },
                         "plan": {
                             "value": {
                                 "plan": [examples.TASK, examples.SPEAK],

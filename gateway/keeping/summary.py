@@ -1,5 +1,6 @@
 """A batch in a few figures, from one reading of its items."""
 
+import math
 import re
 import statistics
 from array import array
@@ -89,14 +90,14 @@ def _place(troubles: dict[tuple[str, str], Trouble], item: BatchItem) -> Trouble
 
 def _of_any(item: BatchItem) -> str:
     """What went wrong, as it is said of other files, too."""
-    file = PurePosixPath(item.name).name
-    return re.sub(rf"(?<!\w){re.escape(file)}(?!\w)", "…", item.failure.message) if file else item.failure.message
+    file, message = PurePosixPath(item.name).name, item.failure.message
+    return re.sub(rf"(?<!\w){re.escape(file)}(?!\w)", "…", message) if file and file in message else message
 
 
 def _spread(times: "array[float]") -> dict[str, float]:
     if not times:
         return {"total": 0.0, "median": 0.0, "p95": 0.0}
     ordered = sorted(times)
-    late = ordered[min(len(ordered) - 1, int(len(ordered) * _PERCENTILE))]
+    late = ordered[math.ceil(len(ordered) * _PERCENTILE) - 1]
     total, median = sum(ordered), statistics.median(ordered)
     return {"total": round(total, 3), "median": round(median, 3), "p95": round(late, 3)}

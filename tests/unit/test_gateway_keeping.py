@@ -1,0 +1,129 @@
+"""What is told of a batch: lines, tables and figures."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable
+from datetime import timedelta
+
+import pytest
+
+from gateway.keeping.bodies import numbered
+from gateway.keeping.results import joined, result, table
+from gateway.keeping.summary import MOST_ERRORS, summary
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_QUEUED,
+    RUN_STATE_RUNNING,
+    Artifact,
+    Batch,
+    BatchCounts,
+    BatchItem,
+    Failure,
+    Pipeline,
+    Port,
+    Usage,
+    Value,
+)
+from services.runtime.errors import InvalidRequest
+
+ARTIFACT = Artifact(sha256="ab" * 32, media_type="audio/wav", size_bytes=5, name="speech.wav")
+
+
+BATCH = Batch(batch_id="b", state=RUN_STATE_RUNNING, counts=BatchCounts(total=1))
+
+
+async def each(items: Iterable[BatchItem]) -> AsyncIterator[BatchItem]:
+    for item in items:
+        yield item
+
+
+async def chunks(*content: bytes) -> AsyncIterator[bytes]:
+    for chunk in content:
+        yield chunk
+
+
+def done(index: int, seconds: float, **outputs: Value) -> BatchItem:
+    usage = Usage(input_tokens=2, output_tokens=1)
+    usage.busy.FromTimedelta(timedelta(seconds=seconds))
+    return BatchItem(index=index, name=f"n{index}", state=RUN_STATE_COMPLETED, outputs=outputs, usage=usage)
+
+
+def failed(index: int, message: str) -> BatchItem:
+    failure = Failure(reason="BROKEN", message=message, remedy="mend it")
+    return BatchItem(index=index, name=f"n{index}", state=RUN_STATE_FAILED, failure=failure)
+
+
+def rows(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+
+
+def test_what_came_of_an_item_is_always_told_in_the_same_fields() -> None:
+    waiting = result(BatchItem(index=1, state=RUN_STATE_QUEUED))
+    assert waiting == {
+        "index": 1,
+        "name": "",
+        "state": "queued",
+        "run_id": None,
+        "outputs": {},
+        "error": None,
+        "seconds": None,
+        "input_tokens": 0,
+        "output_tokens": 0,
+    }
+    told = result(done(2, 1.5, audio=Value(artifact=ARTIFACT), labels=Value(json="[1]")))
+    assert told.keys() == waiting.keys()
+    assert told["outputs"]["audio"]["artifact"]["name"] == "speech.wav"
+    assert (told["outputs"]["labels"], told["seconds"]) == ([1], 1.5)
+    assert result(failed(3, "x"))["error"] == {"reason": "BROKEN", "message": "x", "remedy": "mend it"}
+
+
+async def test_a_table_has_a_column_for_every_output_of_the_plan() -> None:
+    batch = Batch(pipeline=Pipeline(outputs=[Port(name="audio"), Port(name="text"), Port(name="labels")]))
+    items = [
+        done(1, 1, audio=Value(artifact=ARTIFACT), text=Value(text="=HYPERLINK()"), labels=Value(json='{"a":-1}')),
+        done(2, 1, text=Value(text="-12.5e3"), labels=Value(json="-3")),
+        failed(3, "@sum"),
+    ]
+    first, second, third = rows(b"".join([row async for row in table(batch, each(items))]))
+    assert first["outputs.audio"] == f"/v1/artifacts/{ARTIFACT.sha256}"
+    assert (first["outputs.text"], first["outputs.labels"]) == ("'=HYPERLINK()", '{"a":-1}')
+    assert (second["outputs.audio"], second["outputs.text"], second["outputs.labels"]) == ("", "-12.5e3", "-3")
+    assert (third["error.message"], third["seconds"]) == ("'@sum", "")
+
+
+async def test_few_pieces_have_the_same_bytes() -> None:
+    assert [piece async for piece in joined(chunks(b"a", b"b" * 70_000, b"c"))] == [b"a" + b"b" * 70_000, b"c"]
+    assert b"".join([piece async for piece in joined(chunks())]) == b""
+
+
+async def test_times_are_those_of_the_items_that_have_them() -> None:
+    told = await summary(BATCH, each([*(done(n, float(n)) for n in range(1, 21)), failed(21, "x")]))
+    assert told["seconds"] == {"total": 210.0, "median": 10.5, "p95": 19.0}
+    assert [entry["index"] for entry in told["slowest"]] == [20, 19, 18, 17, 16]
+    assert (told["input_tokens"], told["output_tokens"]) == (40, 20)
+    empty = await summary(BATCH, each([]))
+    assert (empty["seconds"], empty["slowest"], empty["errors"]) == ({"total": 0, "median": 0, "p95": 0}, [], [])
+
+
+async def test_of_many_different_errors_few_are_told_apart() -> None:
+    items = [failed(index, f"error {min(index, 150)}") for index in range(1, 201)]
+    errors = (await summary(BATCH, each(items)))["errors"]
+    assert sum(error["count"] for error in errors) == 200
+    assert len(errors) <= MOST_ERRORS + 2
+    assert (errors[0]["message"], errors[0]["count"], errors[0]["names"]) == ("", 100, ["n101", "n102", "n103"])
+
+
+async def test_lines_are_numbered_wherever_they_are_cut() -> None:
+    content = b'{"a":1}\r\n\n  \n{"b":2}\n{"c":3}'
+    for size in range(1, len(content)):
+        cut = chunks(*(content[start : start + size] for start in range(0, len(content), size)))
+        found = [(number, line.strip()) async for number, line in numbered(cut)]
+        assert found == [(1, b'{"a":1}'), (4, b'{"b":2}'), (5, b'{"c":3}')]
+
+
+async def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.keeping.bodies.JSON_BYTES", 100)
+    with pytest.raises(InvalidRequest) as refused:
+        _ = [line async for line in numbered(chunks(b"{}\n", *[b"x" * 60] * 2))]
+    assert (refused.value.reason, refused.value.message.split(" is")[0]) == ("TOO_LARGE", "line 2")
