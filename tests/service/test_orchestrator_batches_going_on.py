@@ -219,6 +219,21 @@ async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may
         assert (await asking.ended(batch.batch_id)).counts.completed == 3
 
 
+async def test_a_batch_that_finds_no_place_to_be_planned_is_cancelled(expert: Counted, settings: Settings) -> None:
+    expert.asked["warm"] = 10
+    full = settings.model_copy(update={"max_runs": 1})
+    async with orchestrator(full) as running, connected(running) as stub:
+        asking = Asking(stub)
+        busy = asyncio.create_task(asking.run(plan=PLAN, inputs=note("mine").inputs))
+        await expert.some.wait()
+        batch = await asking.start(notes(3), request="shorten it")
+        await asking.cancel(batch.batch_id)
+        assert state(await asking.ended(batch.batch_id)) == "CANCELLED"
+        assert not busy.done()
+        expert.go_on.set()
+        assert ended(await busy).state == types.RUN_STATE_COMPLETED
+
+
 async def test_a_batch_whose_task_vanishes_waits_and_says_so(expert: Counted, settings: Settings, cast: Cast) -> None:
     async with orchestrator(settings) as running, connected(running) as stub:
         asking = Asking(stub)

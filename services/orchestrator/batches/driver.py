@@ -65,7 +65,8 @@ class Driver:
             idempotency_key=f"{batch.id}/{batch.round}",
         )
         try:
-            run_id = await self._accepted(spec, batch.id)
+            if not (run_id := await self._accepted(spec, batch.id)):
+                return CANCELLED
             await self._finished(run_id, batch.id)
             run = await self._means.runs.get(run_id)
             if run.state != RUN_STATE_COMPLETED:
@@ -78,11 +79,13 @@ class Driver:
         return None
 
     async def _accepted(self, spec: RunSpec, batch_id: str) -> str:
-        while True:
+        """The run that plans, once there is a place for it; empty if the batch is to stop before."""
+        while not await self._means.kept.wish(batch_id):
             try:
                 return await self._means.runs.accept(spec, BatchPlace(batch_id=batch_id))
             except Overloaded as error:
                 await asyncio.sleep(error.retry_after.total_seconds() if error.retry_after else 1.0)
+        return ""
 
     async def _finished(self, run_id: str, batch_id: str) -> None:
         """Waits for the end of the run that plans; the wish that the batch stops ends it."""
