@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.admission import Admission
+from gateway.admission import WORDS_CHARACTERS, Admission
 from gateway.decoding import decode
 from gateway.mentions import Mention, Mentions, taken_out
 from protos.hugginggpt.v1.orchestrator_pb2 import NewItems
@@ -86,12 +86,14 @@ class Items:
         allowance = self._mentions.allowance()
         meant = {mention.index: mention for mention in sent.mentions}
         for index, named in enumerate(sent.item.inputs):
+            mention = meant.get(index)
             try:
-                if mention := meant.get(index):
+                if mention:
                     named.value.artifact.CopyFrom(await self._mentions.artifact(mention, allowance))
                 else:
                     await self._admission.settle(f"{sent.where}.inputs[{index}]", named.value)
             except (InvalidRequest, NotFound, PermissionDenied) as error:
+                sent.item.name = sent.item.name or (mention.text[:WORDS_CHARACTERS] if mention else "")
                 _fail(sent.item, named.name, error)
                 return
         sent.item.name = sent.item.name or _first_name(sent.item)

@@ -97,6 +97,7 @@ async def test_what_cannot_be_had_costs_its_item(keeping: Keeping) -> None:
         "UNREADABLE",
     ]
     assert [item["inputs"] for item in failed] == [[]] * 7
+    assert (failed[2]["name"], failed[5]["name"]) == ("file_of_nobody", "ftp://127.0.0.1/x")
     assert {item["failure"].get("port") for item in failed[:-1]} == {"note"}
     again = await keeping.http.post(f"/v1/batches/{batch_id}/resume", json={"failed_only": True})
     assert again.status_code == 202
