@@ -65,7 +65,7 @@ def _lines(ended: Ended) -> Iterator[Text]:
     summary = ended.summary
     took = f" in {ended.seconds:.1f} s" if ended.seconds is not None else ""
     yield Text.assemble((summary.batch_id, "bold"), f" {summary.state}{took}: {counted(summary.counts)}")
-    if summary.slowest:
+    if any(item.get("seconds") for item in summary.slowest):  # else all was known from earlier runs
         yield Text(printable(f"  {_each(summary.seconds)}; slowest {_slowest(summary.slowest)}"))
     for error in summary.errors[:SHOWN]:
         yield _error(error)
