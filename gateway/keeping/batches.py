@@ -20,7 +20,7 @@ from services.runtime.errors import Unavailable
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
-FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 16, 500, 1024 * 1024
+FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 4, 500, 1024 * 1024
 """Items read at a time: at first, at most, and about how many bytes of them."""
 
 KEPT_SECONDS = 60.0
