@@ -108,6 +108,8 @@ class LiveRun:
         self.id = run_id
         self.caller = caller
         self.view = RunView(events)
+        self.of_batch = bool(self.view.run.spec.batch.index)
+        """Whether it is an item's."""
         self.feed = Feed(events)
         self.fence = fence
         self.bytes = sum(event.ByteSize() for event in events)
@@ -128,11 +130,6 @@ class LiveRun:
         self._behind_since: float | None = None
         self._caught_up = asyncio.Event()
         self._spending = Spending(self.view.run.spec.budget, events, self.stop)
-
-    @property
-    def of_batch(self) -> bool:
-        """Whether it is an item's."""
-        return bool(self.view.run.spec.batch.index)
 
     @property
     def deadline(self) -> float:
