@@ -12,7 +12,7 @@ from gateway.cli.batching import telling
 from gateway.cli.batching.ending import Ended
 from gateway.cli.batching.folder import Folder
 from gateway.cli.batching.view import Bar, Lines
-from gateway.client import Batch, BatchSummary
+from gateway.client import Batch, BatchResult, BatchSummary
 
 
 def batch(completed: int, total: int = 100, **more: Any) -> Batch:
@@ -41,9 +41,11 @@ def test_a_bar_has_rate_and_remaining_time() -> None:
     view = Bar(Console(file=told, force_terminal=True, width=100))
     view.busy("starting the house")
     view.sent(3, 100)
+    view.begun("batch_1: 100 items")
     view.show(batch(40, items_per_second=2.0, remaining=3725.0))
     view.close()
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told.getvalue())
+    assert "batch_1: 100 items\n" in shown
     assert "40/100 2 per second, 1:02:05 left" in shown
 
 
@@ -76,3 +78,17 @@ def test_an_end_tells_counts_times_and_the_most_frequent_errors(capsys: pytest.C
     ]
     assert captured.err == "again the failed only: hugginggpt resume batch_1 --failed --out out\n"
     assert (ended.status, ended.report()["saved"][0]) == (1, "out/results.jsonl")
+
+
+def test_each_of_few_items_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [
+        {"index": 1, "name": "sign.png", "state": "completed", "seconds": 0.5, "outputs": {"text": "Two\nwords"}},
+        {"index": 2, "name": "bad.png", "state": "failed", "error": {"message": "bad.png is damaged\x1b[2J"}},
+    ]
+    over = Batch.model_validate({"batch_id": "batch_1", "state": "incomplete"})
+    summary = BatchSummary.model_validate({"batch_id": "batch_1", "state": "incomplete", "counts": {"total": 2}})
+    telling.tell(Ended(over, summary, None, [BatchResult.model_validate(each) for each in results]), as_json=False)
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "  1 sign.png   0.50 s  Two words",
+        "  2 bad.png    0.00 s  bad.png is damaged[2J",
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gateway.cli import attachments
-from gateway.cli.batching import ending, files, items, manifest, planning
+from gateway.cli.batching import ending, files, items, manifest, planning, telling
 from gateway.cli.batching.ending import Ended
 from gateway.cli.batching.folder import Folder
 from gateway.cli.batching.items import Items
@@ -86,8 +86,10 @@ def start(wanted: Wanted, view: View) -> Ended:
         with gateway(wanted.url, view.busy, wanted.api_key) as house:
             view.busy("")
             source = _source(house, wanted, plan)
-            batch_id = _started(house, wanted, source, making(source.takes), view)
+            each = making(source.takes)
+            batch_id = _started(house, wanted, source, each, view)
             folder.claim(batch_id)
+            view.begun(f"{batch_id}: {telling.items(each.count)}; go on after a break: {folder.going_on}")
             return ending.finish(house, batch_id, folder, view)
     finally:
         view.close()

@@ -1,7 +1,7 @@
 """A batch is followed to its end, and its results are saved."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,11 @@ from gateway.cli.batching.folder import LINES, SUMMARY, TABLE, Folder
 from gateway.cli.batching.results import Files
 from gateway.cli.batching.view import View
 from gateway.cli.problem import INTERRUPTED
-from gateway.client import Batch, BatchSummary, HuggingGPT
+from gateway.client import Batch, BatchResult, BatchSummary, HuggingGPT
 from gateway.client.models import COMPLETED
+
+FEW = 25
+"""Items of which each is told on a line of its own."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Ended:
         batch: as it stands then.
         summary: what there is to say about all items.
         folder: where its results are; None: they were not wanted.
+        results: of each item, where they are few.
         seconds: for which it was followed; None: it was not.
         interrupted: it was cancelled by Ctrl-C.
     """
@@ -29,6 +33,7 @@ class Ended:
     batch: Batch
     summary: BatchSummary
     folder: Folder | None = None
+    results: Sequence[BatchResult] = ()
     seconds: float | None = None
     interrupted: bool = False
 
@@ -79,10 +84,11 @@ def save(house: HuggingGPT, batch_id: str, folder: Folder) -> Ended:
 def _saved(house: HuggingGPT, batch: Batch, files: Files, folder: Folder) -> Ended:
     files.go_on(to_the_end=True)
     outputs = [port.name for port in batch.pipeline.outputs] if batch.pipeline else []
-    results.write(house.batch_results(batch.batch_id), outputs, folder)
+    few = list(house.batch_results(batch.batch_id)) if batch.counts.total <= FEW else []
+    results.write(few or house.batch_results(batch.batch_id), outputs, folder)
     summary = house.batch_summary(batch.batch_id)
     folder.write_summary(summary.model_dump(mode="json"))
-    return Ended(batch, summary, folder)
+    return Ended(batch, summary, folder, few)
 
 
 def watch(house: HuggingGPT, batch_id: str, view: View) -> Ended:

@@ -57,6 +57,11 @@ class Folder:
             remedy = "choose another --out" + (f", or go on: {_going_on(owner, self.path)}" if owner else "")
             raise Problem(f"{self.path} has the results of {whose}", remedy=remedy, status=USAGE)
 
+    @property
+    def going_on(self) -> str:
+        """The command that goes on with what it was claimed for."""
+        return _going_on(self._batch_id, self.path)
+
     def claim(self, batch_id: str) -> None:
         """Says whose it is, until there is a summary.
 
@@ -111,7 +116,7 @@ class Folder:
         try:
             yield
         except OSError as error:
-            going_on = f"make room, and go on: {_going_on(self._batch_id, self.path)}"
+            going_on = f"make room, and go on: {self.going_on}"
             remedy = "choose another --out" if status == USAGE else going_on
             raise Problem(f"cannot write to {self.path}: {error.strerror}", remedy=remedy, status=status) from error
 

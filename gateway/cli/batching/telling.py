@@ -9,10 +9,13 @@ from gateway.cli import terminal
 from gateway.cli.batching.ending import Ended
 from gateway.cli.batching.folder import LINES, SUMMARY, TABLE
 from gateway.cli.view import printable
-from gateway.client import Batch, BatchCounts
+from gateway.client import Batch, BatchCounts, BatchResult
 
 SHOWN, NAMED = 10, 3
 """Kinds of error that are told, and slowest items."""
+
+WIDE, MUCH = 32, 120
+"""Letters of a name that are kept in line with others, and of what an item gave or why it gave nothing."""
 
 _STATES = ("completed", "incomplete", "failed", "cancelled", "waiting")
 
@@ -62,6 +65,7 @@ def source(batch: Batch) -> str:
 
 
 def _lines(ended: Ended) -> Iterator[Text]:
+    yield from _items(ended.results)
     summary = ended.summary
     took = f" in {ended.seconds:.1f} s" if ended.seconds is not None else ""
     yield Text.assemble((summary.batch_id, "bold"), f" {summary.state}{took}: {counted(summary.counts)}")
@@ -73,6 +77,15 @@ def _lines(ended: Ended) -> Iterator[Text]:
         yield Text(f"  and {len(summary.errors) - SHOWN} more kinds of error: see {SUMMARY}")
     if ended.folder:
         yield Text(f"saved {ended.folder.path}/: {LINES}, {TABLE}, {SUMMARY}")
+
+
+def _items(results: Sequence[BatchResult]) -> Iterator[Text]:
+    width = max((len(printable(result.name)) for result in results), default=0)
+    for result in results:
+        said = "; ".join(" ".join(text.split()) for text in result.outputs.values() if isinstance(text, str))
+        style, what = ("red", result.error.message) if result.error else ("", said or result.state)
+        line = f"{result.index:>3} {printable(result.name):<{min(width, WIDE)}} {result.seconds or 0:>6.2f} s  "
+        yield Text.assemble(line, (printable(what)[:MUCH], style))
 
 
 def _each(seconds: Mapping[str, float | None]) -> str:

@@ -24,6 +24,9 @@ class View(Protocol):
     def sent(self, done: int, total: int) -> None:
         """Items are on their way."""
 
+    def begun(self, told: str) -> None:
+        """The batch is there; what is told of it stays."""
+
     def show(self, batch: Batch) -> None:
         """As it stands."""
 
@@ -48,6 +51,9 @@ class Silent:
     def sent(self, done: int, total: int) -> None:
         pass
 
+    def begun(self, told: str) -> None:
+        pass
+
     def show(self, batch: Batch) -> None:
         pass
 
@@ -69,6 +75,9 @@ class Lines:
 
     def sent(self, done: int, total: int) -> None:
         pass
+
+    def begun(self, told: str) -> None:
+        self._tell(told)
 
     def show(self, batch: Batch) -> None:
         tenths = LINES * batch.counts.over // max(batch.counts.total, 1)
@@ -104,6 +113,9 @@ class Bar:
 
     def sent(self, done: int, total: int) -> None:
         self._progress.update(self._task, description="sending", completed=done, total=total)
+
+    def begun(self, told: str) -> None:
+        self._progress.console.print(Text(printable(told)), soft_wrap=True)
 
     def show(self, batch: Batch) -> None:
         done, total = batch.counts.over, batch.counts.total
