@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.settings import Settings
 from services.runtime.errors import InvalidRequest, from_rpc
 from tests.batching import PINNED, PLAN, Asking, given, note, notes, parts, state, step
@@ -245,6 +247,25 @@ async def test_a_batch_whose_sender_goes_away_never_runs(house: House, asking: A
     call.cancel()
     assert (await asking.ended((await asking.start(notes(1))).batch_id)).counts.total == 1
     assert len((await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches) == 1
+
+
+async def test_a_batch_whose_sender_goes_away_once_it_is_kept_runs_to_its_end(
+    house: House, asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, kept = KeptBatches.start, asyncio.Event()
+
+    async def slow(*args: Any) -> str:
+        batch_id = await start(*args)
+        kept.set()
+        await asyncio.sleep(0.1)  # as where the answer waits for a busy loop
+        return batch_id
+
+    monkeypatch.setattr(KeptBatches, "start", slow)
+    call = house.stub.StartBatch(parts(notes(30)), **asking.means)
+    await kept.wait()
+    call.cancel()
+    (listed,) = (await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches
+    assert (await asking.ended(listed.batch_id)).counts.completed == 30
 
 
 async def test_an_item_that_cannot_be_run_says_so_before_and_after_it_is_tried_again(

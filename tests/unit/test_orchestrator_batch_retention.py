@@ -177,3 +177,16 @@ async def test_an_owner_that_was_taken_for_dead_begins_no_item(world: Batched) -
     with pytest.raises(NotFound):
         await world.journal.row("run", "default")
     assert await world.kept.renew(["batch"]) == {}
+
+
+async def test_a_batch_that_was_let_run_is_not_abandoned_and_one_that_was_abandoned_is_not_let_run(
+    world: Batched,
+) -> None:
+    removal = BatchRemoval(world.database)
+    await world.batch("runs", "a" * 64)
+    await removal.abandon("runs", "default")
+    assert (await world.kept.row("runs", "default")).total == 1
+    await world.kept.begin(NewBatch("late", CALLER, BatchSpec(), Pipeline()))
+    await removal.abandon("late", "default")
+    with pytest.raises(NotFound):
+        await world.kept.start("late", "default", "", "d", 1)

@@ -32,7 +32,7 @@ class Reception:
 
     Args:
         kept: where they go.
-        removal: takes back those that break off.
+        removal: takes back those that break off before they run.
         pipelines: what their items run through.
     """
 
@@ -66,10 +66,11 @@ class Reception:
         started = ""
         try:
             await taken()
-            started = await self._filled(batch, pages)
+            digest, total = await self._filled(batch, pages)
+            started = await asyncio.shield(self._kept.start(batch.id, who.tenant, spec.idempotency_key, digest, total))
         finally:
-            if started != batch.id:
-                await asyncio.shield(self._removal.discard(batch.id, who.tenant))
+            if started != batch.id:  # which a caller that leaves meanwhile does not know: it may run by now
+                await asyncio.shield(self._removal.abandon(batch.id, who.tenant))
         return started
 
     async def _planned(self, spec: BatchSpec) -> Pipeline:
@@ -90,8 +91,8 @@ class Reception:
             "it is not said what to run on the items", reason="EMPTY", port="spec", remedy="name a pipeline, or a plan"
         )
 
-    async def _filled(self, batch: NewBatch, pages: AsyncIterable[Sequence[NewItem]]) -> str:
-        """Keeps the items, and lets the batch run."""
+    async def _filled(self, batch: NewBatch, pages: AsyncIterable[Sequence[NewItem]]) -> tuple[str, int]:
+        """Keeps the items; gives the digest of what was asked, and how many items there are."""
         asked, total, misfits, first = _Digest(batch.spec, batch.caller), 0, 0, None
         async for page in pages:
             unfit = _misfits(batch.pipeline, page, total + 1)
@@ -106,8 +107,7 @@ class Reception:
             raise InvalidRequest("the batch has no items", reason="EMPTY", port="items", remedy="send one at least")
         if first and misfits == total:
             raise InvalidRequest(f"no item fits: {first.message}", port=first.port, remedy=first.remedy)
-        key = batch.spec.idempotency_key
-        return await self._kept.start(batch.id, batch.caller.tenant, key, asked.hex, total)
+        return asked.hex, total
 
 
 class _Digest:

@@ -21,10 +21,11 @@ UNFINISHED_SECONDS = 24 * 3600.0
 _CHUNK = 500
 """Rows of one transaction: others wait for it."""
 
-_HIDE = f"UPDATE batches SET state = {HIDDEN}, idempotency_key = '' WHERE id = ?"
+_TO_HIDDEN = f"UPDATE batches SET state = {HIDDEN}, idempotency_key = '', fence = fence + 1"
+_HIDE = f"{_TO_HIDDEN} WHERE id = ?"
+_HIDE_UNSTARTED = f"{_TO_HIDDEN} WHERE id = ? AND state = 0 RETURNING id"
 _HIDE_OLD = (
-    f"UPDATE batches SET state = {HIDDEN}, idempotency_key = ''"
-    f" WHERE (state >= {RUN_STATE_COMPLETED} AND ended < ?) OR (state = 0 AND created < ?)"
+    f"{_TO_HIDDEN} WHERE (state >= {RUN_STATE_COMPLETED} AND ended < ?) OR (state = 0 AND created < ?)"
 )
 _HIDDEN = f"SELECT id, tenant FROM batches WHERE state = {HIDDEN}"
 _OF_BATCH = "batch_id = ? AND batch_id != ''"
@@ -65,10 +66,15 @@ class BatchRemoval:
             yield Query(_HIDE, (batch_id,))
 
         await self._database.write(operation)
-        await self.discard(batch_id, tenant)
+        await self._discard(batch_id, tenant)
 
-    async def discard(self, batch_id: str, tenant: str) -> None:
-        """Removes a batch of which no item is under way."""
+    async def abandon(self, batch_id: str, tenant: str) -> None:
+        """Removes a batch that does not run yet, and then never will; nothing happens to one that does."""
+        if await self._database.write(only(Query(_HIDE_UNSTARTED, (batch_id,), alone=True), bool)):
+            await self._discard(batch_id, tenant)
+
+    async def _discard(self, batch_id: str, tenant: str) -> None:
+        """Removes a batch that is out of sight."""
         for part in (_MEMOS, _RUNS, _OUTCOMES, _ITEMS):
             while len(await self._database.write(only(Query(part, (batch_id, _CHUNK), alone=True), list))) == _CHUNK:
                 pass
@@ -83,4 +89,4 @@ class BatchRemoval:
         """Removes what ended long ago, what never became a batch, and what was left of removals that broke off."""
         await self._database.write(only(Query(_HIDE_OLD, (ended_before, begun_before), alone=True), lambda _: None))
         for batch_id, tenant in await self._database.read(_HIDDEN):
-            await self.discard(batch_id, tenant)
+            await self._discard(batch_id, tenant)

@@ -26,7 +26,9 @@ BEGIN = (
     " VALUES (?, ?, '', '', 0, ?, ?, ?, ?, ?)"
 )
 KNOWN_KEY = "SELECT id, digest FROM batches WHERE tenant = ? AND idempotency_key = ? AND state > 0"
-START = "UPDATE batches SET state = ?, idempotency_key = ?, digest = ?, total = ? WHERE id = ?"
+START = (
+    "UPDATE batches SET state = ?, idempotency_key = ?, digest = ?, total = ? WHERE id = ? AND state = 0 RETURNING id"
+)
 
 ROW = f"SELECT {COLUMNS} FROM batches WHERE id = ? AND tenant = ? AND state > 0"
 COUNTS = (

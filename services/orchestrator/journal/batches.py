@@ -98,6 +98,7 @@ class KeptBatches:
 
         Raises:
             AlreadyExists: IDEMPOTENCY, the key stands for another batch.
+            NotFound: BATCH, it was taken back.
         """
 
         def operation() -> Steps[str]:
@@ -105,7 +106,8 @@ class KeptBatches:
                 yield Query(self._database.dialect.lock, (f"batch/{tenant}/{key}",))
                 for known, of_known in (yield Query(sql.KNOWN_KEY, (tenant, key))):
                     return _same_batch(known, of_known == digest)
-            yield Query(sql.START, (RUN_STATE_QUEUED, key, digest, total, batch_id))
+            if not (yield Query(sql.START, (RUN_STATE_QUEUED, key, digest, total, batch_id))):
+                raise unknown(batch_id)
             return batch_id
 
         return self._write(operation, CHANGED)
