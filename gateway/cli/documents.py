@@ -16,6 +16,9 @@ from gateway.cli.problem import USAGE, Problem
 YAML_BYTES = 1_000_000
 """Most of it that is read: it is read slowly."""
 
+MOST_PARTS = 50_000
+"""Words, lists and maps of YAML: they take longer than their letters."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -38,13 +41,14 @@ def read(file: Path) -> Document:
         Problem: it cannot be read, or is neither JSON nor YAML.
     """
     name = "standard input" if str(file) == STDIN else str(file)
-    text = _text(file, name)
+    document = _document(_text(file, name), name)
     try:
-        return Document(name, json.loads(text))
-    except ValueError:
-        return _yaml(text, name)
-    except RecursionError as error:
-        raise _wrong(name, "is nested too deeply", "write it flatter") from error
+        json.dumps(document.content, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:
+        raise _wrong(
+            name, "has a number or letter that nobody can send", "take out NaN, Infinity and \\ud800"
+        ) from error
+    return document
 
 
 def plan(document: Document) -> list[Any]:
@@ -62,6 +66,17 @@ def plan(document: Document) -> list[Any]:
             status=USAGE,
         )
     return found
+
+
+def _document(text: str, name: str) -> Document:
+    try:
+        return Document(name, json.loads(text))
+    except json.JSONDecodeError:
+        return _yaml(text, name)
+    except ValueError as error:
+        raise _wrong(name, "has a number with too many digits", "write it as text") from error
+    except RecursionError as error:
+        raise _wrong(name, "is nested too deeply", "write it flatter") from error
 
 
 def _text(file: Path, name: str) -> str:
@@ -84,6 +99,9 @@ def _yaml(text: str, name: str) -> Document:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise _wrong(name, f"is neither JSON nor YAML: {error.problem}", "correct it", line) from error
+    except (ValueError, OverflowError) as error:
+        what = "is neither JSON nor YAML: there is no such letter"
+        raise _wrong(name, what, "correct it", loader.line + 1) from error
     except (yaml.YAMLError, RecursionError) as error:
         raise _wrong(name, "is neither JSON nor YAML", "correct it") from error
     finally:
@@ -91,15 +109,37 @@ def _yaml(text: str, name: str) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes plain words as JSON would: no dates, no numbers but in tens. No part stands for another, no key twice."""
+    """Takes plain words as JSON would: no dates, no numbers but in tens. No part stands for another, no key twice.
+
+    No tag says what a part is.
+    """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # filled below, for this class alone
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._parts = 0
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # the stubs say nothing of it
-            raise yaml.composer.ComposerError(None, None, "a part stands for another", mark)
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs say nothing of it
+        self._parts += 1
+        what = ""
+        if isinstance(event, yaml.AliasEvent):
+            what = "a part stands for another"
+        elif event.tag is not None:
+            what = "a tag stands there"
+        elif self._parts > MOST_PARTS:
+            what = f"more than {MOST_PARTS:,} parts have to be JSON"
+        if what:
+            raise yaml.composer.ComposerError(None, None, what, event.start_mark)
         return super().compose_node(parent, index)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        try:
+            return super().construct_yaml_int(node)
+        except ValueError:
+            what = "a number has too many digits"
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -120,6 +160,9 @@ for tag, pattern, letters in (
     ("float", r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?", list("-0123456789")),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})$"), letters)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def _line(node: yaml.Node | None, steps: Sequence[str | int]) -> int:

@@ -41,7 +41,7 @@ def read(path: Path, model: type[M], setting: str) -> M:
         else:
             what, remedy = f"{_dotted(steps)}: {first['msg'].removeprefix('Value error, ')}", "correct that entry"
         raise wrong.at(_line(node, steps), what, remedy) from None
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise wrong.at(0, "holds something else than text, numbers, lists and maps", "correct it") from error
 
 
@@ -65,7 +65,7 @@ def _composed(path: Path, wrong: _Wrong) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise wrong.at(line, f"is neither YAML nor JSON: {error.problem}", "correct it") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # a letter that there is not
         raise wrong.at(0, "is neither YAML nor JSON", "correct it") from error
 
 

@@ -59,6 +59,12 @@ def one(entry: str) -> str:
 
 
 WRONG = {
+    "a number that is none": (one("model: !!int x"), "holds something else than text, numbers", "correct it"),
+    "a truth that is none": (one("model: !!bool foo"), "holds something else than text, numbers", "correct it"),
+    "a date that is none": (one("model: !!timestamp foo"), "holds something else than text, numbers", "correct it"),
+    "a set that is none": (one("model: !!set [1]"), "holds something else than text, numbers", "correct it"),
+    "a number without end": (one(f"model: {'9' * 5000}"), "holds something else than text, numbers", "correct it"),
+    "a letter that is none": (one('model: "\\UFFFFFFFF"'), "is neither YAML nor JSON", "correct it"),
     "no YAML": ("tasks: [", "is neither YAML nor JSON", ""),
     "empty": ("", "format: Field required", "correct that entry"),
     "no format": ("tasks: {}", "format: Field required", ""),
