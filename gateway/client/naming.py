@@ -6,8 +6,8 @@ import unicodedata
 from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import unquote
 
-LONGEST_STEM = 100
-"""In bytes: file systems take 255 with the extension."""
+LONGEST_STEM, LONGEST_EXTENSION = 100, 20
+"""In bytes: file systems take 255, and a name may be made of two such with a number."""
 
 _UNSAFE = re.compile(r'[<>:"|?*/\\]+')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
@@ -22,9 +22,9 @@ def safe_name(name: str, media_type: str) -> str:
         letter for letter in unicodedata.normalize("NFC", last) if unicodedata.category(letter)[0] != "C"
     )
     path = PurePosixPath(_UNSAFE.sub("_", printable).strip(" ."))
-    stem = path.stem.encode()[:LONGEST_STEM].decode(errors="ignore").strip(" .") or "artifact"
+    stem = _cut(path.stem, LONGEST_STEM).strip(" .") or "artifact"
     extension = path.suffix or mimetypes.guess_extension(media_type) or ""
-    return ("_" if _RESERVED.fullmatch(stem) else "") + stem + extension[:LONGEST_STEM]
+    return ("_" if _RESERVED.fullmatch(stem) else "") + stem + _cut(extension, LONGEST_EXTENSION).rstrip(" .")
 
 
 def disposed(header: str) -> str:
@@ -33,3 +33,8 @@ def disposed(header: str) -> str:
         return unquote(encoded[1])
     plain = _PLAIN.search(header)
     return plain[1] if plain else ""
+
+
+def _cut(text: str, most: int) -> str:
+    """As much of it as so many bytes hold."""
+    return text.encode()[:most].decode(errors="ignore")

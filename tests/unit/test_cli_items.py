@@ -217,3 +217,9 @@ def test_a_hundred_thousand_items_are_read_one_by_one(tmp_path: Path) -> None:
     found = items.of_manifest(file, SIGNS, {})
     assert found.count == 100_000
     assert next(iter(found)).name == "0.png"
+
+
+def test_a_file_has_a_name_that_fits_a_disk_whatever_its_item_and_what_it_made_are_called() -> None:
+    face = "\N{GRINNING FACE}" * 70
+    named = file_name(100_000, f"{face}.{face}", f"{face}.{face}", Artifact(sha256="a" * 64, name=f"x.{face}"))
+    assert len(f"{named}.part".removeprefix("files/").encode()) <= 255

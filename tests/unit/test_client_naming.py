@@ -20,6 +20,8 @@ from gateway.client.naming import safe_name
         ("Gruß.png", "image/png", "Gruß.png"),
         ("x" * 300 + ".png", "image/png", "x" * 100 + ".png"),
         ("no extension", "application/x-unheard-of", "no extension"),
+        ("x." + "\N{GRINNING FACE}" * 70, "", "x." + "\N{GRINNING FACE}" * 4),
+        ("x." + "y" * 18 + " z", "", "x." + "y" * 18),
     ],
 )
 def test_a_name_becomes_a_file_name_that_stays_in_its_folder(name: str, media_type: str, expected: str) -> None:
