@@ -68,7 +68,8 @@ async def test_ctrl_c_cancels_and_keeps_what_there_is(speaking: Speaking) -> Non
     said = await ended(process)
     assert (said.status, states(speaking.folder)) == (130, ["completed", "cancelled", "queued"]), said
     batch_id = (await the_batch(speaking))["batch_id"]
-    assert f"go on: hugginggpt resume {batch_id} --out out" in said.err
+    assert said.err.startswith(f"{batch_id}: 3 items; go on after a break: hugginggpt resume {batch_id} --out out\n")
+    assert f"\ngo on: hugginggpt resume {batch_id} --out out" in said.err
     speaking.reader.go_on.set()
     said = await speaking.shell.type("resume", batch_id)
     assert (said.status, states(speaking.folder)) == (0, ["completed"] * 3), said
