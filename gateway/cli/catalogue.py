@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gateway.cli import routed, terminal
 from gateway.cli.door import gateway
-from gateway.cli.view import printable
+from gateway.cli.view import one_line, printable
 
 Draw = Callable[[Mapping[str, Any]], Iterator[RenderableType]]
 
@@ -41,7 +41,7 @@ def tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
 def models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     routes = content.get("routes", ())
     for task, cards in groupby(content["models"], key=lambda card: card.get("task", "")):
-        yield Text(printable(task), style="cyan")
+        yield Text(one_line(task), style="cyan")
         for card in cards:
             state = ": ".join(filter(None, (card.get("state", ""), card.get("failure", ""))))
             line = _line(card["id"], card.get("expert", ""), state, card.get("license", ""))
@@ -50,7 +50,7 @@ def models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield Padding(line, (0, 0, 0, 2))
             yield _below(card.get("description", ""), 4)
     for problem in routed.problems(routes):
-        yield Text(f"routing table: {printable(problem)}", style="red")
+        yield Text(f"routing table: {one_line(problem)}", style="red")
 
 
 def experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -59,12 +59,12 @@ def experts(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _line(expert.get("name", ""), state, ", ".join(expert.get("addresses", ())))
         yield _below(", ".join(expert.get("tasks", ())))
         for problem in expert.get("problems", ()):
-            yield Padding(Text(printable(problem), style="red"), (0, 0, 0, 2))
+            yield Padding(Text(one_line(problem), style="red"), (0, 0, 0, 2))
 
 
 def _line(name: str, *facts: str) -> Text:
-    told = "  ".join(printable(fact) for fact in facts if fact)
-    return Text.assemble((printable(name), "bold"), "  ", told)
+    told = "  ".join(one_line(fact) for fact in facts if fact)
+    return Text.assemble((one_line(name), "bold"), "  ", told)
 
 
 def _below(text: str, indent: int = 2) -> RenderableType:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 from gateway.client import Port
 
 SHOWN = 40
@@ -54,9 +54,9 @@ def _kinds(ports: Sequence[Port]) -> str:
 
 
 def _input(port: Port) -> Text:
-    said = f"  {printable(port.description)}" if port.description else ""
+    said = f"  {one_line(port.description)}" if port.description else ""
     optional = "" if port.required else ", may be left out"
-    return Text.assemble((printable(port.name), "bold cyan"), f"  {port.modality}{optional}", (said, "dim"))
+    return Text.assemble((one_line(port.name), "bold cyan"), f"  {port.modality}{optional}", (said, "dim"))
 
 
 def _label(task: Task) -> Text:
@@ -64,9 +64,9 @@ def _label(task: Task) -> Text:
     knobs = "".join(f", {name} {_short(value)}" for name, value in task.get("parameters", {}).items())
     return Text.assemble(
         (f"{task['id']} ", "dim"),
-        (printable(task["task"]), "bold"),
-        f"  {printable(given + knobs)}  ",
-        (printable(model(task)), "green" if task.get("pinned_model") else "dim"),
+        (one_line(task["task"]), "bold"),
+        f"  {one_line(given + knobs)}  ",
+        (one_line(model(task)), "green" if task.get("pinned_model") else "dim"),
     )
 
 

@@ -11,7 +11,7 @@ from gateway.cli import attachments, following, terminal
 from gateway.cli.door import gateway
 from gateway.cli.following import Answered
 from gateway.cli.problem import INTERRUPTED, Problem
-from gateway.cli.view import View, printable
+from gateway.cli.view import View, one_line
 from gateway.client import Artifact, HuggingGPT, KeptFile, Run
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -81,7 +81,7 @@ def get(what: str, out: Path, url: str | None, api_key: str | None, *, as_json: 
     if as_json:
         terminal.tell_json({"saved": [str(path) for path in paths]})
     for path in paths if not as_json else ():
-        terminal.out().print(f"saved {printable(str(path))}", soft_wrap=True)
+        terminal.out().print(f"saved {one_line(str(path))}", soft_wrap=True)
 
 
 def _meant(house: HuggingGPT, what: str) -> Run | KeptFile | Artifact:
@@ -101,5 +101,5 @@ def asking(url: str | None, api_key: str | None) -> Iterator[HuggingGPT]:
 
 def _line(run: Run) -> Text:
     begun = run.created.astimezone().strftime("%Y-%m-%d %H:%M") if run.created else ""
-    request = printable(" ".join(str(run.spec.get("request", "")).split()))
+    request = one_line(" ".join(str(run.spec.get("request", "")).split()))
     return Text.assemble((run.run_id, "bold"), f"  {run.state:<17}  {begun}  ", (request[:80], "dim"))

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from gateway.cli import terminal
 from gateway.cli.own_database import operator, worked_on
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 from gateway.webhooks.registry import Webhook, Webhooks
 from gateway.webhooks.telling import shown
 from services.runtime.database import Database
@@ -37,7 +37,7 @@ def show(place: str | None, tenant: str, *, as_json: bool) -> None:
     for column in ("id", "tenant", "name", "url", "last told"):
         table.add_column(column, no_wrap=column == "id", overflow="fold")
     for each in found:
-        table.add_row(*(printable(each[cell]) for cell in ("id", "tenant", "name", "url", "last")))
+        table.add_row(*(one_line(each[cell]) for cell in ("id", "tenant", "name", "url", "last")))
     Console(highlight=False).print(table)
 
 

@@ -9,7 +9,7 @@ from rich.tree import Tree
 from gateway.cli import documents, graph, pipeline_file, saving, terminal
 from gateway.cli.door import DEFAULT_URL
 from gateway.cli.history import asking
-from gateway.cli.view import printable
+from gateway.cli.view import one_line, printable
 from gateway.client import HuggingGPT, Pipeline, Port
 from gateway.client.keeping.models import reference
 
@@ -71,7 +71,7 @@ def found(house: HuggingGPT, named: str) -> Pipeline:
 
 def _line(pipeline: Pipeline) -> Text:
     kept = pipeline.created.astimezone().strftime("%Y-%m-%d %H:%M") if pipeline.created else ""
-    said = printable(" ".join(pipeline.description.split()))[:80]
+    said = one_line(" ".join(pipeline.description.split()))[:80]
     takes = graph.flow(pipeline.inputs, pipeline.outputs)
     named = f"{pipeline.name}@{pipeline.version}"
     return Text.assemble((f"{named:<24}", "bold"), f"  {kept}  {takes:<24}  ", (said, "dim"))
@@ -93,5 +93,5 @@ def _parts(pipeline: Pipeline) -> Iterator[Text | Tree]:
 def _ports(what: str, ports: Sequence[Port]) -> Iterator[Text]:
     for port in ports:
         optional = "" if port.required else ", not always"
-        said = f"  {printable(port.description)}" if port.description else ""
-        yield Text.assemble(f"{what} ", (printable(port.name), "bold"), f"  {port.modality}{optional}", (said, "dim"))
+        said = f"  {one_line(port.description)}" if port.description else ""
+        yield Text.assemble(f"{what} ", (one_line(port.name), "bold"), f"  {port.modality}{optional}", (said, "dim"))

@@ -17,7 +17,7 @@ from gateway.access.limits import Limits
 from gateway.cli import terminal
 from gateway.cli.own_database import operator, worked_on
 from gateway.cli.problem import USAGE, Problem
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 from protos.hugginggpt.v1.types_pb2 import DataPolicy
 from services.runtime.database import Database
 
@@ -75,7 +75,7 @@ def show(place: str | None, tenant: str, *, as_json: bool) -> None:
     for column in ("id", "state", "tenant", "name", "policy", "created", "expires", "limits"):
         table.add_column(column, no_wrap=column in {"id", "state", "created", "expires"}, overflow="fold")
     for key in found:
-        table.add_row(*(printable(cell) for cell in _cells(_told(key))))
+        table.add_row(*(one_line(cell) for cell in _cells(_told(key))))
     Console(highlight=False).print(table)
 
 
@@ -143,4 +143,4 @@ def _stamp(seconds: float | None) -> str | None:
 
 def _line(entry: Mapping[str, Any]) -> str:
     who = entry["actor"] or "someone at this machine"
-    return printable(f"{entry['at']}  {entry['tenant']}  {who}  {entry['action']}  {entry['subject']}")
+    return one_line(f"{entry['at']}  {entry['tenant']}  {who}  {entry['action']}  {entry['subject']}")

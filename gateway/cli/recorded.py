@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gateway.cli import terminal
 from gateway.cli.history import asking
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 
 Told = Mapping[str, Any]
 
@@ -25,7 +25,7 @@ def show(run_id: str, url: str | None, api_key: str | None, *, as_json: bool) ->
         terminal.tell_json(record)
         return
     for line in _lines(record):
-        terminal.out().print(printable(line), soft_wrap=True)
+        terminal.out().print(one_line(line), soft_wrap=True)
 
 
 def verify(run_id: str, url: str | None, api_key: str | None, *, as_json: bool) -> bool:
@@ -112,10 +112,10 @@ def _tell(found: Told) -> None:
         outcome = task["outcome"]
         said = Text.assemble(f"task {task['id']} {task['task']}: ", (outcome.replace("_", " "), _STYLES[outcome]))
         if "model" in task:
-            said.append(f"  {printable(_model(task['model']))}", "dim")
+            said.append(f"  {one_line(_model(task['model']))}", "dim")
         console.print(said, soft_wrap=True)
         for finding in task["findings"]:
-            console.print(f"  {printable(finding)}", soft_wrap=True, markup=False)
+            console.print(f"  {one_line(finding)}", soft_wrap=True, markup=False)
     again = found.get("again_run_id", "")
     same = any(task["outcome"] == "same" for task in found["tasks"])
     whole = "NOT the same" if not found["verified"] else "the same" if same else "nothing can be compared"

@@ -8,7 +8,7 @@ from gateway.cli import terminal
 from gateway.cli.following import Answered
 from gateway.cli.history import asking
 from gateway.cli.problem import USAGE, Problem
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 from gateway.client import HuggingGPT, HuggingGPTError, Pipeline
 from gateway.client.options import DataPolicy
 
@@ -56,4 +56,4 @@ def tell(kept: Pipeline, *, as_json: bool) -> None:
     told = terminal.out()
     told.print(Text.assemble("kept as ", (kept.name, "bold"), f", version {kept.version}"), soft_wrap=True)
     for port in kept.inputs:
-        told.print(Text(f"  takes {printable(port.name)}: {port.modality}", style="dim"), soft_wrap=True)
+        told.print(Text(f"  takes {one_line(port.name)}: {port.modality}", style="dim"), soft_wrap=True)

@@ -14,7 +14,7 @@ from rich.text import Text
 from gateway.cli.following import Answered
 from gateway.cli.problem import FAILED, INTERRUPTED, Problem
 from gateway.cli.run import report
-from gateway.cli.view import Lines, Picture, Silent, View, printable
+from gateway.cli.view import Lines, Picture, Silent, View, one_line, printable
 from gateway.client import HuggingGPTError
 
 
@@ -49,7 +49,7 @@ def tell(answered: Answered, *, as_json: bool) -> None:
     failure = answered.run.failure or {}
     message = failure.get("message", "")
     if message and (as_json or message not in answered.run.answer):  # which mostly says it already
-        tell_problem(f"{answered.run.status}: {message}", failure.get("remedy", ""))
+        tell_problem(one_line(f"{answered.run.status}: {message}"), one_line(failure.get("remedy", "")))
 
 
 def tell_json(content: Any) -> None:

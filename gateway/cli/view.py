@@ -26,6 +26,9 @@ MARKS = {
 PLAIN_MARKS = {"·": ".", "…": ".", "✓": "+", "✗": "x", "–": "-"}
 """For terminals that know no more than ASCII."""
 
+_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""What letters are that turn the direction of those behind them."""
+
 WORTH_TELLING = 10_000_000
 """Bytes, from which on sending them takes a while."""
 
@@ -47,8 +50,18 @@ class View(Protocol):
 
 
 def printable(text: str) -> str:
-    """Without control characters: what a terminal would obey, a model or a file may have said."""
-    return "".join(letter for letter in text if letter in "\n\t" or unicodedata.category(letter) != "Cc")
+    """Without control characters and turned directions: what a terminal would obey, a model or a file may have said."""
+    return "".join(letter for letter in text if letter in "\n\t" or not _obeyed(letter))
+
+
+def one_line(text: str) -> str:
+    """What something is called, or said to be: printable, without letters that do not show, and never a line more."""
+    line = " ".join(text.expandtabs(1).splitlines())
+    return "".join(letter for letter in line if unicodedata.category(letter) not in ("Cc", "Cf"))
+
+
+def _obeyed(letter: str) -> bool:
+    return unicodedata.category(letter) == "Cc" or unicodedata.bidirectional(letter) in _TURNING
 
 
 class Silent:
@@ -96,7 +109,7 @@ class Lines:
 
     def _tell(self, what: str, of: str = "") -> None:
         if what:
-            self._console.print(Text(printable(of + what)), soft_wrap=True)
+            self._console.print(Text(one_line(of + what)), soft_wrap=True)
 
 
 def _megabytes(size: int) -> str:
@@ -184,8 +197,8 @@ class Picture:
         table.add_column(overflow="fold")
         for task in list(self._run.tasks.values()):
             table.add_row(*self._row(task))
-        notes = [Text(printable(note), style="yellow") for note in self._run.notes]
-        deciders = [Text(printable(line), style="dim") for line in (_plan(self._run), _answer(self._run)) if line]
+        notes = [Text(one_line(note), style="yellow") for note in self._run.notes]
+        deciders = [Text(one_line(line), style="dim") for line in (_plan(self._run), _answer(self._run)) if line]
         self._spinner.update(text=Text(self._what, style="dim"))
         return Group(*notes, table, *deciders, *([self._spinner] if self._what else []))
 
@@ -194,10 +207,10 @@ class Picture:
         return [
             self._mark(task),
             str(task.id),
-            Text(printable(task.task), style="bold"),
-            Text(printable(task.model or "")),
+            Text(one_line(task.task), style="bold"),
+            Text(one_line(task.model or "")),
             _seconds(self._elapsed(task)),
-            Text(printable(note), style="red" if task.state == "failed" else "dim"),
+            Text(one_line(note), style="red" if task.state == "failed" else "dim"),
         ]
 
     def _mark(self, task: Task) -> RenderableType:

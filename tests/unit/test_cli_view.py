@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gateway.cli.run import Run
 from gateway.cli.standing import log_line
-from gateway.cli.view import Lines, Picture
+from gateway.cli.view import Lines, Picture, one_line, printable
 
 PLANNED = {"task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
 STARTED = {"task_id": 1, "attempt": 1, "task_started": {"by": {"model_id": "rapidocr", "expert": "lite"}}}
@@ -153,3 +153,9 @@ def test_files_on_their_way_are_told_in_bytes() -> None:
     assert [line.strip() for line in out.read().splitlines() if "MB" in line][-1] == "sent 40.0 MB"
     out.seek(0)
     assert "sending 5.0 MB of 40.0 MB" in out.read()
+
+
+def test_what_a_model_says_keeps_its_lines_and_loses_what_a_terminal_obeys() -> None:
+    said = "one\n\ttwo \x1b[31mred \u202ederet\u2066 \N{MAN}\u200d\N{WOMAN}"
+    assert printable(said) == "one\n\ttwo [31mred deret \N{MAN}\u200d\N{WOMAN}"
+    assert one_line(said) == "one  two [31mred deret \N{MAN}\N{WOMAN}"

@@ -8,7 +8,7 @@ from rich.text import Text
 from gateway.cli import terminal
 from gateway.cli.batching.ending import Ended
 from gateway.cli.batching.folder import LINES, SUMMARY, TABLE
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 from gateway.client import Batch, BatchCounts, BatchResult
 
 SHOWN, NAMED = 10, 3
@@ -28,7 +28,7 @@ def tell(ended: Ended, *, as_json: bool) -> None:
         for line in _lines(ended):
             terminal.out().print(line, soft_wrap=True)
     if failure := ended.batch.failure:
-        terminal.tell_problem(failure.message, failure.remedy)
+        terminal.tell_problem(one_line(failure.message), one_line(failure.remedy))
     if ended.interrupted or ended.summary.counts.waiting:
         terminal.err().print(f"go on: hugginggpt resume {ended.batch.batch_id}{_out(ended)}", soft_wrap=True)
     elif ended.summary.counts.failed or ended.summary.counts.incomplete:
@@ -60,7 +60,7 @@ def source(batch: Batch) -> str:
         case {"pipeline": {"name": name, "version": version}}:
             return f"{name}@{version}"
         case {"request": str() as request}:
-            return printable(" ".join(request.split()))[:80]
+            return one_line(" ".join(request.split()))[:80]
     return "a plan"
 
 
@@ -70,7 +70,7 @@ def _lines(ended: Ended) -> Iterator[Text]:
     took = f" in {ended.seconds:.1f} s" if ended.seconds is not None else ""
     yield Text.assemble((summary.batch_id, "bold"), f" {summary.state}{took}: {counted(summary.counts)}")
     if any(item.get("seconds") for item in summary.slowest):  # else all was known from earlier runs
-        yield Text(printable(f"  {_each(summary.seconds)}; slowest {_slowest(summary.slowest)}"))
+        yield Text(one_line(f"  {_each(summary.seconds)}; slowest {_slowest(summary.slowest)}"))
     for error in summary.errors[:SHOWN]:
         yield _error(error)
     if len(summary.errors) > SHOWN:
@@ -80,12 +80,12 @@ def _lines(ended: Ended) -> Iterator[Text]:
 
 
 def _items(results: Sequence[BatchResult]) -> Iterator[Text]:
-    width = max((len(printable(result.name)) for result in results), default=0)
+    width = max((len(one_line(result.name)) for result in results), default=0)
     for result in results:
         said = "; ".join(" ".join(text.split()) for text in result.outputs.values() if isinstance(text, str))
         style, what = ("red", result.error.message) if result.error else ("", said or result.state)
-        line = f"{result.index:>3} {printable(result.name):<{min(width, WIDE)}} {result.seconds or 0:>6.2f} s  "
-        yield Text.assemble(line, (printable(what)[:MUCH], style))
+        line = f"{result.index:>3} {one_line(result.name):<{min(width, WIDE)}} {result.seconds or 0:>6.2f} s  "
+        yield Text.assemble(line, (one_line(what)[:MUCH], style))
 
 
 def _each(seconds: Mapping[str, float | None]) -> str:
@@ -100,7 +100,7 @@ def _error(error: Mapping[str, Any]) -> Text:
     count, names = error.get("count", 0), error.get("names", ())
     more = ", …" if count > len(names) else ""
     said = f"  {count} × {error.get('message') or error.get('reason')}"
-    return Text.assemble((printable(said), "red"), f"  ({printable(', '.join(names))}{more})")
+    return Text.assemble((one_line(said), "red"), f"  ({one_line(', '.join(names))}{more})")
 
 
 def _out(ended: Ended) -> str:

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from gateway.cli import terminal
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 from gateway.client import Batch
 
 LINES = 10
@@ -89,7 +89,7 @@ class Lines:
         pass
 
     def _tell(self, what: str) -> None:
-        self._console.print(Text(printable(what)), soft_wrap=True)
+        self._console.print(Text(one_line(what)), soft_wrap=True)
 
 
 class Bar:
@@ -115,7 +115,7 @@ class Bar:
         self._progress.update(self._task, description="sending", completed=done, total=total)
 
     def begun(self, told: str) -> None:
-        self._progress.console.print(Text(printable(told)), soft_wrap=True)
+        self._progress.console.print(Text(one_line(told)), soft_wrap=True)
 
     def show(self, batch: Batch) -> None:
         done, total = batch.counts.over, batch.counts.total
@@ -132,5 +132,5 @@ def _more(batch: Batch) -> list[str]:
     incomplete = f"{counts.incomplete} incomplete" if counts.incomplete else ""
     rate = f"{batch.items_per_second:.3g} per second" if batch.items_per_second else ""
     left = f"{timedelta(seconds=round(batch.remaining))} left" if batch.remaining and batch.remaining >= 1 else ""
-    waiting = f"waiting: {printable(batch.waiting_for)}" if batch.waiting_for else ""
+    waiting = f"waiting: {one_line(batch.waiting_for)}" if batch.waiting_for else ""
     return [word for word in (failed, incomplete, rate, left, waiting) if word]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gateway.cli.comparing.figures import Agreement, Figures, Row, agreed, agreements, figures
 from gateway.cli.comparing.trials import Contestant, Trial
-from gateway.cli.view import printable
+from gateway.cli.view import one_line
 from gateway.client import Artifact
 
 _CHARACTERS = 60
@@ -78,11 +78,11 @@ def _answers(made: Comparison) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     headings = ["", "file", *map(str, made.models), *(["label"] if made.is_labelled else [])]
     for heading in headings:
-        table.add_column(printable(heading), overflow="fold")
+        table.add_column(one_line(heading), overflow="fold")
     for file, label, row in zip(made.files, made.labels, made.rows, strict=True):
         mark = {True: Text("=", "green"), False: Text("≠", "yellow"), None: Text("")}[agreed(row)]
-        told = [Text(printable(label or ""))] if made.is_labelled else []
-        table.add_row(mark, Text(printable(file)), *map(_cell, row), *told)
+        told = [Text(one_line(label or ""))] if made.is_labelled else []
+        table.add_row(mark, Text(one_line(file)), *map(_cell, row), *told)
     return table
 
 
@@ -93,7 +93,7 @@ def _cell(trial: Trial) -> Text:
 
 
 def _short(text: str) -> str:
-    line = " ".join(printable(text).split())
+    line = " ".join(one_line(text).split())
     return line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…"
 
 
@@ -109,7 +109,7 @@ def _sums(made: Comparison) -> Table:
     if any(each.input_tokens + each.output_tokens for each in told.values()):
         rows["tokens"] = [f"{each.input_tokens} in, {each.output_tokens} out" for each in told.values()]
     for heading in ("", *map(str, made.models)):
-        table.add_column(printable(heading))
+        table.add_column(one_line(heading))
     for name, cells in rows.items():
         table.add_row(name, *cells)
     return table
