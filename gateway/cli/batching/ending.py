@@ -1,7 +1,8 @@
 """A batch is followed to its end, and its results are saved."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,8 +10,8 @@ from gateway.cli.batching import results
 from gateway.cli.batching.folder import LINES, SUMMARY, TABLE, Folder
 from gateway.cli.batching.results import Files
 from gateway.cli.batching.view import View
-from gateway.cli.problem import INTERRUPTED
-from gateway.client import Batch, BatchResult, BatchSummary, HuggingGPT
+from gateway.cli.problem import INTERRUPTED, Problem
+from gateway.client import Batch, BatchResult, BatchSummary, HuggingGPT, Unreachable
 from gateway.client.models import COMPLETED
 
 FEW = 25
@@ -58,18 +59,20 @@ def finish(house: HuggingGPT, batch_id: str, folder: Folder, view: View) -> Ende
     Ctrl-C cancels the batch and has what there is written; the second time it is left alone.
 
     Raises:
-        Problem: something cannot be written; the batch goes on.
+        Problem: something cannot be written, and the batch goes on; or its gateway is gone.
     """
     files = Files(house, batch_id, folder)
     begun, interrupted = time.monotonic(), False
-    try:
-        batch = _followed(house, batch_id, view, files.go_on)
-    except KeyboardInterrupt:
-        view.busy("cancelling")
-        interrupted = True
-        house.cancel_batch(batch_id)
-        batch = _followed(house, batch_id, view, files.go_on)
-    return replace(_saved(house, batch, files, folder), seconds=time.monotonic() - begun, interrupted=interrupted)
+    with _losing(folder):
+        try:
+            batch = _followed(house, batch_id, view, files.go_on)
+        except KeyboardInterrupt:
+            view.busy("cancelling")
+            interrupted = True
+            house.cancel_batch(batch_id)
+            batch = _followed(house, batch_id, view, files.go_on)
+        saved = _saved(house, batch, files, folder)
+    return replace(saved, seconds=time.monotonic() - begun, interrupted=interrupted)
 
 
 def save(house: HuggingGPT, batch_id: str, folder: Folder) -> Ended:
@@ -79,6 +82,16 @@ def save(house: HuggingGPT, batch_id: str, folder: Folder) -> Ended:
         Problem: something cannot be written.
     """
     return _saved(house, house.batch(batch_id), Files(house, batch_id, folder), folder)
+
+
+@contextmanager
+def _losing(folder: Folder) -> Iterator[None]:
+    """Says what to do when the gateway is gone."""
+    try:
+        yield
+    except Unreachable as error:
+        remedy = f"nothing goes on until a gateway is there again: hugginggpt up, then {folder.going_on}"
+        raise Problem(error.message, remedy=remedy) from error
 
 
 def _saved(house: HuggingGPT, batch: Batch, files: Files, folder: Folder) -> Ended:

@@ -50,7 +50,7 @@ class Watching:
         try:
             return self._patience.pause(error)
         except Unreachable as given_up:
-            given_up.remedy = f"the batch goes on; it is at {self._url}/v1/batches/{self._batch_id}"
+            given_up.remedy = f"it is at {self._url}/v1/batches/{self._batch_id} once a gateway is there again"
             raise
 
 
