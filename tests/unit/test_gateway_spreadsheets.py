@@ -1,0 +1,33 @@
+"""Cells that a spreadsheet would calculate."""
+
+import pytest
+
+from gateway.spreadsheets import harmless
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1",
+        "+1;=2",
+        "-1+1",
+        "@sum",
+        "\t1",
+        "\r1",
+        "\n=1",
+        " =1",
+        "\xa0=1",
+        "\ufeff=1",
+        "\0=1",
+        "\u200b@a",
+        "\uff1d1",
+        "\u3000＋1",
+    ],
+)
+def test_what_would_be_a_formula_begins_with_an_apostrophe(text: str) -> None:
+    assert harmless(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["", "a=1", "-12.5e3", "+7", " a", "\ufeffa", "\U0001f600", "1-2"])
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert harmless(text) == text
