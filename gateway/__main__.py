@@ -117,7 +117,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 FileRoutes(files, store, downloads, settings.upload_bytes),
                 ConversationRoutes(runs),
                 PipelineRoutes(pipelines),
-                BatchRoutes(batches, pipelines, admission, items, callers),
+                BatchRoutes(batches, pipelines, runs, admission, items, callers=callers),
                 RecordRoutes(runs, Verifying(runs, catalogue, store)),
                 CatalogueRoutes(catalogue, access.audit),
                 ChatRoutes(house),

@@ -161,10 +161,13 @@ class RunRoutes:
         return Response(status_code=204)
 
     async def _policy(self, asked: Asked) -> "DataPolicy.ValueType":
-        """Of what comes in: a pipeline that keeps its data in has no URL asked for outside, either."""
+        """Of what comes in: what a pipeline or an earlier run keeps in has no URL asked for outside, either."""
+        policy = asked.policy
         if asked.mentions and asked.spec.HasField("pipeline"):
-            return await self._pipelines.policy(asked.spec.pipeline, asked.policy)
-        return asked.policy
+            policy = await self._pipelines.policy(asked.spec.pipeline, policy)
+        if asked.mentions and asked.spec.parent_run_id:
+            policy = await self._runs.policy(asked.spec.parent_run_id, policy)
+        return policy
 
     async def _outcome(self, feed: Feed, seconds: int, receive: Receive) -> Run:
         """The run once it has ended, the time is over or the client has gone, as it stands then."""

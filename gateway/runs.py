@@ -11,10 +11,14 @@ from gateway.feed import Call, Feed, Reopen
 from gateway.public import make_public
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import (
+    DATA_POLICY_LOCAL,
+    DATA_POLICY_OPEN,
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
+    Caller,
+    DataPolicy,
     Plan,
     Run,
     RunSpec,
@@ -66,6 +70,25 @@ class Runs:
         run = await ask(self._stub.Get, pb.GetRunRequest(run_id=run_id))
         make_public(run)
         return run
+
+    async def policy(self, run_id: str, asked: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
+        """What holds for what comes in to follow on a run: local if it keeps its data in, else what is asked for."""
+        feed = await self.watch(run_id, 0)
+        try:
+            await feed.accepted()
+            first = await feed.read()
+        finally:
+            feed.stop()
+        kept_open = first is not None and first.run_accepted.caller.policy == DATA_POLICY_OPEN
+        return asked if kept_open else DATA_POLICY_LOCAL
+
+    async def bound(self, run_id: str) -> Caller:
+        """The current caller, as files are brought in for what is to follow on a run; for none without an id."""
+        who = Caller()
+        who.CopyFrom(caller.current())
+        if run_id:
+            who.policy = await self.policy(run_id, who.policy)
+        return who
 
     async def list(self, request: pb.ListRunsRequest) -> pb.ListRunsResponse:
         if request.page_size < 0:

@@ -19,6 +19,7 @@ from gateway.keeping.pipelines import Pipelines
 from gateway.keeping.stream import BatchStream, ending
 from gateway.keeping.summary import summary
 from gateway.rest import LastEventId, json_response
+from gateway.runs import Runs
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import BatchSpec, DataPolicy, RunState
 from services.runtime.caller import acting_for, current
@@ -39,16 +40,25 @@ class BatchRoutes:
     Args:
         batches: those kept.
         pipelines: what they run through.
+        runs: whose plans they run through, too.
         admission: looks at what is to be run.
         items: takes in what it is to be run on.
         callers: makes the caller of each request.
     """
 
     def __init__(
-        self, batches: Batches, pipelines: Pipelines, admission: Admission, items: Items, callers: Callers
+        self,
+        batches: Batches,
+        pipelines: Pipelines,
+        runs: Runs,
+        admission: Admission,
+        items: Items,
+        *,
+        callers: Callers,
     ) -> None:
         self._batches = batches
         self._pipelines = pipelines
+        self._runs = runs
         self._admission = admission
         self._items = items
         self._callers = callers
@@ -83,8 +93,7 @@ class BatchRoutes:
         wished = await bodies.wished(request)
         with acting_for(self._callers.caller(current().request_id, await self._policy(wished.spec))):
             spec = await self._admission.admit_batch(wished.spec, idempotency_key)
-            pages = (await self._items.settled(page) async for page in wished.pages)
-            batch = await self._batches.start(spec, pages)
+            batch = await self._batches.start(spec, (await self._items.settled(page) async for page in wished.pages))
         return json_response(encode(batch), 202, {"location": f"/v1/batches/{batch.batch_id}"})
 
     async def index(
@@ -170,7 +179,13 @@ class BatchRoutes:
         return Response(status_code=204)
 
     async def _policy(self, spec: BatchSpec) -> "DataPolicy.ValueType":
-        return await self._pipelines.policy(spec.pipeline, spec.policy) if spec.HasField("pipeline") else spec.policy
+        """Of what comes in: what is kept in, or comes from where it is, has no URL asked for outside, either."""
+        match spec.WhichOneof("source"):
+            case "pipeline":
+                return await self._pipelines.policy(spec.pipeline, spec.policy)
+            case "run_id":
+                return await self._runs.policy(spec.run_id, spec.policy)
+        return spec.policy
 
 
 def _states(given: list[str] | None) -> "Sequence[RunState.ValueType]":

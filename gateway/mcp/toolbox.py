@@ -28,6 +28,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     DATA_POLICY_UNSPECIFIED,
     RUN_MODE_PLAN,
     RUN_MODE_RESULTS,
+    Artifact,
     Run,
     RunSpec,
 )
@@ -179,11 +180,17 @@ class Toolbox:
     async def _outcome(self, spec: RunSpec, call: Call) -> Run:
         """A new run, once it has ended or the time is over."""
         with self._acting(call):
-            files = await self._means.references.artifacts(call.arguments.get("files", []), "files", call.site)
+            files = await self._files(spec, call)
             await self._means.admission.admit(spec, files)
             feed = await self._means.runs.start(spec)
             await self._followed(feed, call)
             return await self._means.runs.get(feed.run_id)
+
+    async def _files(self, spec: RunSpec, call: Call) -> list[Artifact]:
+        """What the call brings: what is to follow on a run that keeps its data in is asked for nowhere outside."""
+        given = call.arguments.get("files", [])
+        with acting_for(await self._means.runs.bound(spec.parent_run_id if given else "")):
+            return await self._means.references.artifacts(given, "files", call.site)
 
     def _acting(self, call: Call) -> AbstractContextManager[None]:
         """For the current caller, under the policy the call asks for."""

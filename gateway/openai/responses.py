@@ -111,9 +111,11 @@ class ResponseRoutes:
         return json_response(input_items.listed(run, links.site(request)))
 
     async def _spec(self, sent: Fields, terms: Terms) -> RunSpec:
-        spec = await dialogue.of_input(sent, self._house.parts)
+        parent = await self._parent(sent)
+        with acting_for(await self._house.runs.bound(parent)):
+            spec = await dialogue.of_input(sent, self._house.parts)
         dialogue.instruct(spec, sent.text("instructions"))
-        spec.parent_run_id = await self._parent(sent)
+        spec.parent_run_id = parent
         if not terms.background:
             spec.on_disconnect = ON_DISCONNECT_CANCEL
         return spec
