@@ -30,6 +30,8 @@ WORDS_CHARACTERS = 1_000
 _OURS = frozenset({openai_terms.NOTE, recording_terms.NOTE})
 """Names in a run's metadata that only the gateway itself writes."""
 
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What breaks a line, or turns the order of what is read: a name that has it can pretend to be more lines."""
 _NAME = re.compile(r"[\w.-]{1,64}")
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -89,6 +91,9 @@ class Admission:
         """
         for text in (item.name, item.failure.reason, item.failure.message, item.failure.remedy, item.failure.port):
             _check_words(text)
+        if _UNSEEN.search(item.name):
+            message = "its name has characters that break lines or hide what it says"
+            raise InvalidRequest(message, remedy="leave control characters out", port="name")
         _check_count(len(item.inputs))
         _name_inputs(item)
 

@@ -1,5 +1,6 @@
 """Files that are given as URLs: fetched, looked at and kept like those that are sent."""
 
+from gateway.access.metering import metered
 from gateway.claims import agree, usual
 from gateway.files import Allowance, keep
 from gateway.media_types import by_name, suffix
@@ -40,6 +41,7 @@ class Fetching:
             InvalidRequest: URL, FETCH_FAILED, TOO_LARGE, FILE_TYPE, EMPTY_FILE or NOT_UTF8.
             PermissionDenied: URL_ADDRESS, its host may not be reached; POLICY, it is outside the house and the caller's
                 data policy is local; FETCHING_OFF.
+            Overloaded: BYTES_QUOTA.
         """
         if self._guard is None:
             raise PermissionDenied(
@@ -54,7 +56,7 @@ class Fetching:
                 self._store,
                 caller.current().tenant,
                 name,
-                found.content,
+                metered(found.content),
                 allowance or Allowance(self._files_bytes),
                 claimed=found.media_type,
             )

@@ -30,10 +30,16 @@ def too_many_files() -> InvalidRequest:
 
 
 class Allowance:
-    """Files that may come with one request: how many, and how large all together."""
+    """Files that may come with one request: how many, and how large all together.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: most bytes.
+        within: what they count against, too.
+    """
+
+    def __init__(self, limit: int, within: "Allowance | None" = None) -> None:
         self.limit = limit
+        self._within = within
         self._left = limit
         self._files = 0
 
@@ -48,6 +54,8 @@ class Allowance:
         self._left -= size
         if self._left < 0:
             raise files_too_large(self.limit)
+        if self._within:
+            self._within.spend(size)
 
 
 async def keep(

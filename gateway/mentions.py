@@ -15,6 +15,9 @@ from services.runtime.errors import ServiceError
 AT_ONCE = 4
 """Files of one request that are fetched side by side."""
 
+BATCH_TIMES = 100
+"""As many times what may be fetched for one request may be for a batch."""
+
 _KINDS = ("file_id", "url")
 
 
@@ -50,9 +53,13 @@ class Mentions:
         self._fetching = fetching
         self._files_bytes = files_bytes
 
-    def allowance(self) -> Allowance:
+    def allowance(self, within: Allowance | None = None) -> Allowance:
         """For what one request, or one item of it, mentions."""
-        return Allowance(self._files_bytes)
+        return Allowance(self._files_bytes, within)
+
+    def of_batch(self) -> Allowance:
+        """For what all items of a batch mention."""
+        return Allowance(BATCH_TIMES * self._files_bytes)
 
     async def artifact(self, mention: Mention, allowance: Allowance) -> Artifact:
         """The file, of all that an allowance is for.

@@ -12,6 +12,7 @@ from gateway.access.caller import Callers
 from gateway.access.gate import Gate
 from gateway.access.identity import Identity, identified_as
 from gateway.access.links import Links, signing_with
+from gateway.access.metering import metered_by
 from gateway.access.presence import Presence
 from gateway.access.quotas import Meter, Quotas
 from gateway.door import problem_response
@@ -64,7 +65,12 @@ class Identified:
     async def _serve(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         meter = self._quotas.meter(who)
         answer = _Answer(send)
-        with identified_as(who), signing_with(self._links), acting_for(self._callers.caller(current().request_id)):
+        with (
+            identified_as(who),
+            signing_with(self._links),
+            metered_by(meter),
+            acting_for(self._callers.caller(current().request_id)),
+        ):
             try:
                 async with self._presence.of(who):
                     await self._app(scope, _metered(receive, meter) if meter else receive, answer)

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 REQUESTS, BYTES, TOKENS = "requests", "bytes", "tokens"
 
 PIECE_BYTES = 8 * 1024 * 1024
-"""How much may come in before it is counted."""
+"""How much may come in before it is counted, where so much is left."""
 
 Taken = Callable[[str], Awaitable[None]]
 """Told the id of the run that a place was held for."""
@@ -142,7 +142,7 @@ class Meter:
         self._days = days
         self._window = window
         self._pending = 0
-        self._begun = False
+        self._room = -1
 
     async def take(self, amount: int) -> None:
         """So many more.
@@ -151,11 +151,11 @@ class Meter:
             Overloaded: BYTES_QUOTA.
         """
         self._pending += amount
-        if self._begun and self._pending < PIECE_BYTES:
+        if self._pending <= self._room:
             return
-        self._begun = True
         limit = self._who.limits.bytes_per_day
         window = self._window(limit, await self._count(), DAY)
+        self._room = min(PIECE_BYTES, limit - window.used)
         if window.used > limit:
             raise _too_much("BYTES_QUOTA", f"the key may send {limit / 1e6:g} MB in a day", window)
 

@@ -93,7 +93,7 @@ class BatchRoutes:
         wished = await bodies.wished(request)
         with acting_for(self._callers.caller(current().request_id, await self._policy(wished.spec))):
             spec = await self._admission.admit_batch(wished.spec, idempotency_key)
-            batch = await self._batches.start(spec, (await self._items.settled(page) async for page in wished.pages))
+            batch = await self._batches.start(spec, self._items.settled(wished.pages))
         return json_response(encode(batch), 202, {"location": f"/v1/batches/{batch.batch_id}"})
 
     async def index(

@@ -14,7 +14,7 @@ from gateway.keeping.items import Sent, read
 from protos.hugginggpt.v1.types_pb2 import BatchSpec
 from services.runtime.errors import InvalidRequest
 
-PAGE_ITEMS, PAGE_BYTES = 100, 1_000_000
+PAGE_ITEMS, PAGE_INPUTS, PAGE_BYTES = 100, 1_000, 1_000_000
 """Most of what is taken in at a time: a page is over once it has one of them."""
 
 MOST_ITEMS = 1_000_000
@@ -57,14 +57,14 @@ async def _document(content: bytes) -> Wished:
     items = document.pop("items", None) if isinstance(document, dict) else None
     if not isinstance(items, list | None):
         refuse("items", "is not a list", remedy='send for instance [{"name": "a.png", "inputs": […]}]')
-    return Wished(_spec(document, ""), _paged(_listed(items or [])))
+    return Wished(_spec(document, ""), paged(_listed(items or [])))
 
 
 async def _lines(body: AsyncIterable[bytes]) -> Wished:
     lines = numbered(body)
     async for number, line in lines:
         where = f"line {number}"
-        return Wished(_spec(await _loaded(line, where), where), _paged(_read(lines)))
+        return Wished(_spec(await _loaded(line, where), where), paged(_read(lines)))
     raise InvalidRequest(
         "the body is empty", reason="EMPTY", remedy="send a line that says what to run, then a line an item"
     )
@@ -97,18 +97,27 @@ async def _listed(items: list[Any]) -> AsyncIterator[tuple[Sent, int]]:
         yield read(document, f"items[{index}]"), 0
 
 
-async def _paged(sent: AsyncIterator[tuple[Sent, int]]) -> AsyncIterator[list[Sent]]:
-    page, size, total = list[Sent](), 0, 0
+async def paged(sent: AsyncIterator[tuple[Sent, int]]) -> AsyncIterator[list[Sent]]:
+    """Items in pages, between which others are served.
+
+    Args:
+        sent: the items, with their lengths in bytes.
+
+    Raises:
+        InvalidRequest: TOO_LARGE, there are too many.
+    """
+    page, inputs, size, total = list[Sent](), 0, 0, 0
     async for item, length in sent:
         total += 1
         if total > MOST_ITEMS:
             message = f"a batch has {MOST_ITEMS} items at most"
             raise InvalidRequest(message, reason="TOO_LARGE", remedy="split it into several", port="items")
         page.append(item)
-        size += length
-        if len(page) >= PAGE_ITEMS or size >= PAGE_BYTES:
+        inputs, size = inputs + len(item.item.inputs), size + length
+        if len(page) >= PAGE_ITEMS or inputs >= PAGE_INPUTS or size >= PAGE_BYTES:
             yield page
-            page, size = [], 0
+            await asyncio.sleep(0)
+            page, inputs, size = [], 0, 0
     if page:
         yield page
 

@@ -4,12 +4,13 @@ A value that cannot be had costs its item, which is kept as failed; what is no i
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.admission import WORDS_CHARACTERS, Admission
 from gateway.decoding import decode
+from gateway.files import Allowance
 from gateway.mentions import Mention, Mentions, taken_out
 from protos.hugginggpt.v1.orchestrator_pb2 import NewItems
 from protos.hugginggpt.v1.types_pb2 import Failure, NewItem
@@ -53,18 +54,24 @@ class Items:
         self._admission = admission
         self._mentions = mentions
 
-    async def settled(self, page: Sequence[Sent]) -> NewItems:
-        """The items as the orchestrator takes them.
+    async def settled(self, pages: AsyncIterable[Sequence[Sent]]) -> AsyncIterator[NewItems]:
+        """The items of a batch as the orchestrator takes them.
 
         Raises:
             InvalidRequest: one of them is none.
+            Overloaded: BYTES_QUOTA, what is fetched counts as what is sent.
             Unavailable: the store or the database does not answer.
         """
+        allowance = self._mentions.of_batch()
+        async for page in pages:
+            yield await self._page(page, allowance)
+
+    async def _page(self, page: Sequence[Sent], allowance: Allowance) -> NewItems:
         turn = asyncio.Semaphore(AT_ONCE)
 
         async def in_turn(sent: Sent) -> None:
             async with turn:
-                await self._settle(sent)
+                await self._settle(sent, allowance)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -72,18 +79,18 @@ class Items:
                     if _waits(sent):
                         group.create_task(in_turn(sent))
                     else:
-                        await self._settle(sent)
+                        await self._settle(sent, allowance)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return NewItems(items=[sent.item for sent in page])
 
-    async def _settle(self, sent: Sent) -> None:
+    async def _settle(self, sent: Sent, of_batch: Allowance) -> None:
         try:
             self._admission.check_item(sent.item)
         except InvalidRequest as error:
             error.message, error.port = f"{sent.where}: {error.message}", f"{sent.where}.{error.port}"
             raise
-        allowance = self._mentions.allowance()
+        allowance = self._mentions.allowance(of_batch)
         meant = {mention.index: mention for mention in sent.mentions}
         for index, named in enumerate(sent.item.inputs):
             mention = meant.get(index)
@@ -93,7 +100,7 @@ class Items:
                 else:
                     await self._admission.settle(f"{sent.where}.inputs[{index}]", named.value)
             except (InvalidRequest, NotFound, PermissionDenied) as error:
-                sent.item.name = sent.item.name or (mention.text[:WORDS_CHARACTERS] if mention else "")
+                sent.item.name = sent.item.name or (_seen(mention.text) if mention else "")
                 _fail(sent.item, named.name, error)
                 return
         sent.item.name = sent.item.name or _first_name(sent.item)
@@ -101,6 +108,11 @@ class Items:
 
 def _waits(sent: Sent) -> bool:
     return bool(sent.mentions) or any(named.value.HasField("artifact") for named in sent.item.inputs)
+
+
+def _seen(text: str) -> str:
+    """As much of a text as a name may have."""
+    return "".join(filter(str.isprintable, text))[:WORDS_CHARACTERS]
 
 
 def _fail(item: NewItem, port: str, error: ServiceError) -> None:

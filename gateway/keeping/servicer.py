@@ -7,6 +7,7 @@ from typing import Any
 from gateway.access.acting import Acting
 from gateway.admission import Admission
 from gateway.keeping.batches import Batches
+from gateway.keeping.bodies import paged
 from gateway.keeping.items import Items, Sent
 from gateway.keeping.pipelines import Pipelines
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
@@ -52,7 +53,7 @@ class BatchCalls(rpc.GatewayServiceServicer):
         spec = await _spec(request_iterator)
         with self._acting(context, spec.policy):
             admitted = await self._admission.admit_batch(spec)
-            pages = (await self._items.settled(page) async for page in _pages(request_iterator))
+            pages = self._items.settled(paged(_sent(request_iterator)))
             return await self._batches.start(admitted, pages, partial(taking.tell, context))
 
     async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
@@ -100,10 +101,11 @@ async def _spec(requests: AsyncIterator[pb.StartBatchRequest]) -> BatchSpec:
     return first.spec
 
 
-async def _pages(requests: AsyncIterator[pb.StartBatchRequest]) -> AsyncIterator[list[Sent]]:
+async def _sent(requests: AsyncIterator[pb.StartBatchRequest]) -> AsyncIterator[tuple[Sent, int]]:
     index = 0
     async for request in requests:
         if not request.HasField("items"):
             raise InvalidRequest("a batch has one spec", port="spec", remedy="send items after it, and nothing else")
-        yield [Sent(f"items[{number}]", item) for number, item in enumerate(request.items.items, index)]
-        index += len(request.items.items)
+        for item in request.items.items:
+            yield Sent(f"items[{index}]", item), item.ByteSize()
+            index += 1

@@ -1,13 +1,11 @@
 """A batch in a few figures, from one reading of its items."""
 
 import math
-import re
 import statistics
 from array import array
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
-from pathlib import PurePosixPath
 from typing import Any
 
 from gateway.encoding import encode
@@ -90,8 +88,26 @@ def _place(troubles: dict[tuple[str, str], Trouble], item: BatchItem) -> Trouble
 
 def _of_any(item: BatchItem) -> str:
     """What went wrong, as it is said of other files, too."""
-    file, message = PurePosixPath(item.name).name, item.failure.message
-    return re.sub(rf"(?<!\w){re.escape(file)}(?!\w)", "…", message) if file and file in message else message
+    file, message = item.name.rstrip("/").rpartition("/")[2], item.failure.message
+    return "".join(_around(file, message)) if file and file in message else message
+
+
+def _around(file: str, message: str) -> Iterator[str]:
+    """The message with an ellipsis for the file, where that is a word of its own."""
+    begin = at = 0
+    while (at := message.find(file, at)) >= 0:
+        end = at + len(file)
+        if _is_letter(message[at - 1 : at]) or _is_letter(message[end : end + 1]):
+            at += 1
+        else:
+            yield message[begin:at] + "…"
+            begin = at = end
+    yield message[begin:]
+
+
+def _is_letter(character: str) -> bool:
+    """Whether a word goes on with it."""
+    return character.isalnum() or character == "_"
 
 
 def _spread(times: "array[float]") -> dict[str, float]:

@@ -148,3 +148,19 @@ async def test_calls_begin_batches_as_http_does(keeping: Keeping) -> None:
         (list(parts([absent], policy=7)), "INVALID"),
     ):
         assert from_rpc(await refusal(stub.StartBatch(iter(requests), timeout=20))).reason == reason
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Kb", "a\u202eb", "a\u2028b"])
+async def test_a_name_stands_on_one_line_as_it_reads(keeping: Keeping, name: str) -> None:
+    refused = await keeping.start([note("good"), note("x", name)])
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "items[1].name")
+    unnamed, _ = await items(keeping, await keeping.started([given(url=f"ftp://127.0.0.1/{name}"), note("good")]))
+    assert unnamed["name"].isprintable()
+
+
+async def test_a_batch_has_so_many_items_by_calls_too(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.keeping.bodies.MOST_ITEMS", 150)
+    calls = [parts([types.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
+    for requests in calls:
+        assert from_rpc(await refusal(keeping.doors.grpc.StartBatch(requests, timeout=20))).reason == "TOO_LARGE"
+    assert (await keeping.http.get("/v1/batches")).json()["data"] == []

@@ -1,5 +1,6 @@
 """What is told of a batch: lines, tables and figures."""
 
+import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator, Iterable
@@ -7,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.keeping.bodies import numbered
+from gateway.keeping.bodies import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, numbered, paged
+from gateway.keeping.items import Sent
 from gateway.keeping.results import joined, result, table
 from gateway.keeping.summary import MOST_ERRORS, summary
 from protos.hugginggpt.v1.types_pb2 import (
@@ -20,6 +22,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     BatchCounts,
     BatchItem,
     Failure,
+    NamedValue,
+    NewItem,
     Pipeline,
     Port,
     Usage,
@@ -112,6 +116,40 @@ async def test_of_many_different_errors_few_are_told_apart() -> None:
     assert sum(error["count"] for error in errors) == 200
     assert len(errors) <= MOST_ERRORS + 2
     assert (errors[0]["message"], errors[0]["count"], errors[0]["names"]) == ("", 100, ["n101", "n102", "n103"])
+
+
+async def test_a_file_in_an_error_is_told_once_for_all_where_it_is_a_word() -> None:
+    messages = ["a.b: bad a.b", "(a.b)", "xa.b and a.b_ differ", "a.b"]
+    items = [failed(index, message) for index, message in enumerate(messages * 2, 1)]
+    for item in items:
+        item.name = "in/a.b"
+    told = (await summary(BATCH, each(items)))["errors"]
+    assert {error["message"] for error in told} == {"…: bad …", "(…)", "xa.b and a.b_ differ", "…"}
+
+
+async def test_items_are_paged_by_number_inputs_and_bytes_and_others_have_turns_between() -> None:
+    async def sent(items: Iterable[NewItem], length: int) -> AsyncIterator[tuple[Sent, int]]:
+        for item in items:
+            yield Sent("", item), length
+
+    async def sizes(items: Iterable[NewItem], length: int = 0) -> list[int]:
+        turns = list[int]()
+
+        async def other() -> None:
+            while True:
+                turns.append(0)
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(other())
+        found = [len(page) async for page in paged(sent(items, length))]
+        beside.cancel()
+        assert len(turns) >= len(found) - 1
+        return found
+
+    wide = NewItem(inputs=[NamedValue()] * (PAGE_INPUTS // 2))
+    assert await sizes([NewItem()] * (3 * PAGE_ITEMS + 1)) == [PAGE_ITEMS] * 3 + [1]
+    assert await sizes([wide] * 5) == [2, 2, 1]
+    assert await sizes([NewItem()] * 5, PAGE_BYTES // 2) == [2, 2, 1]
 
 
 async def test_lines_are_numbered_wherever_they_are_cut() -> None:

@@ -1,0 +1,48 @@
+"""What is fetched counts as what is sent."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.store import gateway_store
+from services.orchestrator.settings import Settings
+from tests.keeping import PINNED, opened_keeping
+from tests.keyholders import Keyholders, bearer
+from tests.orchestrating import Cast
+from tests.web import opened_web, reply
+
+SIZE = 400_000
+
+
+async def test_urls_count_against_the_keys_bytes(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+    given = {"authentication": "keys", "fetch_allow": ("127.0.0.1",)}
+    async with (
+        opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
+        opened_keeping(cast, settings, tmp_path, **given) as keeping,
+        gateway_store(str(tmp_path / "gateway.sqlite")) as database,
+    ):
+        token = await Keyholders(keeping.doors, database).token("a", limits={"bytes_per_day": 5 * SIZE})
+        keeping.http.headers.update(bearer(token))
+        inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]
+        few = await keeping.start([{"inputs": inputs}] * 2)
+        many = await keeping.start([{"inputs": inputs}] * 30)
+        run = await keeping.http.post("/v1/runs", json={"plan": PINNED, "inputs": inputs})
+        assert (few.status_code, many.status_code, run.status_code) == (202, 429, 429)
+        assert {answer.json()["code"] for answer in (many, run)} == {"BYTES_QUOTA"}
+        assert len(web.asked) < 20
+        assert len((await keeping.http.get("/v1/batches")).json()["data"]) == 1
+
+
+async def test_items_of_one_batch_have_a_limit_together(
+    cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.mentions.BATCH_TIMES", 2)
+    monkeypatch.setattr("gateway.keeping.items.AT_ONCE", 1)
+    given = {"fetch_allow": ("127.0.0.1",), "files_bytes": SIZE}
+    async with (
+        opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
+        opened_keeping(cast, settings, tmp_path, **given) as keeping,
+    ):
+        inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]
+        batch = await keeping.ended(await keeping.started([{"inputs": inputs}] * 12))
+    assert (batch["counts"]["completed"], batch["counts"]["failed"]) == (2, 10)
