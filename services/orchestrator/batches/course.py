@@ -12,7 +12,7 @@ from services.orchestrator.batches.items import spec_of
 from services.orchestrator.batches.places import Places
 from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.catalogue import LOOK_SECONDS, Catalogue
-from services.orchestrator.journal.batch_rows import Claimed, Item
+from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Item
 from services.orchestrator.journal.batches import CHANGED, KeptBatches
 from services.orchestrator.journal.tables import NewRun
 from services.orchestrator.live import LiveRun
@@ -22,8 +22,8 @@ from services.orchestrator.runs import Runs
 from services.runtime import caller
 from services.runtime.errors import DeadlineExceeded, FailedPrecondition, InvalidRequest, NotFound, Unavailable
 
-PAGE = 100
-"""Items read at a time."""
+PAGE, PAGE_BYTES = 100, 1024 * 1024
+"""Items read at a time, and how many bytes of them are enough: every batch has so many in memory."""
 BUNCH = 4
 """Items begun in one transaction, at most."""
 
@@ -41,6 +41,13 @@ class Means:
     """Most time an item can have."""
     waiting: set[str] = field(default_factory=set)
     """Batches that begin no item at the moment, for what they need is not there."""
+
+    async def pages(self, batch: BatchRow) -> AsyncIterator[list[Item]]:
+        """Items of a batch that are to run, in order."""
+        after = 0
+        while items := await self.kept.next(batch, after, PAGE, PAGE_BYTES):
+            after = items[-1].index
+            yield items
 
     async def stop_wished(self, batch_id: str) -> None:
         """Waits until somebody wishes that a batch stops."""
@@ -90,7 +97,7 @@ class Course:
             self._means.waiting.discard(self._batch.id)
 
     async def _begin_all(self) -> None:
-        async for items in self._pages():
+        async for items in self._means.pages(self._batch):
             while items:
                 await self._offered()
                 taken = await self._room()
@@ -102,12 +109,6 @@ class Course:
         await asyncio.wait([beginning])
         if self._keeping:
             await asyncio.wait([self._keeping])
-
-    async def _pages(self) -> AsyncIterator[list[Item]]:
-        after = 0
-        while items := await self._means.kept.next(self._batch, after, PAGE):
-            after = items[-1].index
-            yield items
 
     async def _begin(self, items: Sequence[Item], taken: int) -> None:
         """Keeps runs for items, and has them driven; where an item cannot be one, that is what became of it."""

@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.orchestrator.batches.course import Course, Means
 from services.orchestrator.batches.items import caller_of
 from services.orchestrator.calling.attempts import to_failure
-from services.orchestrator.journal.batch_rows import Claimed
+from services.orchestrator.journal.batch_rows import BatchRow, Claimed
 from services.orchestrator.lasting import forever
 from services.orchestrator.live import CANCELLED
 from services.runtime import caller
@@ -55,17 +55,8 @@ class Driver:
     async def _plan(self, claimed: Claimed) -> Failure | None:
         """Has the first item that can be run planned, as a run of its own; gives why there is no plan."""
         batch = claimed.batch
-        (first,) = await self._means.kept.items(batch.id, 0, 1, [RUN_STATE_QUEUED])
-        spec = RunSpec(
-            request=batch.spec.request,
-            inputs=first.inputs,
-            mode=RUN_MODE_PLAN,
-            budget=batch.spec.budget,
-            inference_mode=batch.spec.inference_mode,
-            idempotency_key=f"{batch.id}/{batch.round}",
-        )
         try:
-            if not (run_id := await self._accepted(spec, batch.id)):
+            if not (run_id := await self._accepted(await self._to_plan(batch), batch.id)):
                 return CANCELLED
             await self._finished(run_id, batch.id)
             run = await self._means.runs.get(run_id)
@@ -77,6 +68,25 @@ class Driver:
         await self._means.kept.planned(claimed, pipeline)
         batch.pipeline.CopyFrom(pipeline)
         return None
+
+    async def _to_plan(self, batch: BatchRow) -> RunSpec:
+        """What the run that plans is asked to do.
+
+        Raises:
+            InvalidRequest: no item can be run.
+        """
+        async for page in self._means.pages(batch):
+            for item in page:
+                if not item.failure:
+                    return RunSpec(
+                        request=batch.spec.request,
+                        inputs=item.inputs,
+                        mode=RUN_MODE_PLAN,
+                        budget=batch.spec.budget,
+                        inference_mode=batch.spec.inference_mode,
+                        idempotency_key=f"{batch.id}/{batch.round}",
+                    )
+        raise InvalidRequest("no item can be run", reason="EMPTY", port="items", remedy="send one that can")
 
     async def _accepted(self, spec: RunSpec, batch_id: str) -> str:
         """The run that plans, once there is a place for it; empty if the batch is to stop before."""

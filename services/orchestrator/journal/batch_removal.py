@@ -24,9 +24,7 @@ _CHUNK = 500
 _TO_HIDDEN = f"UPDATE batches SET state = {HIDDEN}, idempotency_key = '', fence = fence + 1"
 _HIDE = f"{_TO_HIDDEN} WHERE id = ?"
 _HIDE_UNSTARTED = f"{_TO_HIDDEN} WHERE id = ? AND state = 0 RETURNING id"
-_HIDE_OLD = (
-    f"{_TO_HIDDEN} WHERE (state >= {RUN_STATE_COMPLETED} AND ended < ?) OR (state = 0 AND created < ?)"
-)
+_HIDE_OLD = f"{_TO_HIDDEN} WHERE (state >= {RUN_STATE_COMPLETED} AND ended < ?) OR (state = 0 AND created < ?)"
 _HIDDEN = f"SELECT id, tenant FROM batches WHERE state = {HIDDEN}"
 _OF_BATCH = "batch_id = ? AND batch_id != ''"
 """The second half lets SQLite use the index of such runs."""

@@ -41,14 +41,6 @@ _FROM_ITEMS = (
     " WHERE batch_items.batch_id = ? AND batch_items.idx > ?"
 )
 _STATE = f"COALESCE(batch_runs.state, {RUN_STATE_QUEUED})"
-NEXT = (
-    f"SELECT batch_items.idx, name, inputs{_FROM_ITEMS} AND {_STATE} = {RUN_STATE_QUEUED}"
-    " ORDER BY batch_items.idx LIMIT ?"
-)
-AGAIN = (
-    f"SELECT batch_items.idx, name, inputs{_FROM_ITEMS} AND batch_runs.state = {RUN_STATE_QUEUED}"
-    " ORDER BY batch_items.idx LIMIT ?"
-)
 UNDER_WAY = f"SELECT run_id FROM batch_runs WHERE batch_id = ? AND state = {RUN_STATE_RUNNING}"
 
 WISH = "SELECT wish FROM batches WHERE id = ?"
@@ -59,13 +51,28 @@ WAITS = "UPDATE batches SET waiting_for = ? WHERE id = ? AND fence = ? RETURNING
 RELEASE = f"UPDATE batches SET lease_until = 0 WHERE owner = ? AND {_OPEN}"
 
 CANCEL = f"UPDATE batches SET wish = 'cancel' WHERE id = ? AND {_OPEN}"
-STATE = "SELECT state, total, wish FROM batches WHERE id = ? AND tenant = ? AND state > 0"
+STATE = "SELECT state, total, wish, LENGTH(pipeline) FROM batches WHERE id = ? AND tenant = ? AND state > 0"
 REPEAT = "UPDATE batch_runs SET state = ? WHERE batch_id = ? AND state IN (?, ?) RETURNING idx"
 BEGUN = "SELECT COUNT(*) FROM batch_runs WHERE batch_id = ?"
 RESUME = (
     "UPDATE batches SET state = ?, failed_only = ?, failure = ?, wish = '', ended = 0, round = round + 1,"
     " lease_until = 0 WHERE id = ?"
 )
+
+
+def _queued(state: str) -> str:
+    """Items that are to run, until those read have as many bytes as are enough: one at least."""
+    return (
+        f"WITH found AS (SELECT batch_items.idx AS mark, LENGTH(inputs) AS size{_FROM_ITEMS}"
+        f" AND {state} = {RUN_STATE_QUEUED} ORDER BY mark LIMIT ?),"
+        " measured AS (SELECT mark, SUM(size) OVER (ORDER BY mark) - size AS before FROM found)"
+        " SELECT idx, name, inputs FROM measured JOIN batch_items ON batch_id = ? AND idx = mark"
+        " WHERE before < ? ORDER BY idx"
+    )
+
+
+NEXT = _queued(_STATE)
+AGAIN = _queued("batch_runs.state")
 
 
 class Statements:

@@ -175,10 +175,10 @@ class KeptBatches:
         found = await self._database.read(sql.WISH, batch_id)
         return str(found[0][0]) if found else ""
 
-    async def next(self, batch: BatchRow, after: int, limit: int) -> list[Item]:
-        """Items behind an index that are to run, in order."""
+    async def next(self, batch: BatchRow, after: int, limit: int, enough: int) -> list[Item]:
+        """Items behind an index that are to run, in order, until they have enough bytes: one at least."""
         query = sql.AGAIN if batch.failed_only else sql.NEXT
-        found = await self._database.read(query, batch.id, after, limit)
+        found = await self._database.read(query, batch.id, after, limit, batch.id, enough)
         return [queued(values) for values in found]
 
     async def begun(self, batch_id: str) -> list[str]:
@@ -238,7 +238,8 @@ class KeptBatches:
 
         Raises:
             NotFound: BATCH.
-            FailedPrecondition: RUNNING, it has not ended, and failed ones are wanted or it is just being cancelled.
+            FailedPrecondition: RUNNING, it has not ended, and failed ones are wanted or it is just being cancelled;
+                or UNPLANNED, failed ones are wanted, and none has run.
         """
         again = (RUN_STATE_INCOMPLETE, RUN_STATE_FAILED) if failed_only else (RUN_STATE_CANCELLED,) * 2
 
@@ -246,11 +247,13 @@ class KeptBatches:
             found = yield Query(sql.STATE, (batch_id, tenant))
             if not found:
                 raise unknown(batch_id)
-            state, total, wish = found[0]
+            state, total, wish, planned = found[0]
             if state not in ENDED:
                 if failed_only or wish:
                     raise under_way(batch_id)
                 return
+            if failed_only and not planned:
+                raise _unplanned(batch_id)
             wanted = yield Query(sql.REPEAT, (RUN_STATE_QUEUED, batch_id, *again))
             ((begun,),) = yield Query(sql.BEGUN, (batch_id,))
             if wanted or (not failed_only and begun < total):
@@ -289,6 +292,14 @@ def _same_batch(batch_id: str, same: bool) -> str:
             "this idempotency key was used for another batch", reason="IDEMPOTENCY", remedy="use a new key"
         )
     return batch_id
+
+
+def _unplanned(batch_id: str) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"batch {batch_id} has no plan: none of its items has run, so none has failed",
+        reason="UNPLANNED",
+        remedy="resume it as a whole",
+    )
 
 
 def unknown(batch_id: str) -> NotFound:

@@ -1,0 +1,34 @@
+"""How many items of a batch are read at a time."""
+
+from pathlib import Path
+
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import BatchSpec, NamedValue, NewItem, Pipeline, Plan, Task, Value
+from services.orchestrator.journal.batch_rows import NewBatch
+from services.runtime.database import Database
+from tests.unit.test_orchestrator_batch_retention import CALLER, Batched
+
+KIB = 1024
+
+
+@pytest.fixture
+async def world(database: Database, tmp_path: Path) -> Batched:
+    return Batched(database, tmp_path / "artifacts")
+
+
+def _item(size: int) -> NewItem:
+    return NewItem(name="note", inputs=[NamedValue(name="note", value=Value(text="x" * size))])
+
+
+async def test_large_items_are_read_a_few_at_a_time_and_one_at_least(world: Batched) -> None:
+    sizes = [1, 1, 50 * KIB, 50 * KIB, 500 * KIB, 1, 500 * KIB]
+    await world.kept.begin(NewBatch("batch", CALLER, BatchSpec(), Pipeline(plan=Plan(tasks=[Task(id=1)]))))
+    await world.kept.add("batch", "default", 1, [_item(size) for size in sizes], {})
+    await world.kept.start("batch", "default", "", "d", len(sizes))
+    batch, after, pages = await world.kept.row("batch", "default"), 0, []
+    while page := await world.kept.next(batch, after, 3, 60 * KIB):
+        pages.append([len(item.inputs[0].value.text) for item in page])
+        after = page[-1].index
+    assert pages == [sizes[:3], sizes[3:5], sizes[5:]]
+    assert len(await world.kept.next(batch, 4, 3, 60 * KIB)) == 1
