@@ -113,7 +113,7 @@ async def test_no_room_at_all_is_known_before(speaking: Speaking) -> None:
 async def test_only_what_failed_runs_again(speaking: Speaking) -> None:
     speaking.pictures(a="one", b="broken", c="two")
     (speaking.folder / "in/d.png").write_bytes(b"")
-    assert (await speaking.shell.type(*ALOUD)).status == 1
+    assert "again the failed only" in (await speaking.shell.type(*ALOUD)).err
     before = kept(speaking.folder)
     batch_id = (await the_batch(speaking))["batch_id"]
     other = await speaking.shell.type("resume", batch_id, "--failed", "--out", "in")
@@ -122,6 +122,7 @@ async def test_only_what_failed_runs_again(speaking: Speaking) -> None:
     said = await speaking.shell.type("resume", batch_id, "--failed")
     assert (said.status, states(speaking.folder)) == (1, ["completed"] * 3 + ["failed"]), said
     assert "1 × d.png is empty" in said.out
+    assert "none of the failed can run as it was sent" in said.err
     assert speaking.reader.asked == ["one", "broken", "two", "broken", "broken"]
     assert kept(speaking.folder).items() > before.items()
 

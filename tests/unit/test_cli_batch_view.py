@@ -63,7 +63,7 @@ def test_an_end_tells_counts_times_and_the_most_frequent_errors(capsys: pytest.C
         "errors": errors,
     }
     over = Batch.model_validate({"batch_id": "batch_1", "state": "incomplete"})
-    ended = Ended(over, BatchSummary.model_validate(summary), Folder(Path("out")), seconds=12.34)
+    ended = Ended(over, BatchSummary.model_validate(summary), Folder(Path("out")), seconds=12.34, again=True)
     telling.tell(ended, as_json=False)
     captured = capsys.readouterr()
     told = captured.out.splitlines()
@@ -80,6 +80,16 @@ def test_an_end_tells_counts_times_and_the_most_frequent_errors(capsys: pytest.C
     assert (ended.status, ended.report()["saved"][0]) == (1, "out/results.jsonl")
 
 
+def test_items_that_fail_before_they_run_are_not_to_be_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    over = Batch.model_validate({"batch_id": "batch_1", "state": "failed"})
+    summary = BatchSummary.model_validate({"batch_id": "batch_1", "counts": {"total": 2, "failed": 2}})
+    telling.tell(Ended(over, summary, Folder(Path("out"))), as_json=False)
+    assert capsys.readouterr().err == (
+        "none of the failed can run as it was sent: mend their inputs,"
+        " and start a batch with these: hugginggpt batch --help\n"
+    )
+
+
 def test_each_of_few_items_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     results = [
         {"index": 1, "name": "sign.png", "state": "completed", "seconds": 0.5, "outputs": {"text": "Two\nwords"}},
@@ -92,3 +102,22 @@ def test_each_of_few_items_has_a_line(capsys: pytest.CaptureFixture[str]) -> Non
         "  1 sign.png   0.50 s  Two words",
         "  2 bad.png    0.00 s  bad.png is damaged[2J",
     ]
+
+
+def test_what_items_are_called_and_say_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    forged = "a\nbatch_1 completed\u2028b\r\u202egnp.exe\u200b\x1b[2J"
+    failure = {"reason": "INVALID", "message": f"of {forged}", "remedy": forged}
+    summary = {
+        "batch_id": "batch_1",
+        "slowest": [{"index": 1, "name": forged, "seconds": 2.0}],
+        "errors": [{"reason": "INVALID", "message": forged, "count": 1, "names": [forged]}],
+    }
+    over = Batch.model_validate({"batch_id": "batch_1", "state": "failed", "failure": failure})
+    telling.tell(Ended(over, BatchSummary.model_validate(summary)), as_json=False)
+    captured = capsys.readouterr()
+    shown = "a batch_1 completed b gnp.exe[2J"
+    assert captured.out.splitlines()[1:] == [
+        f"  0.00 s an item, 0.00 s at the 95th percentile; slowest {shown} 2.00 s",
+        f"  1 × {shown}  ({shown})",
+    ]
+    assert captured.err.splitlines() == [f"error: of {shown}", f"  {shown}"]

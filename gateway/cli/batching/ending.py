@@ -27,6 +27,7 @@ class Ended:
         summary: what there is to say about all items.
         folder: where its results are; None: they were not wanted.
         results: of each item, where they are few.
+        again: some of those that failed may do better if they run again.
         seconds: for which it was followed; None: it was not.
         interrupted: it was cancelled by Ctrl-C.
     """
@@ -35,6 +36,7 @@ class Ended:
     summary: BatchSummary
     folder: Folder | None = None
     results: Sequence[BatchResult] = ()
+    again: bool = False
     seconds: float | None = None
     interrupted: bool = False
 
@@ -101,13 +103,21 @@ def _saved(house: HuggingGPT, batch: Batch, files: Files, folder: Folder) -> End
     results.write(few or house.batch_results(batch.batch_id), outputs, folder)
     summary = house.batch_summary(batch.batch_id)
     folder.write_summary(summary.model_dump(mode="json"))
-    return Ended(batch, summary, folder, few)
+    return Ended(batch, summary, folder, few, again=_again(house, batch))
 
 
 def watch(house: HuggingGPT, batch_id: str, view: View) -> Ended:
     """Follows a batch to its end, and leaves it alone whatever happens here."""
     batch = _followed(house, batch_id, view, lambda: None)
-    return Ended(batch, house.batch_summary(batch_id))
+    return Ended(batch, house.batch_summary(batch_id), again=_again(house, batch))
+
+
+def _again(house: HuggingGPT, batch: Batch) -> bool:
+    """Whether one of the failed was a run: what was refused before will be refused again."""
+    failed = ("failed", "incomplete")
+    if not any(getattr(batch.counts, state) for state in failed):
+        return False
+    return any(result.run_id for result in house.batch_results(batch.batch_id, states=failed))
 
 
 def _followed(house: HuggingGPT, batch_id: str, view: View, on_change: Callable[[], None]) -> Batch:

@@ -32,8 +32,7 @@ def tell(ended: Ended, *, as_json: bool) -> None:
     if ended.interrupted or ended.summary.counts.waiting:
         terminal.err().print(f"go on: hugginggpt resume {ended.batch.batch_id}{_out(ended)}", soft_wrap=True)
     elif ended.summary.counts.failed or ended.summary.counts.incomplete:
-        command = f"hugginggpt resume {ended.batch.batch_id} --failed{_out(ended)}"
-        terminal.err().print(f"again the failed only: {command}", soft_wrap=True)
+        terminal.err().print(_mending(ended), soft_wrap=True)
 
 
 def line(batch: Batch) -> Text:
@@ -101,6 +100,13 @@ def _error(error: Mapping[str, Any]) -> Text:
     more = ", …" if count > len(names) else ""
     said = f"  {count} × {error.get('message') or error.get('reason')}"
     return Text.assemble((one_line(said), "red"), f"  ({one_line(', '.join(names))}{more})")
+
+
+def _mending(ended: Ended) -> str:
+    if ended.again:
+        return f"again the failed only: hugginggpt resume {ended.batch.batch_id} --failed{_out(ended)}"
+    how = "mend their inputs, and start a batch with these: hugginggpt batch --help"
+    return f"none of the failed can run as it was sent: {how}"
 
 
 def _out(ended: Ended) -> str:
