@@ -56,12 +56,21 @@ class _Wrong:
         where = f"{self._path.name}, line {line}" if line else self._path.name
         return FailedPrecondition(f"{self._setting}: {where}: {what}", remedy=f"{remedy} in {self._path}")
 
+    def missing(self) -> FailedPrecondition:
+        """Nothing is there."""
+        what = f"{self._setting}: there is no file {self._path.name}"
+        return FailedPrecondition(what, remedy=f"put it at {self._path}, or name another")
+
 
 def _composed(path: Path, wrong: _Wrong) -> yaml.Node | None:
     try:
         return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise wrong.at(0, f"cannot be read: {type(error).__name__}", "name a file that is there") from error
+    except FileNotFoundError as error:
+        raise wrong.missing() from error
+    except OSError as error:
+        raise wrong.at(0, f"cannot be read: {error.strerror}", "correct the access") from error
+    except UnicodeDecodeError as error:
+        raise wrong.at(0, "is no text in UTF-8", "correct it") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise wrong.at(line, f"is neither YAML nor JSON: {error.problem}", "correct it") from error
