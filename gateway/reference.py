@@ -188,7 +188,7 @@ CREATE: dict[str, Any] = {
                         "pipeline": {
                             "value": {
                                 "pipeline": {"name": "read-aloud"},
-                                "inputs": [{"name": "image", "url": "https://example.org/picture.png"}],
+                                "inputs": [{"name": "file1", "url": "https://example.org/picture.png"}],
                             }
                         },
                         "plan": {

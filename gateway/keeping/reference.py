@@ -11,10 +11,10 @@ NAME = "read-aloud"
 BATCH_ID = "batch_19a2b3c4d5ea1b2c3d4e5f60718"
 
 _PLAN = [
-    {**examples.TASK, "arguments": {"image": {"input": "image"}}},
+    {**examples.TASK, "arguments": {"image": {"input": "file1"}}},
     examples.SPEAK,
 ]
-_TAKES = {"name": "image", "modality": "image", "required": True, "many": False}
+_TAKES = {"name": "file1", "modality": "image", "required": True, "many": False}
 _GIVES = {"name": "audio", "modality": "audio", "required": True, "many": False}
 _PIPELINE = {
     "name": NAME,
@@ -49,7 +49,7 @@ _BEGUN = {key: value for key, value in _BATCH.items() if key != "ended"} | {
 _ITEM = {
     "index": 1,
     "name": "in/0001.png",
-    "inputs": [{"name": "image", "artifact": {**examples.ARTIFACT, "media_type": "image/png", "name": "0001.png"}}],
+    "inputs": [{"name": "file1", "artifact": {**examples.ARTIFACT, "media_type": "image/png", "name": "0001.png"}}],
     "state": "completed",
     "run_id": examples.RUN_ID,
     "outputs": {"audio": {"artifact": examples.ARTIFACT}},
@@ -83,7 +83,7 @@ _SUMMARY = {
         {"reason": "UNREADABLE", "message": "the picture cannot be decoded", "count": 1, "names": ["in/0013.png"]}
     ],
 }
-_ITEMS = [{"name": "in/0001.png", "inputs": [{"name": "image", "file_id": "file_5d1c2f8e7a9b40d3c6e1f2a3"}]}]
+_ITEMS = [{"name": "in/0001.png", "inputs": [{"name": "file1", "file_id": "file_5d1c2f8e7a9b40d3c6e1f2a3"}]}]
 _ASKED = {"pipeline": {"name": NAME}}
 _LINES = "".join(f"{line}\n" for line in map(json.dumps, (_ASKED, *_ITEMS)))
 
