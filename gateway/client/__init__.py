@@ -46,7 +46,7 @@ from gateway.client.models import (
 )
 from gateway.client.options import Budget, Constraints, Options
 from gateway.client.sync import HuggingGPT
-from gateway.client.values import Given
+from gateway.client.values import Given, Json
 
 __all__ = [
     "Artifact",
@@ -73,6 +73,7 @@ __all__ = [
     "HuggingGPTError",
     "InvalidRequest",
     "Item",
+    "Json",
     "KeptFile",
     "Model",
     "NoGateway",

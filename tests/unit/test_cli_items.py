@@ -11,7 +11,7 @@ from gateway.cli.batching import files, items
 from gateway.cli.batching.folder import file_name
 from gateway.cli.batching.parameters import Parameters
 from gateway.cli.problem import USAGE, Problem
-from gateway.client import Artifact, FileId, Item, Url
+from gateway.client import Artifact, FileId, Item, Json, Url
 
 SIGNS = Parameters("read@2", {"image": "image"}, ["image"])
 ASKED = Parameters("answer@1", {"image": "image", "question": "text", "options": "json"}, ["image", "question"])
@@ -130,12 +130,14 @@ def test_columns_are_parameters_and_paths_begin_where_the_table_lies(folder: Pat
         ",https://example.org/b.png,Why?,",
         ",file_1a2B,Who?,{}",
         ",sub/gone.png,a.png,1",
+        ',a.png,Who?,"""x"""',
     )
     assert of_manifest(file, ASKED) == [
         Item({"image": folder / "a.png", "question": 'What, "exactly"?', "options": [1, 2]}, "first"),
         Item({"image": Url("https://example.org/b.png"), "question": "Why?"}, "https://example.org/b.png"),
         Item({"image": FileId("file_1a2B"), "question": "Who?", "options": {}}, "file_1a2B"),
         Item({"image": folder / "sub/gone.png", "question": "a.png", "options": 1}, "sub/gone.png"),
+        Item({"image": folder / "a.png", "question": "Who?", "options": Json("x")}, "a.png"),
     ]
 
 
@@ -154,7 +156,7 @@ def test_lines_of_json_say_the_same_and_more(folder: Path) -> None:
     )
     file = table(folder, *(json.dumps(line) + "\n" for line in lines), name="items.jsonl")
     assert of_manifest(file, ASKED) == [
-        Item({"image": folder / "a.png", "question": "Why?", "options": "x"}, "one"),
+        Item({"image": folder / "a.png", "question": "Why?", "options": Json("x")}, "one"),
         Item({"image": folder / "b.png", "question": "a.png", "options": None}, "b.png"),
         Item({"image": folder / "b.png", "question": folder / "notes.txt"}, "b.png"),
     ]
@@ -177,6 +179,8 @@ def test_where_nobody_knows_the_parameters_a_file_that_is_there_is_one(folder: P
         (["image,", "a.png,b.png"], "gives column 2 no name"),
         (["image,question", "a.png"], "line 2 of .* has 1 cells, the first line 2"),
         (["image,question,options", "a.png,b,{"], "line 2 of .*: options is not JSON"),
+        (["image,question,options", "a.png,b,NaN"], "line 2 of .*: options has a number that JSON has not"),
+        (["image,question,options", f"a.png,b,{'9' * 5000}"], "line 2 of .*: options is not JSON"),
         (["image,question", 'a.png,"why'], "is no table"),
         (["image,question"], "has no items"),
         ([], "is empty"),
@@ -194,6 +198,7 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_begins(folder: Pat
         ('{"image": "a.png", "question": "x", "image": "b.png"}', "names image twice"),
         ('{"image": 1, "question": "x"}', "image has 1, where a string is to be"),
         ('{"image": "a.png", "question": "x", "colour": 1}', "has colour"),
+        ('{"image": "a.png", "question": "x", "options": [1e999]}', "options has a number that JSON has not"),
     ],
 )
 def test_a_line_of_json_that_does_not_fit_is_refused_with_its_number(folder: Path, line: str, said: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.client import Artifact, Attachment, Failure, FileId, Given, InvalidRequest, Item, Unreachable, Url
+from gateway.client import Artifact, Attachment, Failure, FileId, Given, InvalidRequest, Item, Json, Unreachable, Url
 from gateway.client.keeping.items import AT_ONCE, IN_MEMORY_BYTES, Lines, Writing
 
 A = Artifact(sha256="a" * 64, name="a.png")
@@ -33,6 +33,8 @@ def read(writing: Writing, *items: Item) -> list[Any]:
         ([1, "b"], {"json": [1, "b"]}),
         (2.5, {"json": 2.5}),
         (None, {"json": None}),
+        (Json("words"), {"json": "words"}),
+        (Json({"a": [1]}), {"json": {"a": [1]}}),
         (FileId("file_1"), {"file_id": "file_1"}),
         (Url("https://example.org/a.png"), {"url": "https://example.org/a.png"}),
         (A, {"artifact": {"sha256": "a" * 64, "name": "a.png"}}),

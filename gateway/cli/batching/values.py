@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.cli.batching.parameters import JSON, TEXT, UNKNOWN
 from gateway.client.attachments import FileId, Url
-from gateway.client.values import Given
+from gateway.client.values import Given, Json
 
 _FILE_ID = re.compile(r"file_[0-9A-Za-z]+")
 _URL = re.compile(r"https?://", re.IGNORECASE)
@@ -83,11 +83,16 @@ def _is_file(text: str, folder: Path) -> bool:
 
 def _json(text: str) -> Given:
     try:
-        return _as_given(json.loads(text))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Unfit(f"is not JSON: {error}") from error
+    return _as_given(content)
 
 
 def _as_given(content: Any) -> Given:
-    given: Given = content
+    try:
+        json.dumps(content, allow_nan=False)
+    except ValueError as error:
+        raise Unfit("has a number that JSON has not") from error
+    given: Given = Json(content) if isinstance(content, str) else content
     return given
