@@ -44,7 +44,8 @@ class Call(Generic[T]):
     """Nothing is done twice if it is sent twice."""
 
     def request(self, http: "httpx.Client | httpx.AsyncClient") -> httpx.Request:
-        params = {key: value for key, value in self.params.items() if value not in ("", 0, None)}
+        told = {key: value for key, value in self.params.items() if value not in ("", 0, None)}
+        params = told or None  # an empty one would take the path's own away
         if self.form:
             headers = {**self.headers, **self.form.headers}
             content = aiter(self.form) if isinstance(http, httpx.AsyncClient) else iter(self.form)

@@ -66,6 +66,8 @@ def test_a_second_input_is_the_same_for_all(house: House) -> None:
 
 WRONG = {
     "a task nobody offers": (("text-classificatio", "-m", "a,b"), "use text-classification"),
+    "a task like no other": (("nosuch", "-m", "a,b"), "see hugginggpt tasks"),
+    "a model of another task": (("object-detection", "-m", "nosuch,a"), "use opencv/haar-frontalface or opencv/people"),
     "a model nobody offers": (("text-classification", "-m", "vaderSentimen,py3langid"), "use vaderSentiment"),
     "a commit that is not there": (("text-classification", "-m", f"{MOOD}@9,{TONGUE}"), "not there at revision 9"),
     "one model without labels": (("text-classification", "-m", MOOD), "or give --labels"),

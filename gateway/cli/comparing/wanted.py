@@ -59,7 +59,8 @@ def exercise(house: HuggingGPT, wanted: Wanted) -> Exercise:
     """
     kinds = {kind["name"]: kind for kind in house.fetch("/v1/tasks")["data"]}
     if wanted.task not in kinds:
-        raise _wrong(f"nobody offers {wanted.task}", _instead(wanted.task, kinds, "hugginggpt tasks"))
+        near = get_close_matches(wanted.task, kinds, n=_LISTED)
+        raise _wrong(f"nobody offers {wanted.task}", f"use {' or '.join(near)}" if near else "see hugginggpt tasks")
     kind = kinds[wanted.task]
     ports = {port["name"]: port for port in kind["inputs"]}
     parameters = {parameter["name"] for parameter in kind.get("parameters", ())}
