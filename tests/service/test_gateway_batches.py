@@ -151,8 +151,9 @@ async def test_who_has_seen_the_end_is_not_told_again(keeping: Keeping) -> None:
 
 
 async def test_a_table_is_one_row_an_item_and_has_no_formulas(keeping: Keeping) -> None:
-    hostile = ["=1+1", "a,b", 'say "x"', "two\nlines", "ünï😀", "+2", "@x", "-x", "\tx"]
-    batch_id = await keeping.started([note(text) for text in hostile])
+    hostile = ["=1+1", "a,b", 'say "x"', "ünï😀", "+2", "@x", "-x", " =x"]
+    told = ["two\nlines", "\tx"]
+    batch_id = await keeping.started([note(text) for text in hostile] + [note(text, "text") for text in told])
     await keeping.ended(batch_id)
     path = f"/v1/batches/{batch_id}/results"
     response = await keeping.http.get(path, headers={"accept": "text/csv"})
@@ -162,13 +163,14 @@ async def test_a_table_is_one_row_an_item_and_has_no_formulas(keeping: Keeping) 
         "'=1+1",
         "a,b",
         'say "x"',
-        "two\nlines",
         "ünï😀",
         "+2",
         "'@x",
         "'-x",
-        "'\tx",
+        "' =x",
+        "text",
+        "text",
     ]
-    assert rows[3]["outputs.text"] == "two\nlines!"
+    assert [row["outputs.text"] for row in rows[-2:]] == ["two\nlines!", "'\tx!"]
     assert (await keeping.http.get(path, params={"format": "csv"})).text == response.text
-    assert [each["name"] for each in await keeping.results(batch_id)] == hostile
+    assert [each["name"] for each in await keeping.results(batch_id)] == [*hostile, "text", "text"]
