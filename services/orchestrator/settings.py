@@ -30,7 +30,8 @@ class Settings(ServiceSettings, StoreSettings):
     max_runs: int = Field(256, ge=1)
     """Runs under way at once; more are refused."""
     batch_items: int = Field(64, ge=1)
-    """Items of batches under way here at once, beside these runs."""
+    """Items of batches under way here at once, beside these runs; a tenant has a sixteenth of them, one at least,
+    whatever others have."""
     max_bytes: int = Field(512 * 1024 * 1024, ge=1)
     """Memory that the events of all runs under way may take; runs beyond it are refused, and items of batches wait
     before."""

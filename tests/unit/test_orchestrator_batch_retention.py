@@ -84,7 +84,7 @@ async def test_files_of_items_that_wait_are_kept_as_long_as_the_batch(world: Bat
     await world.retention.collect()
     assert await world.store.holds("default", waiting)
     assert not await world.store.holds("default", other)
-    (claimed,) = await world.kept.claim(1)
+    (claimed,) = await world.kept.claim(["batch"])
     await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
     await BatchRemoval(world.database).delete("batch", "default")
     world.age_file(waiting)
@@ -109,7 +109,7 @@ async def test_a_removed_batch_takes_along_what_others_would_reuse(world: Batche
     await world.batch("batch", "a" * 64)
     await world.run("alone")
     await world.end("alone", memo="alone")
-    (claimed,) = await world.kept.claim(1)
+    (claimed,) = await world.kept.claim(["batch"])
     await world.kept.admit(claimed, [_run("run", "batch", 1)], {})
     made = await world.file(b"of the batch")
     await world.end("run", output=made, memo="of the batch")
@@ -132,7 +132,7 @@ async def test_runs_of_a_batch_to_remove_are_found_by_an_index(database: Databas
 
 async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(world: Batched) -> None:
     await world.batch("batch", "a" * 64)
-    (claimed,) = await world.kept.claim(1)
+    (claimed,) = await world.kept.claim(["batch"])
     await world.kept.admit(claimed, [_run("run", "batch", 1)], {})
     ended = RunEvent(run_id="run", sequence=2)
     ended.run_ended.state = RUN_STATE_COMPLETED
@@ -158,14 +158,14 @@ async def test_what_never_became_a_batch_goes_after_a_day(world: Batched) -> Non
     await world.retention.collect()
     left = await world.database.read("SELECT id FROM batches")
     assert [tuple(row) for row in left] == [("young",)]
-    assert await world.kept.claim(5) == []
+    assert await world.kept.due(5) == []
 
 
 async def test_an_owner_that_was_taken_for_dead_begins_no_item(world: Batched) -> None:
     await world.batch("batch", "a" * 64)
-    (mine,) = await world.kept.claim(1)
+    (mine,) = await world.kept.claim(["batch"])
     await world.tell("UPDATE batches SET lease_until = 0")
-    (theirs,) = await world.of("other").claim(1)
+    (theirs,) = await world.of("other").claim(["batch"])
     assert theirs.fence == mine.fence + 1
     for told in (
         world.kept.admit(mine, [_run("run", "batch", 1)], {}),

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 PACE_SECONDS = 0.02
 """Between two items that begin while people ask: most of the process is for them."""
@@ -17,8 +19,15 @@ CROWDED_SECONDS = 0.5
 """How long it is waited for memory."""
 
 
+FEW = 1 / 16
+"""Of all places, what a tenant has whatever others have, one at least: theirs may be held up for long."""
+
+
 class Places:
-    """Places for items, shared by all batches driven here; who waits longest has the next.
+    """Places for items, shared between the tenants whose batches are driven here; who waits longest has the next.
+
+    Where several tenants wait, those who have more than their share of the places do so longer. A tenant that has few
+    waits for no other's to be free, so that there may be some more under way than there are places.
 
     Args:
         most: places.
@@ -30,31 +39,54 @@ class Places:
         self.most = most
         self._people = people
         self._crowded = crowded
-        self._taken = 0
+        self._few = max(1, int(most * FEW))
+        self._held: Counter[str] = Counter()
+        self._wanting: Counter[str] = Counter()
         self._next_at = 0.0
         self._asked_at = -PRESENT_SECONDS
         self._changed = asyncio.Event()
 
-    async def take(self, wanted: int) -> int:
-        """Takes places, as soon as there are any; gives how many, one at least."""
-        while True:
-            await _calm()
-            changed = self._changed
-            if self._crowded():
-                await asyncio.sleep(CROWDED_SECONDS)
-            elif self._taken >= self.most:
-                await changed.wait()
-            elif not self._asks():
-                return self._took(min(wanted, self.most - self._taken))
-            elif (delay := self._next_at - time.monotonic()) > 0:
-                await asyncio.sleep(delay)
-            else:
-                self._next_at = time.monotonic() + PACE_SECONDS
-                return self._took(1)
+    async def take(self, tenant: str, wanted: int) -> int:
+        """Takes places for a tenant, as soon as there are any; gives how many, one at least."""
+        with self._wants(tenant):
+            while True:
+                await _calm()
+                changed = self._changed
+                if self._crowded():
+                    await asyncio.sleep(CROWDED_SECONDS)
+                elif not (room := self._room(tenant)):
+                    await changed.wait()
+                elif not self._asks():
+                    return self._took(tenant, min(wanted, room))
+                elif (delay := self._next_at - time.monotonic()) > 0:
+                    await asyncio.sleep(delay)
+                else:
+                    self._next_at = time.monotonic() + PACE_SECONDS
+                    return self._took(tenant, 1)
 
-    def give_back(self, count: int = 1) -> None:
+    def give_back(self, tenant: str, count: int = 1) -> None:
         """Places are free again."""
-        self._taken -= count
+        self._held -= Counter({tenant: count})  # which drops who has none
+        self._wake()
+
+    @contextmanager
+    def _wants(self, tenant: str) -> Iterator[None]:
+        self._wanting[tenant] += 1
+        try:
+            yield
+        finally:
+            self._wanting -= Counter([tenant])
+            if self._wanting and tenant not in self._wanting:
+                self._wake()  # what was left for it may be others'
+
+    def _room(self, tenant: str) -> int:
+        """How many places a tenant may take now."""
+        held = self._held[tenant]
+        less = sum(self._held[other] < held for other in self._wanting)
+        free = min(self.most - self._held.total(), self.most // (less + 1) - held)
+        return max(free, self._few - held, 0)
+
+    def _wake(self) -> None:
         woken, self._changed = self._changed, asyncio.Event()
         woken.set()
 
@@ -65,8 +97,8 @@ class Places:
             self._asked_at = now
         return now - self._asked_at < PRESENT_SECONDS
 
-    def _took(self, count: int) -> int:
-        self._taken += count
+    def _took(self, tenant: str, count: int) -> int:
+        self._held[tenant] += count
         return count
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextvars import Context
 from functools import partial
 from typing import Self
@@ -19,10 +20,13 @@ from services.runtime.errors import Unavailable
 log = structlog.get_logger(__name__)
 
 MOST = 16
-"""Batches driven here at once; others wait, or are driven elsewhere."""
+"""Batches driven here at once; others wait, or are driven elsewhere. A tenant's first waits for nobody's."""
 
 MOST_HELD = 128
-"""With those that wait for a task or model that nobody offers at the moment."""
+"""With those first ones, and those that wait for a task or model that nobody offers at the moment."""
+
+MOST_OF_ONE = MOST_HELD // 2
+"""Of these, a tenant's."""
 
 Drive = Callable[[Claimed], Awaitable[None]]
 
@@ -48,6 +52,7 @@ class Tenure:
         self._waiting = waiting
         self._driving: dict[str, asyncio.Task[None]] = {}
         self._fences: dict[str, int] = {}
+        self._tenants: dict[str, str] = {}
         self._watching: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -78,9 +83,9 @@ class Tenure:
         with self._bells.listening(CHANGED) as bell:
             while True:
                 bell.clear()
-                room = min(MOST + len(self._waiting), MOST_HELD) - len(self._driving)
-                if room > 0 and await self._kept.open():
-                    for claimed in await self._kept.claim(room, list(self._driving)):
+                free = MOST_HELD - len(self._driving)
+                if free > 0 and (chosen := self._chosen(await self._kept.due(free, list(self._driving)))):
+                    for claimed in await self._kept.claim(chosen):
                         self._start(claimed)
                 try:
                     async with asyncio.timeout(self._lease_seconds / 3):
@@ -88,15 +93,27 @@ class Tenure:
                 except TimeoutError:
                     continue
 
+    def _chosen(self, due: Iterable[tuple[str, str]]) -> list[str]:
+        """What to claim, of batches with their tenants."""
+        held = Counter(self._tenants.values())
+        active = Counter(tenant for batch_id, tenant in self._tenants.items() if batch_id not in self._waiting)
+        chosen = []
+        for batch_id, tenant in sorted(due, key=lambda each: active[each[1]]):
+            if held[tenant] < MOST_OF_ONE and (active.total() < MOST or not active[tenant]):
+                held[tenant] += 1
+                active[tenant] += 1
+                chosen.append(batch_id)
+        return chosen
+
     def _start(self, claimed: Claimed) -> None:
         batch_id = claimed.batch.id
         log.info("batch claimed", batch_id=batch_id, fence=claimed.fence)
-        self._fences[batch_id] = claimed.fence
+        self._fences[batch_id], self._tenants[batch_id] = claimed.fence, claimed.batch.tenant
         self._driving[batch_id] = asyncio.create_task(_driven(self._drive, claimed), name=batch_id, context=Context())
         self._driving[batch_id].add_done_callback(partial(self._stopped, batch_id))
 
     def _stopped(self, batch_id: str, driving: "asyncio.Task[None]") -> None:
-        del self._driving[batch_id], self._fences[batch_id]
+        del self._driving[batch_id], self._fences[batch_id], self._tenants[batch_id]
         self.look()
         if not driving.cancelled() and (error := driving.exception()):
             log.error("a batch was let go", batch_id=batch_id, exc_info=error)

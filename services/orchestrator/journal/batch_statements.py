@@ -82,10 +82,13 @@ class Statements:
         now = dialect.now
         self.texts = dialect.texts
         due = f"{_OPEN} AND lease_until < {now}"
-        self.open = f"SELECT 1 FROM batches WHERE {due} LIMIT 1"
+        self.due = (
+            "SELECT id, tenant FROM (SELECT id, tenant, created, ROW_NUMBER() OVER (PARTITION BY tenant"
+            f" ORDER BY created, id) AS turn FROM batches WHERE {due} AND NOT (id {dialect.among})) AS turns"
+            " ORDER BY turn, created, id LIMIT ?"
+        )
         self.claim = (
-            f"WITH due AS MATERIALIZED (SELECT id FROM batches WHERE {due} AND NOT (id {dialect.among})"
-            f" ORDER BY created LIMIT ?{dialect.skip_locked})"
+            f"WITH due AS MATERIALIZED (SELECT id FROM batches WHERE {due} AND id {dialect.among}{dialect.skip_locked})"
             f" UPDATE batches SET owner = ?, fence = fence + 1, lease_until = {now} + ?, state = ?"
             f" WHERE id IN (SELECT id FROM due) RETURNING fence, {COLUMNS}"
         )

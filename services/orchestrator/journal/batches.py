@@ -151,13 +151,14 @@ class KeptBatches:
 
     # ------------------------------------------------------------ driving
 
-    async def open(self) -> bool:
-        """Whether there is anything to claim."""
-        return bool(await self._database.read(self._sql.open))
+    async def due(self, limit: int, held: Collection[str] = ()) -> list[tuple[str, str]]:
+        """Batches that nobody drives, each with its tenant: tenants in turn, the oldest first; not those held here."""
+        found = await self._database.read(self._sql.due, self._sql.texts(held), limit)
+        return [(batch_id, tenant) for batch_id, tenant in found]
 
-    def claim(self, limit: int, held: Collection[str] = ()) -> "asyncio.Future[list[Claimed]]":
-        """Takes batches that nobody drives, the oldest first; not those held here."""
-        values = (self._sql.texts(held), limit, self._owner, self._lease, RUN_STATE_RUNNING)
+    def claim(self, batch_ids: Collection[str]) -> "asyncio.Future[list[Claimed]]":
+        """Takes those of the batches that nobody drives by now."""
+        values = (self._sql.texts(batch_ids), self._owner, self._lease, RUN_STATE_RUNNING)
         query = Query(self._sql.claim, values, alone=True)
         return self._write(only(query, lambda found: [Claimed(fence, batch_row(row)) for fence, *row in found]))
 

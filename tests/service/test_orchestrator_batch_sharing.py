@@ -1,0 +1,60 @@
+"""How tenants share what an orchestrator has for batches, however long the items of one of them take."""
+
+import asyncio
+
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.batching import PINNED, Asking, note, notes
+from tests.orchestrating import Cast, connected, echo
+from tests.postgres import emptied
+
+PLACES = 4
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    journal = settings.journal
+    if request.param == "postgres":
+        journal = await emptied(request.getfixturevalue("postgres"))
+    return settings.model_copy(update={"journal": journal, "batch_items": PLACES})
+
+
+class Hanging:
+    """An expert that does not end with notes that hang, until it may."""
+
+    def __init__(self, cast: Cast, enough: int) -> None:
+        self._enough = enough
+        self.now = self.most = 0
+        self.full, self.go_on = asyncio.Event(), asyncio.Event()
+        cast.infer["model"] = self._infer
+
+    async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        if request.inputs["text"].text.startswith("hang"):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            if self.now >= self._enough:
+                self.full.set()
+            await self.go_on.wait()
+            self.now -= 1
+        return await echo(request)
+
+
+async def test_a_tenant_whose_items_hang_stops_no_other(
+    settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.orchestrator.batches.tenure.MOST", 2)
+    expert = Hanging(cast, PLACES)
+    async with orchestrator(settings) as running, connected(running) as stub:
+        many, few = Asking(stub, "many"), Asking(stub, "few")
+        stuck = [await many.start([note(f"hang {n} {m}") for m in range(PLACES)], plan=PINNED) for n in range(3)]
+        await expert.full.wait()
+        batch = await few.start(notes(5), plan=PINNED)
+        assert (await few.ended(batch.batch_id)).counts.completed == 5
+        assert expert.most == PLACES
+        expert.go_on.set()
+        for each in stuck:
+            assert (await many.ended(each.batch_id)).counts.completed == PLACES
