@@ -46,9 +46,9 @@ SOURCES = {"plan", "pipeline", "request", "run_id"}
 class Asking:
     """An orchestrator, asked on behalf of a tenant."""
 
-    def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default") -> None:
+    def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default", **who: Any) -> None:
         self.stub = stub
-        with caller.acting_for(types.Caller(tenant=tenant, policy=types.DATA_POLICY_OPEN)):
+        with caller.acting_for(types.Caller(tenant=tenant, policy=types.DATA_POLICY_OPEN, **who)):
             self.means: dict[str, Any] = {"timeout": SECONDS, "metadata": caller.metadata()}
 
     async def save(self, name: str = "short", **wanted: Any) -> types.Pipeline:

@@ -50,4 +50,5 @@ class Callers:
             policy=policy or who.policy or self.policy,
             priority=PRIORITY_INTERACTIVE,
             request_id=known,
+            items_at_once=who.limits.concurrent_runs,
         )

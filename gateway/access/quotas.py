@@ -101,7 +101,7 @@ class Quotas:
         """How many items of a batch of the current identity may be under way at once; 0 is no limit.
 
         Its items have places of their own, beside those of runs: a key has no more of them at once than it may have
-        runs, and their tokens count as those of runs do.
+        runs, which each orchestrator counts over the batches that it drives; their tokens count as those of runs do.
 
         Args:
             wanted: so many are asked for; 0 asks for as many as may be.

@@ -58,3 +58,17 @@ async def test_a_tenant_whose_items_hang_stops_no_other(
         expert.go_on.set()
         for each in stuck:
             assert (await many.ended(each.batch_id)).counts.completed == PLACES
+
+
+async def test_all_batches_of_a_key_have_no_more_items_at_once_than_it_may(settings: Settings, cast: Cast) -> None:
+    expert = Hanging(cast, 2)
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub, key_id="key", items_at_once=2)
+        batches = [await asking.start([note(f"hang {n} {m}") for m in range(3)], plan=PINNED) for n in range(3)]
+        await expert.full.wait()
+        other = await Asking(stub).start(notes(3), plan=PINNED)
+        assert (await Asking(stub).ended(other.batch_id)).counts.completed == 3
+        expert.go_on.set()
+        for batch in batches:
+            assert (await asking.ended(batch.batch_id)).counts.completed == 3
+        assert expert.most == 2

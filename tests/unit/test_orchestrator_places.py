@@ -5,8 +5,11 @@ import time
 
 import pytest
 
+from protos.hugginggpt.v1.types_pb2 import Caller
 from services.orchestrator.batches import places
 from services.orchestrator.batches.places import PACE_SECONDS, Places
+
+TENANT, MANY, FEW = (Caller(tenant=tenant) for tenant in ("tenant", "many", "few"))
 
 
 @pytest.fixture(autouse=True)
@@ -20,35 +23,35 @@ def of(most: int, people: bool = False, crowded: bool = False) -> Places:
 
 async def test_as_many_places_are_taken_as_there_are() -> None:
     shared = of(5)
-    assert await shared.take("tenant", 3) == 3
-    assert await shared.take("tenant", 3) == 2
-    waiting = asyncio.create_task(shared.take("tenant", 3))
+    assert await shared.take(TENANT, 3) == 3
+    assert await shared.take(TENANT, 3) == 2
+    waiting = asyncio.create_task(shared.take(TENANT, 3))
     await asyncio.sleep(0)
-    shared.give_back("tenant")
+    shared.give_back(TENANT)
     assert await waiting == 1
 
 
 async def test_who_waits_longest_has_the_next_place() -> None:
     shared, order = of(1), []
-    await shared.take("tenant", 1)
+    await shared.take(TENANT, 1)
 
     async def takes(name: str) -> None:
-        await shared.take("tenant", 1)
+        await shared.take(TENANT, 1)
         order.append(name)
-        shared.give_back("tenant")
+        shared.give_back(TENANT)
 
     async with asyncio.TaskGroup() as group:
         for name in ("a", "b", "c"):
             group.create_task(takes(name))
             for _ in range(3):
                 await asyncio.sleep(0)
-        shared.give_back("tenant")
+        shared.give_back(TENANT)
     assert order == ["a", "b", "c"]
 
 
 async def test_items_begin_one_by_one_while_people_ask() -> None:
     shared, begun = of(100, people=True), time.monotonic()
-    assert [await shared.take("tenant", 8) for _ in range(4)] == [1, 1, 1, 1]
+    assert [await shared.take(TENANT, 8) for _ in range(4)] == [1, 1, 1, 1]
     assert time.monotonic() - begun >= 3 * PACE_SECONDS
 
 
@@ -56,43 +59,54 @@ async def test_nothing_begins_without_memory_for_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(places, "CROWDED_SECONDS", 0.001)
     full = [True, True, False]
     shared = Places(1, lambda: False, lambda: full.pop(0))
-    assert await shared.take("tenant", 1) == 1
+    assert await shared.take(TENANT, 1) == 1
     assert full == []
 
 
 async def test_a_wait_that_is_given_up_takes_no_place() -> None:
     shared = of(1)
-    await shared.take("tenant", 1)
-    waiting = asyncio.create_task(shared.take("tenant", 1))
+    await shared.take(TENANT, 1)
+    waiting = asyncio.create_task(shared.take(TENANT, 1))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
-    shared.give_back("tenant")
-    assert await shared.take("tenant", 1) == 1
+    shared.give_back(TENANT)
+    assert await shared.take(TENANT, 1) == 1
 
 
 async def test_a_tenant_has_a_few_places_while_another_has_all() -> None:
     shared = of(32)
-    assert await shared.take("many", 32) == 32
-    assert await shared.take("few", 8) == 2
-    waiting = [asyncio.create_task(shared.take(tenant, 40)) for tenant in ("many", "few")]
+    assert await shared.take(MANY, 32) == 32
+    assert await shared.take(FEW, 8) == 2
+    waiting = [asyncio.create_task(shared.take(tenant, 40)) for tenant in (MANY, FEW)]
     await asyncio.sleep(0)
     for _ in range(20):
-        shared.give_back("many")
+        shared.give_back(MANY)
     assert await waiting[1] == 14, "its share, of which it has two"
     assert await waiting[0] == 4, "which is free once the other wants no more"
 
 
 async def test_a_place_goes_to_the_tenant_that_has_fewer() -> None:
     shared = of(4)
-    assert await shared.take("many", 4) == 4
-    assert await shared.take("few", 1) == 1
-    many, few = (asyncio.create_task(shared.take(tenant, 1)) for tenant in ("many", "few"))
+    assert await shared.take(MANY, 4) == 4
+    assert await shared.take(FEW, 1) == 1
+    many, few = (asyncio.create_task(shared.take(tenant, 1)) for tenant in (MANY, FEW))
     for _ in range(3):
         await asyncio.sleep(0)
     for _ in range(2):
-        shared.give_back("many")
+        shared.give_back(MANY)
     await few
     assert not many.done()
-    shared.give_back("few", 2)
+    shared.give_back(FEW, 2)
     assert await many == 1
+
+
+async def test_a_key_has_no_more_places_than_it_may_in_all_its_batches() -> None:
+    shared, limited = of(8), Caller(tenant="tenant", key_id="key", items_at_once=3)
+    assert await shared.take(limited, 2) == 2
+    assert await shared.take(limited, 4) == 1
+    waiting = asyncio.create_task(shared.take(limited, 4))
+    assert await shared.take(Caller(tenant="tenant", key_id="other"), 4) == 4
+    assert not waiting.done()
+    shared.give_back(limited, 2)
+    assert await waiting == 2

@@ -1235,6 +1235,7 @@ class Caller(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     RUN_ID_FIELD_NUMBER: _builtins.int
+    ITEMS_AT_ONCE_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     """"default" without authentication."""
     key_id: _builtins.str
@@ -1245,6 +1246,8 @@ class Caller(_message.Message):
     """For logs: the request that started it all."""
     run_id: _builtins.str
     """For logs: the run this call belongs to."""
+    items_at_once: _builtins.int
+    """How many items of all its batches the key may have under way at once; 0: no limit of its own."""
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
         """When the run must have ended."""
@@ -1259,10 +1262,11 @@ class Caller(_message.Message):
         deadline: _timestamp_pb2.Timestamp | None = ...,
         request_id: _builtins.str = ...,
         run_id: _builtins.str = ...,
+        items_at_once: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "key_id", b"key_id", "policy", b"policy", "priority", b"priority", "request_id", b"request_id", "run_id", b"run_id", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "items_at_once", b"items_at_once", "key_id", b"key_id", "policy", b"policy", "priority", b"priority", "request_id", b"request_id", "run_id", b"run_id", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -125,14 +125,14 @@ class Course:
                 misfits[item.index] = to_failure(error)
             else:
                 runs.append(acceptance.new_run(spec_of(self._batch, item), who, None, "", self._means.run_seconds))
-        self._means.places.give_back(self._batch.tenant, taken - len(runs))
+        self._means.places.give_back(self._batch.caller, taken - len(runs))
         self._keeping = self._means.kept.admit(self._claimed, runs, misfits)
         self._keeping.add_done_callback(partial(self._start, runs))
         await asyncio.shield(self._keeping)
 
     def _start(self, runs: Sequence[NewRun], kept: "asyncio.Future[None]") -> None:
         if kept.exception() or self._left:
-            self._means.places.give_back(self._batch.tenant, len(runs))
+            self._means.places.give_back(self._batch.caller, len(runs))
         for run in runs if not kept.exception() else ():
             if self._left:
                 self._means.runs.begin(run)
@@ -148,7 +148,7 @@ class Course:
             self._follow(run.id, places=1)
 
     def _ended(self, run_id: str, *, places: int) -> None:
-        self._means.places.give_back(self._batch.tenant, places)
+        self._means.places.give_back(self._batch.caller, places)
         self._under_way.discard(run_id)
         self._fewer.set()
 
@@ -167,7 +167,7 @@ class Course:
         """Waits for places, of its own and of the process; gives how many it then has."""
         while len(self._under_way) >= self._most:
             await self._one_fewer()
-        return await self._means.places.take(self._batch.tenant, min(self._most - len(self._under_way), BUNCH))
+        return await self._means.places.take(self._batch.caller, min(self._most - len(self._under_way), BUNCH))
 
     async def _one_fewer(self) -> None:
         self._fewer.clear()

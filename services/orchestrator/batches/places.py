@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from protos.hugginggpt.v1.types_pb2 import Caller
+
 PACE_SECONDS = 0.02
 """Between two items that begin while people ask: most of the process is for them."""
 
@@ -41,32 +43,36 @@ class Places:
         self._crowded = crowded
         self._few = max(1, int(most * FEW))
         self._held: Counter[str] = Counter()
+        self._of_keys: Counter[str] = Counter()
         self._wanting: Counter[str] = Counter()
         self._next_at = 0.0
         self._asked_at = -PRESENT_SECONDS
         self._changed = asyncio.Event()
 
-    async def take(self, tenant: str, wanted: int) -> int:
-        """Takes places for a tenant, as soon as there are any; gives how many, one at least."""
-        with self._wants(tenant):
+    async def take(self, who: Caller, wanted: int) -> int:
+        """Takes places for who started a batch, as soon as there are any; gives how many, one at least."""
+        while not self._left(who):
+            await self._changed.wait()
+        with self._wants(who.tenant):
             while True:
                 await _calm()
                 changed = self._changed
                 if self._crowded():
                     await asyncio.sleep(CROWDED_SECONDS)
-                elif not (room := self._room(tenant)):
+                elif not (room := min(self._room(who.tenant), self._left(who))):
                     await changed.wait()
                 elif not self._asks():
-                    return self._took(tenant, min(wanted, room))
+                    return self._took(who, min(wanted, room))
                 elif (delay := self._next_at - time.monotonic()) > 0:
                     await asyncio.sleep(delay)
                 else:
                     self._next_at = time.monotonic() + PACE_SECONDS
-                    return self._took(tenant, 1)
+                    return self._took(who, 1)
 
-    def give_back(self, tenant: str, count: int = 1) -> None:
+    def give_back(self, who: Caller, count: int = 1) -> None:
         """Places are free again."""
-        self._held -= Counter({tenant: count})  # which drops who has none
+        self._held -= Counter({who.tenant: count})  # which drops who has none
+        self._of_keys -= Counter({who.key_id: count})
         self._wake()
 
     @contextmanager
@@ -86,6 +92,10 @@ class Places:
         free = min(self.most - self._held.total(), self.most // (less + 1) - held)
         return max(free, self._few - held, 0)
 
+    def _left(self, who: Caller) -> int:
+        """How many more places its key allows."""
+        return max(0, who.items_at_once - self._of_keys[who.key_id]) if who.items_at_once else self.most
+
     def _wake(self) -> None:
         woken, self._changed = self._changed, asyncio.Event()
         woken.set()
@@ -97,8 +107,9 @@ class Places:
             self._asked_at = now
         return now - self._asked_at < PRESENT_SECONDS
 
-    def _took(self, tenant: str, count: int) -> int:
-        self._held[tenant] += count
+    def _took(self, who: Caller, count: int) -> int:
+        self._held[who.tenant] += count
+        self._of_keys[who.key_id] += count
         return count
 
 
