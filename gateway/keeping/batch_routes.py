@@ -152,7 +152,8 @@ class BatchRoutes:
     async def events(self, batch_id: BatchId, last_event_id: LastEventId = "") -> Response:
         """Streams a batch as it stands, whenever that has changed, as server-sent events, to its end.
 
-        Where its end was seen there is no stream.
+        Its plan is told once: in the first event, or in the one that follows its planning. Where its end was seen there
+        is no stream.
         """
         batch = await self._batches.get(batch_id)
         if batch.HasField("ended") and last_event_id == ending(batch):

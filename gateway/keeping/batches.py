@@ -83,8 +83,11 @@ class Batches:
         return await ask(self._stub.ListItems, request)
 
     async def every(self, batch_id: str, states: "Collection[RunState.ValueType]" = ()) -> AsyncIterator[BatchItem]:
-        """All items in the order of the input, or those in some states; about a megabyte of them is in memory."""
-        request = pb.ListItemsRequest(batch_id=batch_id, states=states, page_size=FIRST_PAGE)
+        """All items without their inputs in the order of the input, or those in some states.
+
+        About a megabyte of them is in memory.
+        """
+        request = pb.ListItemsRequest(batch_id=batch_id, states=states, page_size=FIRST_PAGE, outcomes_only=True)
         while True:
             page = await self.items(request)
             for item in page.items:

@@ -1,7 +1,10 @@
 """Pages of lists: how long they are, and where the next one begins."""
 
+from collections.abc import Iterable
+
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from protos.hugginggpt.v1.types_pb2 import RunState
 from services.runtime.errors import InvalidRequest
 
 PAGE_SIZE = 50
@@ -39,6 +42,18 @@ def position(token: str) -> tuple[float, str] | None:
         raise InvalidRequest(
             "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
         ) from None
+
+
+def wanted(states: "Iterable[RunState.ValueType]") -> "list[RunState.ValueType]":
+    """States by which a list is filtered, each once.
+
+    Raises:
+        InvalidRequest: one is none.
+    """
+    asked = set(states)
+    if strange := asked - set(RunState.values()):
+        raise InvalidRequest(f"{min(strange)} is no state", port="states", remedy="see the proto's enum")
+    return sorted(asked)
 
 
 def moment(timestamp: Timestamp, port: str) -> float:

@@ -11,7 +11,7 @@ from services.orchestrator.batches.servicer import BatchCalls
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import Ended, Row
-from services.orchestrator.paging import moment, page_size, position, token
+from services.orchestrator.paging import moment, page_size, position, token, wanted
 from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.pipelines.servicer import PipelineCalls
 from services.orchestrator.runs import Runs
@@ -53,7 +53,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         rows = await self._runs.rows(
             limit=size + 1,
             before=position(request.page_token),
-            states=list(request.states),
+            states=wanted(request.states),
             conversation_id=request.conversation_id,
             batch_id=request.batch_id,
             created_after=moment(request.created_after, "created_after"),

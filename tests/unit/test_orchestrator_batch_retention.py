@@ -147,7 +147,7 @@ async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(world: Ba
     for gone in (world.kept.row("batch", "default"), world.journal.row("run", "default")):
         with pytest.raises(NotFound):
             await gone
-    assert await world.kept.items("batch", 0, 10) == []
+    assert (await world.kept.items("batch", 0, 10)).rows == []
 
 
 async def test_what_never_became_a_batch_goes_after_a_day(world: Batched) -> None:

@@ -110,7 +110,10 @@ class AsyncKeeping(AsyncWire):
         return await self._do(calls.batch_summary(batch_id))
 
     async def watch_batch(self, batch_id: str) -> AsyncGenerator[Batch, None]:
-        """A batch as it stands, whenever that has changed, to its end, over as many connections as it takes."""
+        """A batch as it stands, whenever that has changed, to its end, over as many connections as it takes.
+
+        The plan of its pipeline is told once a connection.
+        """
         async with aclosing(self._followed(Watching(self.url, batch_id))) as shown:
             async for batch in shown:
                 yield batch

@@ -99,7 +99,10 @@ class Keeping(Wire):
         return self._do(calls.batch_summary(batch_id))
 
     def watch_batch(self, batch_id: str) -> Iterator[Batch]:
-        """A batch as it stands, whenever that has changed, to its end, over as many connections as it takes."""
+        """A batch as it stands, whenever that has changed, to its end, over as many connections as it takes.
+
+        The plan of its pipeline is told once a connection.
+        """
         yield from self._followed(Watching(self.url, batch_id))
 
     def wait_batch(self, batch_id: str) -> Batch:

@@ -112,8 +112,9 @@ export class BatchView {
     this._stream.read();
   }
 
-  _show(batch) {
+  _show(told) {
     const before = this._batch;
+    const batch = planned(told, before);
     this._batch = batch;
     if (before?.state !== batch.state || before.counts.total !== batch.counts.total) this._head(batch);
     this._progressCard.hidden = this._itemsCard.hidden = false;
@@ -251,6 +252,11 @@ export class BatchView {
       this._listener.say(`${amount(done(counts))} of ${amount(counts.total)} items.`);
     this._said = part;
   }
+}
+
+/** With the plan that an earlier event told: it is told once. */
+function planned(batch, before) {
+  return before?.pipeline?.plan && !batch.pipeline?.plan ? { ...batch, pipeline: before.pipeline } : batch;
 }
 
 function shown(place, content, element) {

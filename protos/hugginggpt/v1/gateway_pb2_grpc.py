@@ -321,7 +321,7 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchBatch(self, request, context):
-        """Streams a batch as it stands, whenever that has changed, to its end.
+        """Streams a batch as it stands, whenever that has changed, to its end. Its plan is told once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

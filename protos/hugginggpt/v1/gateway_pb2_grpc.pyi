@@ -84,7 +84,7 @@ class GatewayServiceStub:
     ResumeBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]
     """Runs the items that have not begun or were cancelled, or only those that have failed."""
     WatchBatch: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]
-    """Streams a batch as it stands, whenever that has changed, to its end."""
+    """Streams a batch as it stands, whenever that has changed, to its end. Its plan is told once."""
     DeleteBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]
     """Removes an ended batch with its items and their runs."""
 
@@ -140,7 +140,7 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     ResumeBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ResumeBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """Runs the items that have not begun or were cancelled, or only those that have failed."""
     WatchBatch: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
-    """Streams a batch as it stands, whenever that has changed, to its end."""
+    """Streams a batch as it stands, whenever that has changed, to its end. Its plan is told once."""
     DeleteBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]  # type: ignore[assignment]
     """Removes an ended batch with its items and their runs."""
 
@@ -331,7 +331,7 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orchestrator_pb2.WatchBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_types_pb2.Batch], _abc.AsyncIterator[_types_pb2.Batch]]:
-        """Streams a batch as it stands, whenever that has changed, to its end."""
+        """Streams a batch as it stands, whenever that has changed, to its end. Its plan is told once."""
 
     @_abc_1.abstractmethod
     def DeleteBatch(

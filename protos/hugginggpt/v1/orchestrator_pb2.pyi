@@ -736,11 +736,14 @@ class ListItemsRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    OUTCOMES_ONLY_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.str
     after: _builtins.int
     """Only items behind this index."""
     page_size: _builtins.int
-    """At most so many; 0 means 50; at most 1,000."""
+    """At most so many; 0 means 50; at most 1,000. Of large ones there are fewer."""
+    outcomes_only: _builtins.bool
+    """They are told without their inputs."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.RunState.ValueType]:
         """Only items in these states; empty means all."""
@@ -752,10 +755,11 @@ class ListItemsRequest(_message.Message):
         after: _builtins.int = ...,
         states: _abc.Iterable[_types_pb2.RunState.ValueType] | None = ...,
         page_size: _builtins.int = ...,
+        outcomes_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "batch_id", b"batch_id", "page_size", b"page_size", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "batch_id", b"batch_id", "outcomes_only", b"outcomes_only", "page_size", b"page_size", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -294,7 +294,8 @@ class OrchestratorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchBatch(self, request, context):
-        """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end.
+        """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end. Its plan is told
+        once: with the first message, or with the one that follows its planning.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

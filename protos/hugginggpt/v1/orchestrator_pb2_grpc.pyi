@@ -85,7 +85,9 @@ class OrchestratorServiceStub:
     FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs, or while it is being cancelled.
     """
     WatchBatch: _grpc.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]
-    """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
+    """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end. Its plan is told
+    once: with the first message, or with the one that follows its planning.
+    """
     DeleteBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]
     """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
     ListEndedBatches: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.ListEndedBatchesRequest, _orchestrator_pb2.ListEndedBatchesResponse]
@@ -149,7 +151,9 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs, or while it is being cancelled.
     """
     WatchBatch: _aio.UnaryStreamMultiCallable[_orchestrator_pb2.WatchBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
-    """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
+    """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end. Its plan is told
+    once: with the first message, or with the one that follows its planning.
+    """
     DeleteBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeleteBatchRequest, _orchestrator_pb2.DeleteBatchResponse]  # type: ignore[assignment]
     """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
     ListEndedBatches: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.ListEndedBatchesRequest, _orchestrator_pb2.ListEndedBatchesResponse]  # type: ignore[assignment]
@@ -330,7 +334,9 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orchestrator_pb2.WatchBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_types_pb2.Batch], _abc.AsyncIterator[_types_pb2.Batch]]:
-        """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end."""
+        """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end. Its plan is told
+        once: with the first message, or with the one that follows its planning.
+        """
 
     @_abc_1.abstractmethod
     def DeleteBatch(

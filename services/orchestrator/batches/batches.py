@@ -1,8 +1,7 @@
 """Batches as callers know them: started, looked at, watched, cancelled, resumed, removed."""
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection
 from datetime import timedelta
 from typing import Self
 
@@ -10,19 +9,16 @@ from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
 from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, RunState
 from services.orchestrator.batches.course import Means
 from services.orchestrator.batches.driver import Driver
+from services.orchestrator.batches.looks import Looks, planless
 from services.orchestrator.batches.reception import Reception
 from services.orchestrator.batches.tenure import Tenure
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import BatchRow, Counts, counted
-from services.orchestrator.ownership import stopping
+from services.orchestrator.journal.pages import Page
 from services.runtime import caller
 
 RATE_SECONDS = 30.0
 """Over which the rate is measured."""
-PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024
-"""Items read at a time, and how many bytes of them are enough for a list."""
-WATCH_SECONDS = 1.0
-"""Between two looks at a batch that is watched."""
 
 
 class Batches:
@@ -40,7 +36,7 @@ class Batches:
         self._reception = Reception(means.kept, removal, means.pipelines)
         self._tenure = Tenure(means.kept, Driver(means).drive, means.runs.bells, lease_seconds, means.waiting)
         self._bells = means.runs.bells
-        self._closed = asyncio.Event()
+        self._looks = Looks(self._seen)
 
     async def __aenter__(self) -> Self:
         await self._tenure.__aenter__()
@@ -51,7 +47,7 @@ class Batches:
 
     async def hand_over(self) -> None:
         """Lets go of all batches, for other orchestrators to take at once; who watches is sent to them."""
-        self._closed.set()
+        self._looks.close()
         await self._tenure.hand_over()
 
     async def start(self, parts: AsyncIterable[StartBatchRequest], taken: Callable[[], Awaitable[None]]) -> Batch:
@@ -74,55 +70,51 @@ class Batches:
         Raises:
             NotFound: BATCH.
         """
-        row = await self._kept.row(batch_id, caller.current().tenant)
+        return await self._seen(batch_id, caller.current().tenant)
+
+    async def _seen(self, batch_id: str, tenant: str) -> Batch:
+        row = await self._kept.row(batch_id, tenant)
         now = time.time()
         counts = await self._kept.counts(batch_id, now - RATE_SECONDS)
         return _paced(_shown(row, counts), counts, min(RATE_SECONDS, now - row.created), row)
 
     async def listed(
-        self, limit: int, before: tuple[float, str] | None, states: "Sequence[RunState.ValueType]"
-    ) -> list[tuple[BatchRow, Batch]]:
-        """The caller's batches, newest first, older than a (created, id)."""
-        rows = await self._kept.rows(caller.current().tenant, limit=limit, before=before, states=states)
-        return [(row, _shown(row, await self._kept.counts(row.id, 0.0))) for row in rows]
+        self, limit: int, before: tuple[float, str] | None, states: "Collection[RunState.ValueType]"
+    ) -> Page[tuple[BatchRow, Batch]]:
+        """The caller's batches without their plans, newest first, older than a (created, id); of large ones fewer."""
+        found = await self._kept.rows(caller.current().tenant, limit=limit, before=before, states=states)
+        shown = [(row, planless(_shown(row, await self._kept.counts(row.id, 0.0)))) for row in found.rows]
+        return Page(shown, found.more)
 
     async def items(
-        self, batch_id: str, after: int, limit: int, states: "Sequence[RunState.ValueType]"
-    ) -> list[BatchItem]:
+        self, batch_id: str, after: int, limit: int, states: "Collection[RunState.ValueType]", *, inputs: bool
+    ) -> Page[BatchItem]:
         """Items behind an index, in the order of the input; of large ones fewer, one at least.
 
         Raises:
             NotFound: BATCH.
         """
         await self._kept.row(batch_id, caller.current().tenant)
-        found: list[BatchItem] = []
-        size = 0
-        while len(found) < limit and size < PAGE_BYTES:
-            page = await self._kept.items(batch_id, after, min(limit - len(found), PAGE), states)
-            found += page
-            size += sum(item.ByteSize() for item in page)
-            if len(page) < PAGE:
-                break
-            after = page[-1].index
-        return found
+        return await self._kept.items(batch_id, after, limit, states, inputs=inputs)
 
     async def watch(self, batch_id: str) -> AsyncGenerator[Batch]:
-        """A batch whenever it has changed, to its end.
+        """A batch whenever it has changed, to its end; with its plan only where that is new.
 
         Raises:
             NotFound: BATCH.
             Unavailable: this process stops; watch again.
         """
-        shown = Batch()
-        while not self._closed.is_set():
-            batch = await self.get(batch_id)
-            if batch != shown:
+        tenant, shown = caller.current().tenant, Batch()
+        while True:
+            batch = await (self._looks.next(batch_id, tenant) if shown.batch_id else self.get(batch_id))
+            if batch.HasField("pipeline") and not shown.HasField("pipeline"):
+                batch = await self.get(batch_id)
                 yield batch
-                shown = batch
+            elif batch != shown:
+                yield batch
             if batch.HasField("ended"):
                 return
-            await self._moment()
-        raise stopping()
+            shown = planless(batch)
 
     async def cancel(self, batch_id: str) -> None:
         """Keeps the wish that a batch stops.
@@ -154,13 +146,6 @@ class Batches:
             FailedPrecondition: RUNNING, it has not ended.
         """
         await self._removal.delete(batch_id, caller.current().tenant)
-
-    async def _moment(self) -> None:
-        try:
-            async with asyncio.timeout(WATCH_SECONDS):
-                await self._closed.wait()
-        except TimeoutError:
-            return
 
 
 def _shown(row: BatchRow, counts: Counts) -> Batch:

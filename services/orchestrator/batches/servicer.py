@@ -10,7 +10,7 @@ from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Batch
 from services.orchestrator.batches.batches import Batches
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.paging import moment, page_size, position, token
+from services.orchestrator.paging import moment, page_size, position, token, wanted
 from services.runtime import taking
 
 
@@ -27,21 +27,16 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
         return await self._batches.get(request.batch_id)
 
     async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
-        size = page_size(request.page_size)
-        found = await self._batches.listed(size + 1, position(request.page_token), list(request.states))
-        following = token(found[size - 1][0].created, found[size - 1][0].id) if len(found) > size else ""
-        shown = [batch for _, batch in found[:size]]
-        for batch in shown:
-            batch.pipeline.ClearField("plan")
-            batch.spec.ClearField("plan")
-        return pb.ListBatchesResponse(batches=shown, next_page_token=following)
+        size, states = page_size(request.page_size), wanted(request.states)
+        found = await self._batches.listed(size, position(request.page_token), states)
+        following = token(found.rows[-1][0].created, found.rows[-1][0].id) if found.more else ""
+        return pb.ListBatchesResponse(batches=[batch for _, batch in found.rows], next_page_token=following)
 
     async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
-        size = page_size(request.page_size)
-        states = list(request.states)
-        found = await self._batches.items(request.batch_id, request.after, size, states)
-        more = found and await self._batches.items(request.batch_id, found[-1].index, 1, states)
-        return pb.ListItemsResponse(items=found, next_after=found[-1].index if more else 0)
+        size, states = page_size(request.page_size), wanted(request.states)
+        inputs = not request.outcomes_only
+        found = await self._batches.items(request.batch_id, request.after, size, states, inputs=inputs)
+        return pb.ListItemsResponse(items=found.rows, next_after=found.rows[-1].index if found.more else 0)
 
     async def CancelBatch(self, request: pb.CancelBatchRequest, context: Any) -> pb.CancelBatchResponse:
         await self._batches.cancel(request.batch_id)

@@ -127,7 +127,7 @@ def listed(values: Sequence[Any]) -> BatchItem:
     index, name, inputs, run_id, state, outcome = values
     item = BatchItem.FromString(outcome or b"")
     item.index, item.name, item.run_id, item.state = index, name, run_id, state
-    item.inputs.extend(NewItem.FromString(inputs).inputs)
+    item.inputs.extend(NewItem.FromString(inputs or b"").inputs)
     return item
 
 

@@ -5,6 +5,7 @@
 from collections.abc import Collection
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, RUN_STATE_RUNNING
+from services.orchestrator.journal.pages import paged
 from services.runtime.database import Dialect, Into
 
 _FIELDS = (
@@ -35,11 +36,8 @@ COUNTS = (
     "SELECT state, COUNT(*), SUM(CASE WHEN ended > ? THEN 1 ELSE 0 END) FROM batch_runs WHERE batch_id = ?"
     " GROUP BY state"
 )
-_FROM_ITEMS = (
-    " FROM batch_items LEFT JOIN batch_runs"
-    " ON batch_runs.batch_id = batch_items.batch_id AND batch_runs.idx = batch_items.idx"
-    " WHERE batch_items.batch_id = ? AND batch_items.idx > ?"
-)
+_WITH_RUNS = " LEFT JOIN batch_runs ON batch_runs.batch_id = batch_items.batch_id AND batch_runs.idx = batch_items.idx"
+_FROM_ITEMS = f" FROM batch_items{_WITH_RUNS} WHERE batch_items.batch_id = ? AND batch_items.idx > ?"
 _STATE = f"COALESCE(batch_runs.state, {RUN_STATE_QUEUED})"
 UNDER_WAY = f"SELECT run_id FROM batch_runs WHERE batch_id = ? AND state = {RUN_STATE_RUNNING}"
 
@@ -108,13 +106,21 @@ def rows(before: bool, states: Collection[int]) -> str:
         where.append("(created, id) < (?, ?)")
     if states:
         where.append(f"state IN ({', '.join('?' * len(states))})")
-    return f"SELECT {COLUMNS} FROM batches WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
+    return paged(
+        "SELECT id AS mark, created AS begun, LENGTH(spec) + LENGTH(pipeline) AS size"
+        f" FROM batches WHERE {' AND '.join(where)}",
+        "begun DESC, mark DESC",
+        f"SELECT many, {COLUMNS} FROM measured JOIN batches ON id = mark",
+    )
 
 
-def listed(states: Collection[int]) -> str:
-    """A page of a batch's items, with what became of them."""
+def listed(states: Collection[int], *, inputs: bool) -> str:
+    """A page of a batch's items, with what became of them, and with or without their inputs."""
     wanted = f" AND {_STATE} IN ({', '.join('?' * len(states))})" if states else ""
-    return (
-        f"SELECT batch_items.idx, name, inputs, COALESCE(run_id, ''), {_STATE}, outcome{_FROM_ITEMS}{wanted}"
-        " ORDER BY batch_items.idx LIMIT ?"
+    given, size = ("inputs", "LENGTH(inputs) + ") if inputs else ("NULL", "")
+    return paged(
+        f"SELECT batch_items.idx AS mark, {size}COALESCE(LENGTH(outcome), 0) AS size{_FROM_ITEMS}{wanted}",
+        "mark",
+        f"SELECT many, batch_items.idx, name, {given}, COALESCE(run_id, ''), {_STATE}, outcome FROM measured"
+        f" JOIN batch_items ON batch_items.batch_id = ? AND batch_items.idx = mark{_WITH_RUNS}",
     )

@@ -23,6 +23,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunState,
 )
 from services.orchestrator.journal import batch_statements as sql
+from services.orchestrator.journal.batch_refusals import same_batch, under_way, unknown, unplanned
 from services.orchestrator.journal.batch_rows import (
     BatchRow,
     Claimed,
@@ -36,13 +37,13 @@ from services.orchestrator.journal.batch_rows import (
 )
 from services.orchestrator.journal.holds import HOLDS
 from services.orchestrator.journal.journal import Journal, LeaseLost
+from services.orchestrator.journal.pages import Page, page
 from services.orchestrator.journal.puts import Puts
 from services.orchestrator.journal.reading import only
 from services.orchestrator.journal.references import digests
 from services.orchestrator.journal.statements import BATCH_RUNS
 from services.orchestrator.journal.tables import ENDED, NewRun
 from services.runtime.database import Database, Operation, Query, Steps
-from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound
 
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ class KeptBatches:
             if key:
                 yield Query(self._database.dialect.lock, (f"batch/{tenant}/{key}",))
                 for known, of_known in (yield Query(sql.KNOWN_KEY, (tenant, key))):
-                    return _same_batch(known, of_known == digest)
+                    return same_batch(known, of_known == digest)
             if not (yield Query(sql.START, (RUN_STATE_QUEUED, key, digest, total, batch_id))):
                 raise unknown(batch_id)
             return batch_id
@@ -130,24 +131,28 @@ class KeptBatches:
         *,
         limit: int,
         before: tuple[float, str] | None = None,
-        states: "Sequence[RunState.ValueType]" = (),
-    ) -> list[BatchRow]:
+        states: "Collection[RunState.ValueType]" = (),
+    ) -> Page[BatchRow]:
         """Batches of the tenant, newest first, older than a (created, id)."""
-        query = sql.rows(before is not None, states)
-        return [
-            batch_row(values) for values in await self._database.read(query, tenant, *(before or ()), *states, limit)
-        ]
+        values = (tenant, *(before or ()), *states, limit + 1, limit)
+        return page(await self._database.read(sql.rows(before is not None, states), *values), batch_row)
 
     async def counts(self, batch_id: str, since: float) -> Counts:
         """How many items stand where, and how many have ended since."""
         return counts(await self._database.read(sql.COUNTS, since, batch_id))
 
     async def items(
-        self, batch_id: str, after: int, limit: int, states: "Collection[RunState.ValueType]" = ()
-    ) -> list[BatchItem]:
-        """Items behind an index, in order, with what became of them."""
-        found = await self._database.read(sql.listed(states), batch_id, after, *states, limit)
-        return [listed(values) for values in found]
+        self,
+        batch_id: str,
+        after: int,
+        limit: int,
+        states: "Collection[RunState.ValueType]" = (),
+        *,
+        inputs: bool = True,
+    ) -> Page[BatchItem]:
+        """Items behind an index, in order, with what became of them, and with or without their inputs."""
+        values = (batch_id, after, *states, limit + 1, batch_id, limit)
+        return page(await self._database.read(sql.listed(states, inputs=inputs), *values), listed)
 
     # ------------------------------------------------------------ driving
 
@@ -254,7 +259,7 @@ class KeptBatches:
                     raise under_way(batch_id)
                 return
             if failed_only and not planned:
-                raise _unplanned(batch_id)
+                raise unplanned(batch_id)
             wanted = yield Query(sql.REPEAT, (RUN_STATE_QUEUED, batch_id, *again))
             ((begun,),) = yield Query(sql.BEGUN, (batch_id,))
             if wanted or (not failed_only and begun < total):
@@ -285,28 +290,3 @@ def _unnamed(item: NewItem) -> NewItem:
 def _misfit(batch_id: str, index: int, failure: Failure) -> tuple[str, int, str, int, float, bytes]:
     outcome = BatchItem(failure=failure).SerializeToString()
     return batch_id, index, "", RUN_STATE_FAILED, time.time(), outcome
-
-
-def _same_batch(batch_id: str, same: bool) -> str:
-    if not same:
-        raise AlreadyExists(
-            "this idempotency key was used for another batch", reason="IDEMPOTENCY", remedy="use a new key"
-        )
-    return batch_id
-
-
-def _unplanned(batch_id: str) -> FailedPrecondition:
-    return FailedPrecondition(
-        f"batch {batch_id} has no plan: none of its items has run, so none has failed",
-        reason="UNPLANNED",
-        remedy="resume it as a whole",
-    )
-
-
-def unknown(batch_id: str) -> NotFound:
-    return NotFound(f"there is no batch {batch_id}", reason="BATCH", remedy="check the id; list the batches")
-
-
-def under_way(batch_id: str) -> FailedPrecondition:
-    remedy = "cancel it first, or wait for its end"
-    return FailedPrecondition(f"batch {batch_id} is under way", reason="RUNNING", remedy=remedy)

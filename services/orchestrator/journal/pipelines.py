@@ -2,10 +2,12 @@
 
 import time
 from asyncio import Future
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from protos.hugginggpt.v1.types_pb2 import Pipeline
 from services.orchestrator.journal.holds import HOLDS, LET_GO
+from services.orchestrator.journal.pages import Page, page, paged
 from services.orchestrator.journal.references import digests
 from services.runtime.database import Database, Into, Query, Rows, Steps
 
@@ -17,14 +19,18 @@ _VERSIONS = Into(
 _ASKED = "SELECT 1"
 _ONE = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND version = ? AND pipeline != ?"
 _LAST = "SELECT pipeline FROM pipelines WHERE tenant = ? AND name = ? AND pipeline != ? ORDER BY version DESC LIMIT 1"
-_NAMES = (
-    "SELECT pipeline FROM pipelines WHERE tenant = ? AND pipeline != ? AND name > ? AND version ="
+_KEPT = "LENGTH(pipeline) AS size FROM pipelines WHERE tenant = ? AND pipeline != ?"
+_NAMES = paged(
+    f"SELECT name AS mark, version AS latest, {_KEPT} AND name > ? AND version ="  # noqa: S608  # of constants
     " (SELECT MAX(version) FROM pipelines AS other WHERE other.tenant = pipelines.tenant"
-    "  AND other.name = pipelines.name AND other.pipeline != ?) ORDER BY name LIMIT ?"
+    "  AND other.name = pipelines.name AND other.pipeline != ?)",
+    "mark",
+    "SELECT many, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = mark AND version = latest",
 )
-_HISTORY = (
-    "SELECT pipeline FROM pipelines WHERE tenant = ? AND pipeline != ? AND name = ? AND version < ?"
-    " ORDER BY version DESC LIMIT ?"
+_HISTORY = paged(
+    f"SELECT version AS mark, {_KEPT} AND name = ? AND version < ?",
+    "mark DESC",
+    "SELECT many, pipeline FROM measured JOIN pipelines ON tenant = ? AND name = ? AND version = mark",
 )
 _EMPTIED = (
     "UPDATE pipelines SET pipeline = ? WHERE tenant = ? AND name = ? AND (version = ? OR ? = 0) AND pipeline != ?"
@@ -61,13 +67,15 @@ class KeptPipelines:
             return _first(await self._database.read(_ONE, tenant, name, version, _GONE))
         return _first(await self._database.read(_LAST, tenant, name, _GONE))
 
-    async def latest(self, tenant: str, after: str, limit: int) -> list[Pipeline]:
+    async def latest(self, tenant: str, after: str, limit: int) -> Page[Pipeline]:
         """The latest version of each, by name, behind a name."""
-        return _all(await self._database.read(_NAMES, tenant, _GONE, after, _GONE, limit))
+        values = (tenant, _GONE, after, _GONE, limit + 1, tenant, limit)
+        return page(await self._database.read(_NAMES, *values), _pipeline)
 
-    async def versions(self, tenant: str, name: str, before: int, limit: int) -> list[Pipeline]:
+    async def versions(self, tenant: str, name: str, before: int, limit: int) -> Page[Pipeline]:
         """The versions of one, latest first, below a version."""
-        return _all(await self._database.read(_HISTORY, tenant, _GONE, name, before, limit))
+        values = (tenant, _GONE, name, before, limit + 1, tenant, name, limit)
+        return page(await self._database.read(_HISTORY, *values), _pipeline)
 
     def delete(self, tenant: str, name: str, version: int) -> "Future[bool]":
         """Removes a version, or all for 0; tells whether there was any."""
@@ -107,8 +115,8 @@ def _holder(name: str, version: int) -> str:
 
 
 def _first(rows: Rows) -> Pipeline | None:
-    return next(iter(_all(rows)), None)
+    return _pipeline(rows[0]) if rows else None
 
 
-def _all(rows: Rows) -> list[Pipeline]:
-    return [Pipeline.FromString(kept) for (kept,) in rows]
+def _pipeline(row: Sequence[Any]) -> Pipeline:
+    return Pipeline.FromString(row[0])

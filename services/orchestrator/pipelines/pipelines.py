@@ -29,6 +29,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.orchestrator import acceptance
 from services.orchestrator.conversation import events_of
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.pages import Page
 from services.orchestrator.journal.pipelines import KeptPipelines
 from services.orchestrator.pipelines import ports
 from services.orchestrator.selections import Selections
@@ -91,12 +92,12 @@ class Pipelines:
             return found
         raise _unknown(ref)
 
-    async def listed(self, after: str, limit: int) -> list[Pipeline]:
-        """The latest version of each, by name."""
+    async def listed(self, after: str, limit: int) -> Page[Pipeline]:
+        """The latest version of each, by name; of large ones fewer."""
         return await self._kept.latest(caller.current().tenant, after, limit)
 
-    async def versions(self, name: str, before: int, limit: int) -> list[Pipeline]:
-        """The versions of one, the latest first."""
+    async def versions(self, name: str, before: int, limit: int) -> Page[Pipeline]:
+        """The versions of one, the latest first; of large ones fewer."""
         return await self._kept.versions(caller.current().tenant, name, before, limit)
 
     async def delete(self, ref: PipelineRef) -> None:

@@ -26,12 +26,12 @@ class PipelineCalls(rpc.OrchestratorServiceServicer):
     async def ListPipelines(self, request: pb.ListPipelinesRequest, context: Any) -> pb.ListPipelinesResponse:
         size, token = page_size(request.page_size), request.page_token
         if request.name:
-            found = await self._pipelines.versions(request.name, _version(token), size + 1)
+            found = await self._pipelines.versions(request.name, _version(token), size)
         else:
-            found = await self._pipelines.listed(token, size + 1)
-        last = found[size - 1] if len(found) > size else Pipeline()
+            found = await self._pipelines.listed(token, size)
+        last = found.rows[-1] if found.more else Pipeline()
         following = str(last.version or "") if request.name else last.name
-        return pb.ListPipelinesResponse(pipelines=found[:size], next_page_token=following)
+        return pb.ListPipelinesResponse(pipelines=found.rows, next_page_token=following)
 
     async def DeletePipeline(self, request: pb.DeletePipelineRequest, context: Any) -> pb.DeletePipelineResponse:
         await self._pipelines.delete(PipelineRef(name=request.name, version=request.version))

@@ -1,0 +1,140 @@
+"""What is too large for one page of a list comes in several, and what nobody reads there is left out."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import grpc
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.orchestrator.journal.batches import KeptBatches
+from services.orchestrator.journal.pages import PAGE_BYTES
+from services.orchestrator.settings import Settings
+from services.runtime.errors import from_rpc
+from tests.batching import Asking, given, notes, step
+from tests.orchestrating import House, echo, text
+from tests.postgres import emptied
+
+INPUTS, INPUT_BYTES = 24, 200_000
+"""Of a large item, of which a page has a few."""
+WORDS = text("x" * 250_000)
+LARGE = types.Plan(tasks=[step(1, text=given("note")), *(step(task, text=WORDS) for task in range(2, 30))])
+"""More than seven megabytes."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    if request.param == "sqlite":
+        return settings
+    return settings.model_copy(update={"journal": await emptied(request.getfixturevalue("postgres"))})
+
+
+@pytest.fixture
+def asking(house: House) -> Asking:
+    return Asking(house.stub)
+
+
+def large(number: int) -> types.NewItem:
+    content = types.Value(text="x" * INPUT_BYTES)
+    inputs = [types.NamedValue(name=f"t{at}", value=content) for at in range(INPUTS)]
+    return types.NewItem(name=f"large {number}", inputs=inputs)
+
+
+async def test_large_items_are_listed_a_few_at_a_time_and_their_outcomes_at_once(house: House, asking: Asking) -> None:
+    plan = types.Plan(tasks=[step(at + 1, text=given(f"t{at}"), model="model") for at in range(INPUTS)])
+    batch = await asking.start([large(number) for number in range(20)], 5, plan=plan, max_at_once=1)
+    await asking.cancel(batch.batch_id)
+    first = await house.stub.ListItems(pb.ListItemsRequest(batch_id=batch.batch_id), **asking.means)
+    assert 0 < first.ByteSize() <= PAGE_BYTES + 100_000
+    items = await asking.items(batch.batch_id)
+    assert [item.name for item in items] == [f"large {number}" for number in range(20)]
+    assert all(len(item.inputs) == INPUTS for item in items)
+    brief = pb.ListItemsRequest(batch_id=batch.batch_id, outcomes_only=True)
+    told = await house.stub.ListItems(brief, **asking.means)
+    assert [item.name for item in told.items] == [item.name for item in items]
+    assert not told.next_after
+    assert not any(item.inputs for item in told.items)
+
+
+async def test_large_pipelines_and_their_versions_are_listed_a_few_at_a_time(house: House, asking: Asking) -> None:
+    for number in range(3):
+        await asking.save(f"large{number}", plan=LARGE)
+        await asking.save("large", plan=types.Plan(tasks=[*LARGE.tasks, step(40 + number)]))
+    names = await _pages(house.stub.ListPipelines, asking, pb.ListPipelinesRequest)
+    assert [[each.name for each in page.pipelines] for page in names] == [["large"], ["large0"], ["large1"], ["large2"]]
+    of_one = partial(pb.ListPipelinesRequest, name="large")
+    versions = await _pages(house.stub.ListPipelines, asking, of_one)
+    assert [[each.version for each in page.pipelines] for page in versions] == [[3], [2], [1]]
+
+
+async def test_batches_with_large_plans_are_listed_a_few_at_a_time(house: House, asking: Asking) -> None:
+    ids = [(await asking.start(notes(1), plan=LARGE, max_at_once=1)).batch_id for _ in range(3)]
+    for batch_id in ids:
+        await asking.cancel(batch_id)
+    pages = await _pages(house.stub.ListBatches, asking, pb.ListBatchesRequest)
+    assert [[batch.batch_id for batch in page.batches] for page in pages] == [[batch_id] for batch_id in ids[::-1]]
+    assert not any(batch.pipeline.plan.tasks or batch.spec.plan.tasks for page in pages for batch in page.batches)
+
+
+async def test_a_state_is_asked_for_as_often_as_one_likes(house: House, asking: Asking) -> None:
+    batch = await asking.ended((await asking.start(notes(2))).batch_id)
+    often = [types.RUN_STATE_COMPLETED] * 300_000
+    assert len(await asking.items(batch.batch_id, states=often)) == 2
+    assert len((await house.stub.ListBatches(pb.ListBatchesRequest(states=often), **asking.means)).batches) == 1
+    await house.stub.List(pb.ListRunsRequest(states=often), **asking.means)
+    strange: list[tuple[Any, Any]] = [
+        (house.stub.ListItems, pb.ListItemsRequest(batch_id=batch.batch_id, states=[77])),  # type: ignore[list-item]
+        (house.stub.ListBatches, pb.ListBatchesRequest(states=[77])),  # type: ignore[list-item]
+        (house.stub.List, pb.ListRunsRequest(states=[77])),  # type: ignore[list-item]
+    ]
+    for call, request in strange:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(request, **asking.means)
+        assert from_rpc(caught.value).port == "states"
+
+
+async def test_who_watches_is_told_the_plan_once_and_all_share_one_look(
+    asking: Asking, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, counts = 0, KeptBatches.counts
+    go_on = [asyncio.Event() for _ in range(3)]
+
+    async def counted(self: KeptBatches, batch_id: str, since: float) -> Any:
+        nonlocal looks
+        looks += 1
+        return await counts(self, batch_id, since)
+
+    async def one_by_one(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        await go_on[int(request.inputs["text"].text.split()[1]) - 1].wait()
+        return await echo(request)
+
+    house.cast.infer["model"] = one_by_one
+    batch = await asking.start(notes(3), max_at_once=1)
+    monkeypatch.setattr(KeptBatches, "counts", counted)
+    told: list[list[types.Batch]] = [[] for _ in range(20)]
+
+    async def watch(seen: list[types.Batch]) -> None:
+        async for shown in asking.watch(batch.batch_id):
+            seen.append(shown)
+            if all(told) and all(each[-1].counts.completed == shown.counts.completed for each in told):
+                for event in go_on[: shown.counts.completed + 1]:
+                    event.set()
+
+    await asyncio.gather(*(watch(seen) for seen in told))
+    assert looks < 3 * len(told)
+    for seen in told:
+        assert [bool(shown.pipeline.plan.tasks) for shown in seen] == [True] + [False] * (len(seen) - 1)
+        assert [bool(shown.spec.plan.tasks) for shown in seen] == [True] + [False] * (len(seen) - 1)
+        assert len(seen) > 2
+        assert all(shown.HasField("pipeline") for shown in seen)
+
+
+async def _pages(call: Any, asking: Asking, request: Callable[..., Any]) -> list[Any]:
+    found = [await call(request(), **asking.means)]
+    while found[-1].next_page_token:
+        found.append(await call(request(page_token=found[-1].next_page_token), **asking.means))
+    return found
