@@ -16,11 +16,9 @@ _PLAIN = re.compile(r'filename="([^"]*)"', re.IGNORECASE)
 
 
 def safe_name(name: str, media_type: str) -> str:
-    """A file name without folders, control characters or anything a system reads in its own way."""
+    """A file name without folders, control characters, line ends or anything a system reads in its own way."""
     last = PureWindowsPath(PurePosixPath(name).name).name
-    printable = "".join(
-        letter for letter in unicodedata.normalize("NFC", last) if unicodedata.category(letter)[0] != "C"
-    )
+    printable = "".join(filter(_shows, unicodedata.normalize("NFC", last)))
     path = PurePosixPath(_UNSAFE.sub("_", printable).strip(" ."))
     stem = _cut(path.stem, LONGEST_STEM).strip(" .") or "artifact"
     extension = path.suffix or mimetypes.guess_extension(media_type) or ""
@@ -33,6 +31,11 @@ def disposed(header: str) -> str:
         return unquote(encoded[1])
     plain = _PLAIN.search(header)
     return plain[1] if plain else ""
+
+
+def _shows(letter: str) -> bool:
+    kind = unicodedata.category(letter)
+    return kind[0] != "C" and kind not in ("Zl", "Zp")
 
 
 def _cut(text: str, most: int) -> str:

@@ -15,6 +15,7 @@ from gateway.client.naming import safe_name
         ("", "image/png", "artifact.png"),
         ("\x1b[31mred\x00.txt", "text/plain", "[31mred.txt"),
         ("a\u202egnp.exe", "", "agnp.exe"),
+        ("a\u2028saved b.png", "", "asaved b.png"),
         ("con", "text/plain", "_con.txt"),
         ("what?.txt", "text/plain", "what_.txt"),
         ("Gruß.png", "image/png", "Gruß.png"),
