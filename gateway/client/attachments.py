@@ -116,8 +116,9 @@ def _size(file: Path) -> int:
                 return status.st_size
     except OSError as error:
         raise _unreadable(file, error) from error
-    what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-    raise _unfit(f"{file} is {what}", "FILE", "send its files one by one")
+    if stat.S_ISDIR(status.st_mode):
+        raise _unfit(f"{file} is a folder", "FILE", "send its files one by one")
+    raise _unfit(f"{file} is no regular file", "FILE", "write what comes out of it to a file, and send that")
 
 
 def _unreadable(file: Path, error: OSError) -> InvalidRequest:
