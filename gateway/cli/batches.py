@@ -25,7 +25,9 @@ def batch(
     files: Annotated[
         list[str] | None, typer.Option("--files", "-f", metavar="PATTERN", help="Each file an item; repeat it.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Each file in and below it an item.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Each file in and below it an item, but hidden ones.")
+    ] = None,
     items: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A .csv whose columns are parameters, or a .jsonl; each line an item."),
@@ -52,7 +54,8 @@ def batch(
     Results are in --out, in the order of the input: results.jsonl, results.csv, summary.json, and in files/ what was
     made, as 0007-sign.audio.wav for the seventh item, sign.png. In --items, a column whose parameter takes a file has
     paths that begin where the table lies, URLs, or ids of kept files; a column name has what to call the item. What
-    --set gives is the same for all items.
+    --set gives is the same for all items. In results.csv what begins like a formula has an apostrophe before it;
+    results.jsonl has it plain.
 
     [bold]Examples[/]
 

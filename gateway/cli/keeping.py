@@ -44,11 +44,15 @@ def show(named: str, url: str | None, api_key: str | None, *, as_json: bool) -> 
         terminal.out().print(part, soft_wrap=True)
 
 
-def export(named: str, url: str | None, api_key: str | None) -> None:
-    """Prints the file of a pipeline."""
+def export(named: str, out: Path | None, url: str | None, api_key: str | None) -> None:
+    """Writes the file of a pipeline, or prints it."""
     with asking(url, api_key) as house:
         pipeline = found(house, named)
-    terminal.tell_text(pipeline_file.written(pipeline, (url or DEFAULT_URL).rstrip("/")))
+    text = pipeline_file.written(pipeline, (url or DEFAULT_URL).rstrip("/"))
+    if out:
+        out.write_text(text, "utf-8")
+    else:
+        terminal.tell_text(text)
 
 
 def import_(file: Path, name: str, url: str | None, api_key: str | None, *, pin: bool, as_json: bool) -> None:

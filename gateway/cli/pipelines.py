@@ -123,17 +123,25 @@ def save(
         saving.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
 
 
-def export(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None) -> None:
+def export(
+    pipeline: PipelineName,
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where it goes. Unset: to standard output.")
+    ] = None,
+    url: Url = None,
+    api_key: ApiKey = None,
+) -> None:
     """Write a pipeline as a file to read, to edit, and to keep elsewhere with hugginggpt import.
 
     [bold]Example[/]
 
-      hugginggpt export read-aloud > read-aloud.yaml
+      hugginggpt export read-aloud --out read-aloud.yaml
     """
     from gateway.cli import keeping, terminal
 
     with terminal.problems_told():
-        keeping.export(pipeline, url, api_key)
+        keeping.export(pipeline, out, url, api_key)
 
 
 def import_(

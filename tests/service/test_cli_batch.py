@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.selector_pb2 import CatalogTask
 from services.orchestrator.settings import Settings
 from tests.batching import given as named
 from tests.orchestrating import END, Cast, task
@@ -101,12 +103,14 @@ async def test_words_are_planned_once_on_the_first_item_that_can_be_read(speakin
     speaking.pictures(b="one", c="two")
     (speaking.folder / "in/a.png").write_bytes(b"")
     speaking.keeping.cast.plan(task(1, "image-to-text", image=named("file1")), END)
+    speaking.keeping.doors.selector.tasks = [CatalogTask(spec=standard_tasks()["image-to-text"])]
     command = ("batch", "--request", "read it", "--folder", "in", "--policy", "local")
     refused = await speaking.shell.type(*command)
     assert (refused.status, "nobody is there to look at the plan" in refused.err) == (2, True)
     assert not (speaking.folder / "out").exists()
     said = await speaking.shell.type(*command, "--yes")
     assert (said.status, "image-to-text  image ← file1" in said.err) == (1, True), said
+    assert "file1  image  The picture.\n" in said.err
     assert [line["outputs"].get("text") for line in lines(speaking.folder / "out")] == [None, "one", "two"]
     (planned,) = [request for request in speaking.keeping.cast.planned if not request.goal.HasField("check")]
     assert planned.inputs[0].value.artifact.name == "b.png"

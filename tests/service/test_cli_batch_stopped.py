@@ -70,6 +70,7 @@ async def test_ctrl_c_cancels_and_keeps_what_there_is(speaking: Speaking) -> Non
     batch_id = (await the_batch(speaking))["batch_id"]
     assert said.err.startswith(f"{batch_id}: 3 items; go on after a break: hugginggpt resume {batch_id} --out out\n")
     assert f"\ngo on: hugginggpt resume {batch_id} --out out" in said.err
+    assert "3 items: 1 completed, 1 cancelled, 1 queued" in said.out
     speaking.reader.go_on.set()
     said = await speaking.shell.type("resume", batch_id)
     assert (said.status, states(speaking.folder)) == (0, ["completed"] * 3), said

@@ -144,6 +144,8 @@ async def test_what_is_exported_is_readable_fits_its_schema_and_comes_back_the_s
     (desk.folder / "answer.yaml").write_text(ANSWER)
     first = await desk.told("import", "answer.yaml")
     exported = await desk.type("export", "answer")
+    assert (await desk.type("export", "answer", "--out", "answer.yaml")).status == 0
+    assert (desk.folder / "answer.yaml").read_text("utf-8") == exported.out
     schema, origin, *lines = exported.out.splitlines()
     house = desk.shell.environment()["HUGGINGGPT_URL"]
     assert schema == f"# yaml-language-server: $schema={house}/v1/pipeline.schema.json"

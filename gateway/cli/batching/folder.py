@@ -54,8 +54,10 @@ class Folder:
         owner = self._owner()
         if there and (not batch_id or owner != batch_id):
             whose = f"batch {owner}" if owner else "something else"
-            remedy = "choose another --out" + (f", or go on: {_going_on(owner, self.path)}" if owner else "")
-            raise Problem(f"{self.path} has the results of {whose}", remedy=remedy, status=USAGE)
+            going_on = f", or go on if it is still there: {_going_on(owner, self.path)}" if owner else ""
+            raise Problem(
+                f"{self.path} has the results of {whose}", remedy=f"choose another --out{going_on}", status=USAGE
+            )
 
     @property
     def going_on(self) -> str:

@@ -1,6 +1,6 @@
 """What runs on each item: a kept plan, one that is supplied, or one made of words on the first item."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -64,7 +64,7 @@ def made(
     """
     run, inputs = _planned(house, source.told["request"], items, options)
     view.close()
-    for tree in graph.drawn(inputs, [status.task for status in run.tasks]):
+    for tree in graph.drawn(inputs, _tasks(run)):
         terminal.err().print(tree, soft_wrap=True)
     if not agreed and not typer.confirm(f"Run this on {telling.items(items.count)}?", err=True):
         raise Problem("nothing was run")
@@ -72,7 +72,7 @@ def made(
 
 
 def _planned(house: HuggingGPT, request: str, items: Items, options: Mapping[str, Any]) -> tuple[Run, Sequence[Port]]:
-    """The run that planned, and what went into it."""
+    """The run that planned, and what went into it, as its tasks take it."""
     refused: InvalidRequest | None = None
     for item in islice(items, FIRST):
         try:
@@ -80,8 +80,22 @@ def _planned(house: HuggingGPT, request: str, items: Items, options: Mapping[str
         except InvalidRequest as error:
             refused = refused or error
         else:
-            return _with_plan(run), [Port(name=name, required=True) for name in item.inputs]
+            return _with_plan(run), _ports(house, _tasks(run), item.inputs)
     raise refused or Problem("there is nothing to plan on")
+
+
+def _tasks(run: Run) -> list[Mapping[str, Any]]:
+    return [status.task for status in run.tasks]
+
+
+def _ports(house: HuggingGPT, plan: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[Port]:
+    kinds = {kind.name: {port.name: port for port in kind.inputs} for kind in house.tasks()}
+    taken: dict[str, Port] = {}
+    for task in plan:
+        for port, argument in task.get("arguments", {}).items():
+            known = kinds.get(task["task"], {}).get(port, Port(name=port))
+            taken.update((name, known) for name in _inputs(argument) if name not in taken)
+    return [taken.get(name, Port(name=name)).model_copy(update={"name": name, "required": True}) for name in names]
 
 
 def _with_plan(run: Run) -> Run:

@@ -17,7 +17,9 @@ SHOWN, NAMED = 10, 3
 WIDE, MUCH = 32, 120
 """Letters of a name that are kept in line with others, and of what an item gave or why it gave nothing."""
 
-_STATES = ("completed", "incomplete", "failed", "cancelled", "waiting")
+_STATES = ("running", "completed", "incomplete", "failed", "cancelled", "waiting")
+_CALLED = {"waiting": "queued"}
+"""As the items themselves say it."""
 
 
 def tell(ended: Ended, *, as_json: bool) -> None:
@@ -45,7 +47,7 @@ def line(batch: Batch) -> Text:
 
 def counted(counts: BatchCounts) -> str:
     """How many items stand where."""
-    told = (f"{getattr(counts, state)} {state}" for state in ("running", *_STATES) if getattr(counts, state))
+    told = (f"{getattr(counts, state)} {_CALLED.get(state, state)}" for state in _STATES if getattr(counts, state))
     return f"{items(counts.total)}: {', '.join(told)}"
 
 
