@@ -43,6 +43,14 @@ def problem(file: Path, parameters: Parameters = ASKED, *settings: str) -> str:
     return raised.value.message
 
 
+def test_names_stand_on_one_line_however_files_are_called(folder: Path) -> None:
+    (folder / "two\nlines\u202e.png").write_bytes(b"picture")
+    found = items.of_files(files.of_patterns([str(folder / "two*")]), SIGNS, {})
+    assert [item.name for item in found] == ["two lines.png"]
+    (item,) = of_manifest(table(folder, "image,name", '"a.png","x\ny"'), SIGNS)
+    assert item.name == "x y"
+
+
 def test_a_folder_is_all_its_files_by_name_but_hidden_ones_and_results(folder: Path) -> None:
     found = items.of_files(files.of_folder(folder, folder / "out"), SIGNS, {})
     assert found.count == 3

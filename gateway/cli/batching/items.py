@@ -11,6 +11,7 @@ from gateway.cli.batching.files import named
 from gateway.cli.batching.manifest import Row
 from gateway.cli.batching.parameters import Parameters
 from gateway.cli.problem import USAGE, Problem
+from gateway.cli.view import one_line
 from gateway.client import FileId, Given, Item, Url
 
 NAME = "name"
@@ -41,7 +42,7 @@ def of_files(files: Sequence[Path], parameters: Parameters, given: Mapping[str, 
     """
     into = parameters.for_files(given)
     parameters.check([into, *given], "--set")
-    return Items(len(files), lambda: (Item({**given, into: file}, name) for name, file in named(files)))
+    return Items(len(files), lambda: (Item({**given, into: file}, one_line(name)) for name, file in named(files)))
 
 
 def of_manifest(file: Path, parameters: Parameters, given: Mapping[str, Given]) -> Items:
@@ -89,7 +90,7 @@ class _Reading:
         called = "" if NAME in (self.parameters.modalities or {}) else str(own.pop(NAME, ""))
         inputs = {name: self._value(row, name, cell) for name, cell in own.items()}
         called = called or next(filter(None, map(self._file, inputs.values())), f"line-{row.line}")
-        return Item({**self.given, **inputs}, called)
+        return Item({**self.given, **inputs}, one_line(called))
 
     def _file(self, given: Given) -> str:
         match given:
