@@ -12,6 +12,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     BatchPlace,
     BatchSpec,
     Caller,
+    Failure,
     NamedValue,
     NewItem,
     Pipeline,
@@ -54,6 +55,13 @@ class Batched(World):
         await self.kept.begin(NewBatch(name, CALLER, BatchSpec(), plan))
         await self.kept.add(name, "default", 1, [_item(sha256) for sha256 in files], {})
         await self.kept.start(name, "default", "", "d", len(files))
+
+    async def settle(self, name: str) -> None:
+        """Ends the run of the batch's first item."""
+        ended = RunEvent(run_id=name, sequence=2)
+        ended.run_ended.state = RUN_STATE_COMPLETED
+        view = RunView([_run(name, "batch", 1).first, ended])
+        await self.kept._journal.append(name, 1, [ended], RUN_STATE_COMPLETED, more=settled(view.run))
 
     async def tell(self, sql: str, *values: object) -> None:
         def operation() -> Steps[None]:
@@ -134,10 +142,7 @@ async def test_an_old_batch_goes_with_its_runs_and_none_of_them_before(world: Ba
     await world.batch("batch", "a" * 64)
     (claimed,) = await world.kept.claim(["batch"])
     await world.kept.admit(claimed, [_run("run", "batch", 1)], {})
-    ended = RunEvent(run_id="run", sequence=2)
-    ended.run_ended.state = RUN_STATE_COMPLETED
-    view = RunView([_run("run", "batch", 1).first, ended])
-    await world.kept._journal.append("run", 1, [ended], RUN_STATE_COMPLETED, more=settled(view.run))
+    await world.settle("run")
     await world.tell("UPDATE runs SET created = 1, lease_until = 1")
     await world.retention.collect()
     assert (await world.journal.row("run", "default")).ended
@@ -190,3 +195,16 @@ async def test_a_batch_that_was_let_run_is_not_abandoned_and_one_that_was_abando
     await removal.abandon("late", "default")
     with pytest.raises(NotFound):
         await world.kept.start("late", "default", "", "d", 1)
+
+
+async def test_of_late_are_runs_that_have_ended_since_the_batch_was_taken_up(world: Batched) -> None:
+    await world.batch("batch", "a" * 64, "b" * 64)
+    assert (await world.kept.row("batch", "default")).taken_up == 0
+    (claimed,) = await world.kept.claim(["batch"])
+    await world.kept.admit(claimed, [_run("run", "batch", 1)], {2: Failure(message="it has no picture")})
+    await world.settle("run")
+    assert (await world.kept.counts("batch", claimed.batch.taken_up - 1)).late == 1
+    await world.tell("UPDATE batches SET lease_until = 0, taken_up = 1")
+    (again,) = await world.kept.claim(["batch"])
+    assert again.batch.taken_up >= claimed.batch.taken_up
+    assert (await world.kept.counts("batch", again.batch.taken_up + 1)).late == 0

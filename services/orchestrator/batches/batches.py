@@ -18,7 +18,7 @@ from services.orchestrator.journal.pages import Page
 from services.runtime import caller
 
 RATE_SECONDS = 30.0
-"""Over which the rate is measured."""
+"""Over which the rate is measured, but no longer than the batch has been driven without a pause."""
 
 
 class Batches:
@@ -75,8 +75,9 @@ class Batches:
     async def _seen(self, batch_id: str, tenant: str) -> Batch:
         row = await self._kept.row(batch_id, tenant)
         now = time.time()
-        counts = await self._kept.counts(batch_id, now - RATE_SECONDS)
-        return _paced(_shown(row, counts), counts, min(RATE_SECONDS, now - row.created), row)
+        since = max(now - RATE_SECONDS, row.taken_up or row.created)
+        counts = await self._kept.counts(batch_id, since)
+        return _paced(_shown(row, counts), counts, now - since, row)
 
     async def listed(
         self, limit: int, before: tuple[float, str] | None, states: "Collection[RunState.ValueType]"

@@ -54,6 +54,8 @@ class BatchRow:
     """Only items that are to run again are run."""
     waiting_for: str
     failure: Failure
+    taken_up: float
+    """When it was last claimed, in seconds since the epoch; 0: never."""
 
     @property
     def over(self) -> bool:
@@ -89,7 +91,7 @@ class Counts:
 
     by_state: "Mapping[RunState.ValueType, int]"
     late: int
-    """Ended of late."""
+    """Runs that have ended of late."""
 
     def __getitem__(self, state: "RunState.ValueType") -> int:
         return self.by_state.get(state, 0)
@@ -97,7 +99,8 @@ class Counts:
 
 def batch_row(values: Sequence[Any]) -> BatchRow:
     """A batch, of the columns of batch_statements.COLUMNS."""
-    id_, tenant, state, created, ended, total, caller, spec, pipeline, round_, failed_only, waiting, failure = values
+    id_, tenant, state, created, ended, total, caller, spec, pipeline, round_, failed_only, *more = values
+    waiting, failure, taken_up = more
     return BatchRow(
         id=id_,
         tenant=tenant,
@@ -112,6 +115,7 @@ def batch_row(values: Sequence[Any]) -> BatchRow:
         failed_only=bool(failed_only),
         waiting_for=waiting,
         failure=Failure.FromString(failure),
+        taken_up=taken_up,
     )
 
 

@@ -10,7 +10,7 @@ from services.runtime.database import Dialect, Into
 
 _FIELDS = (
     *("id", "tenant", "state", "created", "ended", "total", "caller", "spec", "pipeline"),
-    *("round", "failed_only", "waiting_for", "failure"),
+    *("round", "failed_only", "waiting_for", "failure", "taken_up"),
 )
 COLUMNS = ", ".join(_FIELDS)
 
@@ -33,8 +33,8 @@ START = (
 
 ROW = f"SELECT {COLUMNS} FROM batches WHERE id = ? AND tenant = ? AND state > 0"
 COUNTS = (
-    "SELECT state, COUNT(*), SUM(CASE WHEN ended > ? THEN 1 ELSE 0 END) FROM batch_runs WHERE batch_id = ?"
-    " GROUP BY state"
+    "SELECT state, COUNT(*), SUM(CASE WHEN ended > ? AND run_id != '' THEN 1 ELSE 0 END) FROM batch_runs"
+    " WHERE batch_id = ? GROUP BY state"
 )
 _WITH_RUNS = " LEFT JOIN batch_runs ON batch_runs.batch_id = batch_items.batch_id AND batch_runs.idx = batch_items.idx"
 _FROM_ITEMS = f" FROM batch_items{_WITH_RUNS} WHERE batch_items.batch_id = ? AND batch_items.idx > ?"
@@ -87,7 +87,7 @@ class Statements:
         )
         self.claim = (
             f"WITH due AS MATERIALIZED (SELECT id FROM batches WHERE {due} AND id {dialect.among}{dialect.skip_locked})"
-            f" UPDATE batches SET owner = ?, fence = fence + 1, lease_until = {now} + ?, state = ?"
+            f" UPDATE batches SET owner = ?, fence = fence + 1, lease_until = {now} + ?, state = ?, taken_up = {now}"
             f" WHERE id IN (SELECT id FROM due) RETURNING fence, {COLUMNS}"
         )
         self.renew = (

@@ -174,6 +174,7 @@ MIGRATIONS = (
     "CREATE INDEX batches_by_end ON batches (ended, id) WHERE ended > 0",
     # With all that is asked of batches which wait for an owner: their rows may have megabytes before the lease.
     "CREATE INDEX batches_due ON batches (tenant, created, id, state, lease_until) WHERE state < 4",
+    "ALTER TABLE batches ADD COLUMN taken_up REAL NOT NULL DEFAULT 0",
 )
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
 
