@@ -181,7 +181,7 @@ async def test_parameters_are_set_by_name_and_files_find_theirs(desk: Desk) -> N
         (("pipeline/1", "pipeline/2"), "line 1: hugginggpt/pipeline/2 is a newer format"),
         (("document-question-answering", "dancing"), "nobody offers dancing"),
         (("modality: text", "modality: image"), "input what is not what its tasks take"),
-        (("name: what,", "name: who,"), "no task takes the input who"),
+        (("name: what,", "name: who,"), "task 1 takes what, which is not among the inputs (who)"),
     ],
 )
 async def test_a_file_that_is_wrong_says_so_and_is_not_kept(desk: Desk, change: tuple[str, str], words: str) -> None:

@@ -25,7 +25,8 @@ def unplanned(batch_id: str) -> FailedPrecondition:
 
 
 def unknown(batch_id: str) -> NotFound:
-    return NotFound(f"there is no batch {batch_id}", reason="BATCH", remedy="check the id; list the batches")
+    remedy = "check the id; `hugginggpt batches` or `GET /v1/batches` lists them"
+    return NotFound(f"there is no batch {batch_id}", reason="BATCH", remedy=remedy)
 
 
 def under_way(batch_id: str) -> FailedPrecondition:

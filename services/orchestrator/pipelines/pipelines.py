@@ -1,7 +1,8 @@
 """Plans kept under a name: saved, read, filled in for runs, and vouched for by what is offered now."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from difflib import get_close_matches
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import planner_pb2 as planning
@@ -40,6 +41,7 @@ from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
 Check = Callable[[planning.PlanRequest], Awaitable[Plan]]
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
+_LISTED = "check the name; `hugginggpt pipelines` or `GET /v1/pipelines` lists them"
 
 
 class Pipelines:
@@ -251,18 +253,26 @@ def _pin(task: Task, model: str, revision: str) -> None:
     task.pinned_model, task.pinned_revision = model, revision
 
 
-def _describe(pipeline: Pipeline, said: Iterable[Port]) -> None:
+def _describe(pipeline: Pipeline, said: Collection[Port]) -> None:
     taken = {port.name: port for port in pipeline.inputs}
     for port in said:
         if port.name not in taken:
-            raise InvalidRequest(
-                f"no task takes the input {port.name}", port=port.name, remedy=f"it takes {', '.join(taken) or 'none'}"
-            )
+            raise _unused(pipeline.plan, port.name, [each.name for each in said], taken)
         if port.modality not in {MODALITY_UNSPECIFIED, taken[port.name].modality}:
             raise InvalidRequest(
                 f"input {port.name} is not what its tasks take", port=port.name, remedy="leave its modality out"
             )
         taken[port.name].description = port.description or taken[port.name].description
+
+
+def _unused(plan: Plan, name: str, declared: Collection[str], taken: Collection[str]) -> InvalidRequest:
+    """An input is declared that no task takes: perhaps one of them takes it under another name."""
+    if meant := get_close_matches(name, [each for each in taken if each not in declared], n=1, cutoff=0):
+        task = next(task.id for task in plan.tasks if meant[0] in ports.inputs_of(task))
+        said = f"task {task} takes {meant[0]}, which is not among the inputs ({', '.join(declared)})"
+        return InvalidRequest(said, port=name, remedy="call it the same in both places")
+    said = f"no task takes the input {name}"
+    return InvalidRequest(said, port=name, remedy=f"it takes {', '.join(taken) or 'none'}")
 
 
 def _named(task: Task) -> str:
@@ -272,6 +282,4 @@ def _named(task: Task) -> str:
 
 def _unknown(ref: PipelineRef) -> NotFound:
     which = f" version {ref.version}" if ref.version else ""
-    return NotFound(
-        f"there is no pipeline {ref.name or '(unnamed)'}{which}", reason="PIPELINE", remedy="list the pipelines"
-    )
+    return NotFound(f"there is no pipeline {ref.name or '(unnamed)'}{which}", reason="PIPELINE", remedy=_LISTED)

@@ -86,6 +86,12 @@ def parameters(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
     return list(found.values())
 
 
+def inputs_of(task: Task) -> set[str]:
+    """The names of the inputs to which a task refers."""
+    given = (each for argument in task.arguments.values() for each in _flat(argument))
+    return {each.input.name for each in given if each.HasField("input")}
+
+
 def results(plan: Plan, specs: Mapping[str, TaskSpec]) -> list[Port]:
     """What a plan gives, under the names of outcome()."""
     last = ends(plan.tasks)
