@@ -60,6 +60,8 @@ async def test_a_plan_is_kept_from_a_run_drawn_and_listed(tab: Tab) -> None:
     await expect(page).to_have_url(f"{tab.url}/?pipeline=sign-reader")
     await expect(page.locator(".graph .task")).to_have_count(3)
     await expect(page.locator(".graph .end")).to_have_text([re.compile("file1"), re.compile("3 results")])
+    await page.set_viewport_size({"width": 1200, "height": 900})
+    assert await page.locator(".graph").evaluate("graph => graph.scrollWidth <= graph.clientWidth")
     await expect(page.locator(".graph .task").first).to_contain_text("any model that fits")
     await page.get_by_role("button", name="Task 2, text-to-speech").click()
     await expect(page.locator("#task-2")).to_contain_text("text of task 1, image-to-text")

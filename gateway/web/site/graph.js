@@ -19,6 +19,9 @@ const SLIM = { wide: 158, high: 58, least: 116 };
 const TIGHT = { along: 34, across: 14 };
 const END = { wide: 150, high: 34 };
 
+/** How small a drawing may become before it is scrolled. */
+const READABLE = 0.75;
+
 /** The end of the plan among its nodes, whatever these are called. */
 const OUTCOME = Symbol("outcome");
 
@@ -73,6 +76,7 @@ export class Graph {
       ...this._edges.map(({ line }) => line),
       ...[...this._nodes.values()].map(({ element }) => element),
     );
+    drawing.style.minWidth = `${READABLE * room.x}px`;
     for (const [id, node] of this._nodes) node.light(run, id);
     this.element.replaceChildren(drawing);
     for (const node of this._nodes.values()) node.fit();
