@@ -38,6 +38,7 @@ def parts(items: Sequence[types.NewItem], page: int = 100, /, **spec: Any) -> It
     yield pb.StartBatchRequest(spec=types.BatchSpec(**({"plan": PLAN} if not spec.keys() & SOURCES else {}) | spec))
     for begin in range(0, len(items), page):
         yield pb.StartBatchRequest(items=pb.NewItems(items=items[begin : begin + page]))
+    yield pb.StartBatchRequest(whole=pb.WholeBatch(items=len(items)))
 
 
 SOURCES = {"plan", "pipeline", "request", "run_id"}

@@ -142,18 +142,21 @@ async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems
         goes_on = await taking.heard(call)
     if goes_on:
         await taken()
+        total = 0
         async for page in pages:
-            await _write(call, page)
+            await _write(call, pb.StartBatchRequest(items=page))
+            total += len(page.items)
+        await _write(call, pb.StartBatchRequest(whole=pb.WholeBatch(items=total)))
         await call.done_writing()
     async with asyncio.timeout(KEPT_SECONDS):
         batch: Batch = await call
     return batch
 
 
-async def _write(call: Any, page: pb.NewItems) -> None:
+async def _write(call: Any, part: pb.StartBatchRequest) -> None:
     try:
         async with asyncio.timeout(KEPT_SECONDS):
-            await call.write(pb.StartBatchRequest(items=page))
+            await call.write(part)
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
         raise Unavailable(
             "the orchestrator stopped taking in items", remedy="send the batch again; nothing of it is kept"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,7 +93,7 @@ async def test_a_batch_goes_on_when_its_command_is_killed(speaking: Speaking) ->
 
 async def test_a_full_disk_stops_the_command_not_the_batch(speaking: Speaking) -> None:
     speaking.pictures(a="one", b="two")
-    limited = "ulimit -f 100; exec " + " ".join((*COMMAND, *ALOUD))
+    limited = "ulimit -f 100; exec " + shlex.join((*COMMAND, *ALOUD))
     said = await ended(await begun(speaking, "bash", "-c", limited))
     batch_id = (await the_batch(speaking))["batch_id"]
     assert (said.status, "cannot write to out: File too large" in said.err) == (1, True), said
@@ -105,7 +106,7 @@ async def test_a_full_disk_stops_the_command_not_the_batch(speaking: Speaking) -
 
 async def test_no_room_at_all_is_known_before(speaking: Speaking) -> None:
     speaking.pictures(a="one")
-    said = await ended(await begun(speaking, "bash", "-c", "ulimit -f 10; exec " + " ".join((*COMMAND, *ALOUD))))
+    said = await ended(await begun(speaking, "bash", "-c", "ulimit -f 10; exec " + shlex.join((*COMMAND, *ALOUD))))
     assert (said.status, "cannot write to out" in said.err) == (2, True), said
     assert list((speaking.folder / "out").iterdir()) == []
     assert (await speaking.keeping.http.get("/v1/batches")).json()["data"] == []

@@ -150,8 +150,10 @@ async def test_an_item_that_does_not_fit_costs_itself(asking: Asking) -> None:
         ([pb.StartBatchRequest(items=pb.NewItems(items=notes(1)))], "must come first"),
         ([], "must come first"),
         ([*parts(notes(1)), *parts(notes(1))], "one spec"),
+        ([*parts(notes(2))][:-1], "not said that all items have come"),
+        ([*[*parts(notes(2))][:-1], *[*parts(notes(1))][-1:]], "2 items came of 1"),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 async def test_what_cannot_be_a_batch_is_refused_and_leaves_nothing(
     house: House, asking: Asking, requests: list[pb.StartBatchRequest], message: str

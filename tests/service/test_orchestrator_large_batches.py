@@ -28,6 +28,7 @@ class Measured:
             items = [note(f"{number:>{CONTENT}}", f"note {number}") for number in range(begin + 1, begin + PAGE + 1)]
             yield pb.StartBatchRequest(items=pb.NewItems(items=items))
             self.most = max(self.most, resident())
+        yield pb.StartBatchRequest(whole=pb.WholeBatch(items=ITEMS))
 
     @property
     def grown(self) -> int:

@@ -606,25 +606,51 @@ class StartBatchRequest(_message.Message):
 
     SPEC_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
+    WHOLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def spec(self) -> _types_pb2.BatchSpec: ...
     @_builtins.property
     def items(self) -> Global___NewItems: ...
+    @_builtins.property
+    def whole(self) -> Global___WholeBatch: ...
     def __init__(
         self,
         *,
         spec: _types_pb2.BatchSpec | None = ...,
         items: Global___NewItems | None = ...,
+        whole: Global___WholeBatch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec", "whole", b"whole"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec", "whole", b"whole"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["spec", "items"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["spec", "items", "whole"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 
 Global___StartBatchRequest: _TypeAlias = StartBatchRequest  # noqa: Y015
+
+@_typing.final
+class WholeBatch(_message.Message):
+    """The end of a new batch: a stream also ends where its caller has gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    items: _builtins.int
+    """How many items there were."""
+    def __init__(
+        self,
+        *,
+        items: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WholeBatch: _TypeAlias = WholeBatch  # noqa: Y015
 
 @_typing.final
 class NewItems(_message.Message):

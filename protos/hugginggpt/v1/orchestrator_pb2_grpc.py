@@ -248,7 +248,8 @@ class OrchestratorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StartBatch(self, request_iterator, context):
-        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
+        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items, then how many there were:
+        of one that breaks off before that nothing is kept. An item that does not fit
         the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
         if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
         for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.

@@ -67,7 +67,8 @@ class OrchestratorServiceStub:
     DeletePipeline: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.DeletePipelineRequest, _orchestrator_pb2.DeletePipelineResponse]
     """Removes versions of a pipeline; batches that have begun go on. NOT_FOUND/PIPELINE if there is none."""
     StartBatch: _grpc.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]
-    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
+    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items, then how many there were:
+    of one that breaks off before that nothing is kept. An item that does not fit
     the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
     if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
     for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
@@ -133,7 +134,8 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     DeletePipeline: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.DeletePipelineRequest, _orchestrator_pb2.DeletePipelineResponse]  # type: ignore[assignment]
     """Removes versions of a pipeline; batches that have begun go on. NOT_FOUND/PIPELINE if there is none."""
     StartBatch: _aio.StreamUnaryMultiCallable[_orchestrator_pb2.StartBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
-    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
+    """Keeps a batch and all its items, then lets it run. First its spec, then pages of items, then how many there were:
+    of one that breaks off before that nothing is kept. An item that does not fit
     the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
     if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
     for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
@@ -280,7 +282,8 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_orchestrator_pb2.StartBatchRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_types_pb2.Batch, _abc.Awaitable[_types_pb2.Batch]]:
-        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items. An item that does not fit
+        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items, then how many there were:
+        of one that breaks off before that nothing is kept. An item that does not fit
         the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
         if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
         for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.

@@ -18,7 +18,7 @@ from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.pipelines import ports
 from services.orchestrator.pipelines.pipelines import Pipelines, stricter
-from services.runtime import caller
+from services.runtime import caller, taking
 from services.runtime.errors import InvalidRequest
 
 MOST_ITEMS = 1_000_000
@@ -49,7 +49,7 @@ class Reception:
             taken: called once the spec is taken, before the items are read.
 
         Raises:
-            InvalidRequest: the stream does not begin with a spec, there is no item, or none fits; or BUDGET.
+            InvalidRequest: the stream does not begin with a spec, there is no item, or none fits; BROKEN_OFF; BUDGET.
             NotFound: PIPELINE or RUN.
             FailedPrecondition: VANISHED or POLICY.
             AlreadyExists: IDEMPOTENCY.
@@ -141,11 +141,21 @@ async def _opened(parts: AsyncIterable[StartBatchRequest]) -> tuple[BatchSpec, A
 
 
 async def _paged(parts: AsyncIterable[StartBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
+    total, whole = 0, False
     async for part in parts:
-        if not part.HasField("items"):
-            raise InvalidRequest("a batch has one spec", port="spec", remedy="send items after it, and nothing else")
-        for begin in range(0, len(part.items.items), PAGE):
-            yield part.items.items[begin : begin + PAGE]
+        match part.WhichOneof("part"):
+            case "items" if not whole:
+                for begin in range(0, len(part.items.items), PAGE):
+                    yield part.items.items[begin : begin + PAGE]
+                total += len(part.items.items)
+            case "whole" if part.whole.items == total:
+                whole = True
+            case "whole":
+                raise taking.broken_off(f"{total} items came of {part.whole.items}")
+            case _:
+                raise InvalidRequest("a batch has one spec", port="spec", remedy="send items after it, then how many")
+    if not whole:
+        raise taking.broken_off("it is not said that all items have come")
 
 
 def _misfits(pipeline: Pipeline, items: Sequence[NewItem], first: int) -> dict[int, Failure]:
