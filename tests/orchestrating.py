@@ -129,8 +129,8 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         pinned = request.task.pinned_model
         if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
-        inside = any(candidate.reach == types.REACH_INTERNAL for candidate in self.cast.candidates)
-        if not (inside or caller.may_leave_the_house()):
+        outside = self.cast.candidates and all(each.reach != types.REACH_INTERNAL for each in self.cast.candidates)
+        if outside and not caller.may_leave_the_house():
             raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
         return selector_pb2.SelectResponse(
             candidates=self.cast.candidates,

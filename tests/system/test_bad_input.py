@@ -45,7 +45,7 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["Make a video of a dancing cat"], 1, "which no expert here offers"),
         (["--plan", "cake.json"], 2, "nobody offers the task cake-baking"),
         (["--plan", "loose.json"], 2, "port text refers to task 2, which is not there"),
-        (["--plan", "deep.json"], 2, "deep.json is not JSON"),
+        (["--plan", "deep.json"], 2, "deep.json is nested too deeply"),
         (["--plan", "pinned.json"], 1, "nobody/has-it"),
     ],
 )
