@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,8 @@ MOODS = {"florist.png": "positive", "theatre.png": "positive", "road.png": "nega
 def demo(house: House, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
     """The commands of the Makefile, in a folder of their own."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
-    told = ["make", "--dry-run", "--assume-old=.venv/.laptop", "--directory", str(ROOT), "demo", f"PY={sys.executable}"]
+    python = f"PY={shlex.quote(sys.executable)}"
+    told = ["make", "--dry-run", "--assume-old=.venv/.laptop", "--directory", str(ROOT), "demo", python]
     commands = subprocess.run(told, capture_output=True, text=True, check=True, env=os.environ | {"MAKEFLAGS": ""})
     script = "".join(line for line in commands.stdout.splitlines(keepends=True) if not line.startswith("make"))
     return subprocess.run(
