@@ -18,19 +18,19 @@ def told(house: House, *arguments: str) -> Any:
 
 def test_a_sentence_becomes_a_pipeline_one_can_keep(house: House, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path / "out"))
-    asked = told(house, "ask", "Read the text in this image aloud", "--file", str(SIGN), "--save", "read-aloud", *out)
-    assert asked["pipeline"]["name"] == "read-aloud"
-    ran = told(house, "run", "read-aloud", "--file", str(INVOICE), *out)
+    asked = told(house, "ask", "Read the text in this image aloud", "--file", str(SIGN), "--save", "voiced-sign", *out)
+    assert asked["pipeline"]["name"] == "voiced-sign"
+    ran = told(house, "run", "voiced-sign", "--file", str(INVOICE), *out)
     assert [task["task"] for task in ran["plan"]] == [task["task"] for task in asked["plan"]]
     assert "INV-2024-0117" in ran["results"][0]["outputs"]["text"]
     assert Path(ran["artifacts"][0]["path"]).read_bytes().startswith(b"RIFF")
-    (tmp_path / "kept.yaml").write_text(house.cli("export", "read-aloud").out)
+    (tmp_path / "kept.yaml").write_text(house.cli("export", "voiced-sign").out)
     (tmp_path / "run.json").write_text(json.dumps(asked))
-    assert house.cli("delete", "read-aloud").status == 0
-    assert house.cli("run", "read-aloud", "--file", str(SIGN), *out).status == 1
+    assert house.cli("delete", "voiced-sign").status == 0
+    assert house.cli("run", "voiced-sign", "--file", str(SIGN), *out).status == 1
     assert told(house, "import", str(tmp_path / "kept.yaml"))["inputs"][0]["modality"] == "image"
-    assert told(house, "import", str(tmp_path / "run.json"), "--name", "read-aloud")["version"] == 3
-    again = told(house, "run", "read-aloud@2", "--set", f"file1={SIGN}", *out)
+    assert told(house, "import", str(tmp_path / "run.json"), "--name", "voiced-sign")["version"] == 3
+    again = told(house, "run", "voiced-sign@2", "--set", f"file1={SIGN}", *out)
     assert [each["outputs"] for each in again["results"]] == [each["outputs"] for each in asked["results"]]
 
 
