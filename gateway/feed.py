@@ -25,6 +25,65 @@ MAX_LOSSES = 10
 _LONGEST_PAUSE = 2.0
 
 
+class Line:
+    """A stream of the orchestrator's, and the ones that follow on it where it is lost.
+
+    Args:
+        call: the first one.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._losses = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Ends it; who reads it gets Unavailable."""
+        self._stopped = True
+        self._call.cancel()
+
+    async def read(self, *, goes_on: bool = True) -> Any:
+        """What comes next; nothing of the message's type if the stream is lost.
+
+        Args:
+            goes_on: another stream can follow on this one.
+
+        Raises:
+            ServiceError: none will.
+        """
+        if self._stopped:
+            raise stopping()
+        try:
+            return await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            if error.code() in ABSENT and goes_on and self._losses < MAX_LOSSES:
+                return None
+            raise told(error) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._stopped and task and not task.cancelling():
+                raise stopping() from None
+            raise
+
+    def well(self) -> None:
+        """What came was something new."""
+        self._losses = 0
+
+    async def follow(self, opened: Callable[[], Call]) -> None:
+        """Has another stream follow on one that is lost, after a pause.
+
+        Raises:
+            Unavailable: too many were lost, or it was stopped.
+        """
+        if self._losses >= MAX_LOSSES:
+            raise absent()
+        self._losses += 1
+        await asyncio.sleep(min(0.05 * (1 << self._losses), _LONGEST_PAUSE))
+        if self._stopped:
+            raise stopping()
+        self._call = opened()
+
+
 class Feed:
     """Reads one stream after the other until the run has ended.
 
@@ -39,11 +98,9 @@ class Feed:
         self.run_id = run_id
         self.sequence = after
         self.ended = False
-        self._call = call
+        self._line = Line(call)
         self._reopen = reopen
         self._first: RunEvent | None = None
-        self._losses = 0
-        self._stopped = False
 
     async def accepted(self) -> None:
         """Waits for the first event; it stays to be read.
@@ -71,49 +128,28 @@ class Feed:
             if event is None:
                 await self._continue()
             elif event.sequence > self.sequence:
-                self.run_id, self.sequence, self._losses = event.run_id, event.sequence, 0
+                self.run_id, self.sequence = event.run_id, event.sequence
+                self._line.well()
                 self.ended = event.HasField("run_ended")
                 return event
         return None
 
     def stop(self) -> None:
         """Ends the stream, not the run; who reads it gets Unavailable."""
-        self._stopped = True
-        self._call.cancel()
+        self._line.stop()
 
     async def _next(self) -> RunEvent | None:
         """None if the stream is lost."""
-        if self._stopped:
-            raise stopping()
-        try:
-            event = await self._call.read()
-        except grpc.aio.AioRpcError as error:
-            if error.code() in ABSENT and self.run_id and self._losses < MAX_LOSSES:
-                return None
-            raise told(error) from error
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._stopped and task and not task.cancelling():
-                raise stopping() from None
-            raise
+        event = await self._line.read(goes_on=bool(self.run_id))
         if not isinstance(event, RunEvent):
             return None
         make_public(event)
         return event
 
     async def _continue(self) -> None:
-        if not self.run_id or self._losses >= MAX_LOSSES:
+        if not self.run_id:
             raise absent()
-        self._losses += 1
-        await asyncio.sleep(pause(self._losses))
-        if self._stopped:
-            raise stopping()
-        self._call = self._reopen(self.run_id, self.sequence)
-
-
-def pause(losses: int) -> float:
-    """Seconds to wait before the next stream is asked for."""
-    return min(0.05 * (1 << losses), _LONGEST_PAUSE)
+        await self._line.follow(lambda: self._reopen(self.run_id, self.sequence))
 
 
 def stopping() -> Unavailable:

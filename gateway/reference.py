@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 
 from gateway import examples, refusals
 from gateway.keeping import schema as keeping
-from gateway.schemas import TAKEN, reference, schemas
+from gateway.schemas import TAKEN, event_stream, listed, reference, schemas
 from gateway.webhooks.schema import WEBHOOK
 from protos.hugginggpt.v1.record_pb2 import RunRecord, Verification
 from protos.hugginggpt.v1.selector_pb2 import Expert, Route
@@ -45,11 +45,6 @@ _PROBLEM_SCHEMA = {
 }
 
 
-def _listed(item: dict[str, Any], **more: Any) -> dict[str, Any]:
-    properties = {"object": {"const": "list"}, "data": {"type": "array", "items": item}, **more}
-    return {"type": "object", "required": ["object", "data"], "properties": properties}
-
-
 _TEXT = {"type": "string"}
 _OPENAI_MODEL = {
     "type": "object",
@@ -65,27 +60,9 @@ _POLICY = {
 _OWN = {
     "Problem": _PROBLEM_SCHEMA,
     "Health": {"type": "object", "properties": {"status": {"const": "ok"}, "service": _TEXT, "version": _TEXT}},
-    "EventStream": {
-        "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
-        "anyOf": [
-            _TEXT,
-            {
-                "type": "object",
-                "required": ["event", "data"],
-                "properties": {
-                    "id": {"type": "string", "description": "The event's number."},
-                    "event": _TEXT,
-                    "data": {
-                        "type": "string",
-                        "contentMediaType": "application/json",
-                        "contentSchema": reference("RunEvent"),
-                    },
-                },
-            },
-        ],
-    },
-    "RunList": _listed(reference("Run"), next_page_token=_TEXT),
-    "TaskList": _listed(
+    "EventStream": event_stream("RunEvent", "The event's number."),
+    "RunList": listed(reference("Run"), next_page_token=_TEXT),
+    "TaskList": listed(
         {
             "allOf": [
                 reference("TaskSpec"),
@@ -97,7 +74,7 @@ _OWN = {
         },
         revision=_TEXT,
     ),
-    "ModelList": _listed(
+    "ModelList": listed(
         _OPENAI_MODEL,
         revision=_TEXT,
         models={"type": "array", "items": reference("ModelCard")},
@@ -105,7 +82,7 @@ _OWN = {
         selection_policy={"type": "string", "enum": ["rank", "llm"]},
         next_page_token=_TEXT,
     ),
-    "ExpertList": _listed(reference("Expert")),
+    "ExpertList": listed(reference("Expert")),
     "File": {
         "type": "object",
         "required": ["id", "object", "bytes", "created_at", "filename", "purpose", "status", "artifact"],
@@ -121,7 +98,7 @@ _OWN = {
             "artifact": reference("Artifact"),
         },
     },
-    "FileList": _listed(
+    "FileList": listed(
         reference("File"),
         has_more={"type": "boolean"},
         first_id={"type": ["string", "null"]},
@@ -139,10 +116,10 @@ _OWN = {
             "runs": {"type": "array", "items": reference("Run")},
         },
     },
-    "ConversationList": _listed(reference("Conversation"), next_page_token=_TEXT),
+    "ConversationList": listed(reference("Conversation"), next_page_token=_TEXT),
     **keeping.OWN,
     "Webhook": WEBHOOK,
-    "WebhookList": _listed(reference("Webhook")),
+    "WebhookList": listed(reference("Webhook")),
     "Deleted": {
         "type": "object",
         "required": ["id", "object", "deleted"],

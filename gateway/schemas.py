@@ -46,6 +46,29 @@ def reference(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+def listed(item: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The schema of a list, with what stands beside its data."""
+    properties = {"object": {"const": "list"}, "data": {"type": "array", "items": item}, **more}
+    return {"type": "object", "required": ["object", "data"], "properties": properties}
+
+
+def event_stream(message: str, id_means: str) -> dict[str, Any]:
+    """The schema of server-sent events whose data is a message."""
+    text = {"type": "string"}
+    data = {**text, "contentMediaType": "application/json", "contentSchema": reference(message)}
+    return {
+        "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
+        "anyOf": [
+            text,
+            {
+                "type": "object",
+                "required": ["event", "data"],
+                "properties": {"id": {**text, "description": id_means}, "event": text, "data": data},
+            },
+        ],
+    }
+
+
 def schemas(roots: Sequence[Any], *, taken: bool) -> dict[str, Any]:
     """The schemas of messages and of all they hold, by name.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.completing import batches as batch_ids
-from gateway.cli.options import ApiKey, Json, Mode, PlanFile, Policy, Settings, State, Url
+from gateway.cli.options import ApiKey, Json, Limit, Mode, NextPage, PlanFile, Policy, Settings, States, Url
 
 OutFolder = Annotated[
     Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where results go; one folder for each batch.")
@@ -129,9 +129,9 @@ def resume(
 
 def batches(
     *,
-    state: Annotated[list[State] | None, typer.Option(help="Only those; repeat it for more.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    page: Annotated[str, typer.Option(metavar="PAGE", help="Go on where a list ended, which says so.")] = "",
+    state: States = None,
+    limit: Limit = 20,
+    page: NextPage = "",
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,

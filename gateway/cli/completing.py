@@ -1,8 +1,12 @@
 """What a shell is offered to complete: asked of a gateway that runs, nothing where none does."""
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from gateway.client import HuggingGPT
 
 OFFERED = 50
 SHOWN = 60
@@ -13,39 +17,27 @@ Offer = tuple[str, str]
 
 
 def runs(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers() -> Iterator[Offer]:
-        from gateway.client import HuggingGPT  # noqa: PLC0415  # completing other words is quick
+    def offers(house: "HuggingGPT") -> Iterator[Offer]:
+        for run in house.runs(page_size=OFFERED):
+            yield run.run_id, " ".join(f"{run.state}: {run.spec.get('request', '')}".split())[:SHOWN]
 
-        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
-            house.greet()
-            for run in house.runs(page_size=OFFERED):
-                yield run.run_id, " ".join(f"{run.state}: {run.spec.get('request', '')}".split())[:SHOWN]
-
-    return _beginning(incomplete, offers)
+    return _beginning(context, incomplete, offers)
 
 
 def batches(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers() -> Iterator[Offer]:
-        from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise
+    def offers(house: "HuggingGPT") -> Iterator[Offer]:
+        for batch in house.batches(page_size=OFFERED):
+            yield batch.batch_id, f"{batch.state}: {batch.counts.over} of {batch.counts.total}"
 
-        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
-            house.greet()
-            for batch in house.batches(page_size=OFFERED):
-                yield batch.batch_id, f"{batch.state}: {batch.counts.over} of {batch.counts.total}"
-
-    return _beginning(incomplete, offers)
+    return _beginning(context, incomplete, offers)
 
 
 def pipelines(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers() -> Iterator[Offer]:
-        from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise
+    def offers(house: "HuggingGPT") -> Iterator[Offer]:
+        for pipeline in house.pipelines(page_size=OFFERED):
+            yield pipeline.name, " ".join(pipeline.description.split())[:SHOWN]
 
-        with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
-            house.greet()
-            for pipeline in house.pipelines(page_size=OFFERED):
-                yield pipeline.name, " ".join(pipeline.description.split())[:SHOWN]
-
-    return _beginning(incomplete, offers)
+    return _beginning(context, incomplete, offers)
 
 
 def runs_and_batches(context: typer.Context, incomplete: str) -> list[Offer]:
@@ -57,19 +49,21 @@ def everything(context: typer.Context, incomplete: str) -> list[Offer]:
 
 
 def experts(context: typer.Context, incomplete: str) -> list[Offer]:
-    def offers() -> Iterator[Offer]:
-        from gateway.client import HuggingGPT  # noqa: PLC0415  # likewise
+    def offers(house: "HuggingGPT") -> Iterator[Offer]:
+        for expert in house.fetch("/v1/experts")["data"]:
+            yield expert["name"], ", ".join(expert.get("addresses", ()))
 
+    return _beginning(context, incomplete, offers)
+
+
+def _beginning(
+    context: typer.Context, incomplete: str, offers: "Callable[[HuggingGPT], Iterator[Offer]]"
+) -> list[Offer]:
+    from gateway.client import HuggingGPT  # noqa: PLC0415  # completing other words is quick
+
+    try:
         with HuggingGPT(context.params.get("url"), context.params.get("api_key")) as house:
             house.greet()
-            for expert in house.fetch("/v1/experts")["data"]:
-                yield expert["name"], ", ".join(expert.get("addresses", ()))
-
-    return _beginning(incomplete, offers)
-
-
-def _beginning(incomplete: str, offers: Callable[[], Iterator[Offer]]) -> list[Offer]:
-    try:
-        return [offer for offer in offers() if offer[0].startswith(incomplete)]
+            return [offer for offer in offers(house) if offer[0].startswith(incomplete)]
     except Exception:  # noqa: BLE001  # a shell is told words, never what went wrong
         return []

@@ -53,6 +53,8 @@ PipelineName = Annotated[
 Pin = Annotated[
     bool, typer.Option("--pin", help="What is kept only runs on the models that did it, or that would do it now.")
 ]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")]
+NextPage = Annotated[str, typer.Option("--page", metavar="PAGE", help="Go on where a list ended, which says so.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id.", autocompletion=completing.runs)]
 
 RunOrBatchId = Annotated[
@@ -86,3 +88,6 @@ class State(StrEnum):
     INCOMPLETE = "incomplete"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+States = Annotated[list[State] | None, typer.Option("--state", help="Only those; repeat it for more.")]

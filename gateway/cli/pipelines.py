@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.options import ApiKey, Files, Json, Mode, Out, Pin, PipelineName, Policy, RunId, Settings, Url
+from gateway.cli.options import (
+    ApiKey,
+    Files,
+    Json,
+    Limit,
+    Mode,
+    NextPage,
+    Out,
+    Pin,
+    PipelineName,
+    Policy,
+    RunId,
+    Settings,
+    Url,
+)
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")]
 
@@ -13,8 +27,8 @@ NewName = Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")
 def pipelines(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="List the versions of this one instead.")] = "",
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 50,
-    page: Annotated[str, typer.Option(metavar="PAGE", help="Go on where a list ended, which says so.")] = "",
+    limit: Limit = 50,
+    page: NextPage = "",
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.completing import everything
-from gateway.cli.options import ApiKey, Json, Out, PlanFile, RunId, RunOrBatchId, State, Url
+from gateway.cli.options import ApiKey, Json, Limit, NextPage, Out, PlanFile, RunId, RunOrBatchId, States, Url
 
 
 def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
@@ -31,9 +31,9 @@ def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: J
 
 def runs(
     *,
-    state: Annotated[list[State] | None, typer.Option(help="Only those; repeat it for more.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    page: Annotated[str, typer.Option(metavar="PAGE", help="Go on where a list ended, which says so.")] = "",
+    state: States = None,
+    limit: Limit = 20,
+    page: NextPage = "",
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,

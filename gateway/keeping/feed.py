@@ -1,12 +1,8 @@
 """A batch as it goes on, also when the orchestrator that tells of it goes away."""
 
-import asyncio
 from collections.abc import Callable
 
-import grpc
-
-from gateway.backends import ABSENT, absent, told
-from gateway.feed import MAX_LOSSES, Call, pause, stopping
+from gateway.feed import Call, Line
 from protos.hugginggpt.v1.types_pb2 import Batch
 
 
@@ -20,9 +16,7 @@ class BatchFeed:
     def __init__(self, opened: Callable[[], Call]) -> None:
         self.ended = False
         self._opened = opened
-        self._call = opened()
-        self._losses = 0
-        self._stopped = False
+        self._line = Line(opened())
 
     async def read(self) -> Batch | None:
         """The batch as it now stands; None after its end.
@@ -31,40 +25,14 @@ class BatchFeed:
             ServiceError: the stream cannot be continued.
         """
         while not self.ended:
-            if batch := await self._next():
-                self._losses = 0
+            batch = await self._line.read()
+            if isinstance(batch, Batch):
+                self._line.well()
                 self.ended = batch.HasField("ended")
                 return batch
-            await self._continue()
+            await self._line.follow(self._opened)
         return None
 
     def stop(self) -> None:
         """Ends the stream, not the batch; who reads it gets Unavailable."""
-        self._stopped = True
-        self._call.cancel()
-
-    async def _next(self) -> Batch | None:
-        """None if the stream is lost."""
-        if self._stopped:
-            raise stopping()
-        try:
-            batch = await self._call.read()
-        except grpc.aio.AioRpcError as error:
-            if error.code() in ABSENT and self._losses < MAX_LOSSES:
-                return None
-            raise told(error) from error
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._stopped and task and not task.cancelling():
-                raise stopping() from None
-            raise
-        return batch if isinstance(batch, Batch) else None
-
-    async def _continue(self) -> None:
-        if self._losses >= MAX_LOSSES:
-            raise absent()
-        self._losses += 1
-        await asyncio.sleep(pause(self._losses))
-        if self._stopped:
-            raise stopping()
-        self._call = self._opened()
+        self._line.stop()

@@ -5,8 +5,8 @@ import io
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any
 
+from gateway import spreadsheets
 from gateway.encoding import dumps, encode
-from gateway.spreadsheets import harmless
 from gateway.sse import line
 from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem
 
@@ -14,10 +14,6 @@ JSON_LINES, TABLE = "application/x-ndjson", "text/csv"
 
 PIECE_BYTES = 64 * 1024
 """About how much is sent at a time."""
-
-_BEFORE = ("index", "name", "state", "run_id")
-_REASONS = ("reason", "message", "remedy")
-_AFTER = ("seconds", "input_tokens", "output_tokens")
 
 
 def result(item: BatchItem) -> dict[str, Any]:
@@ -29,7 +25,9 @@ def result(item: BatchItem) -> dict[str, Any]:
         "state": told["state"],
         "run_id": item.run_id or None,
         "outputs": told["outputs"],
-        "error": {field: getattr(item.failure, field) for field in _REASONS} if item.HasField("failure") else None,
+        "error": {field: getattr(item.failure, field) for field in spreadsheets.REASONS}
+        if item.HasField("failure")
+        else None,
         "seconds": seconds(item),
         "input_tokens": item.usage.input_tokens,
         "output_tokens": item.usage.output_tokens,
@@ -54,19 +52,9 @@ async def table(batch: Batch, items: AsyncIterable[BatchItem]) -> AsyncIterator[
     apostrophe.
     """
     outputs = [port.name for port in batch.pipeline.outputs]
-    named = [f"outputs.{name}" for name in outputs]
-    yield _row([*_BEFORE, *named, *(f"error.{field}" for field in _REASONS), *_AFTER])
+    yield _written(spreadsheets.header(outputs))
     async for item in items:
-        told = result(item)
-        error = told["error"] or {}
-        yield _row(
-            [
-                *(told[field] for field in _BEFORE),
-                *(_cell(told["outputs"].get(name)) for name in outputs),
-                *(error.get(field) for field in _REASONS),
-                *(told[field] for field in _AFTER),
-            ]
-        )
+        yield _written(spreadsheets.row(result(item), outputs, _cell))
 
 
 async def joined(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
@@ -80,9 +68,9 @@ async def joined(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     yield bytes(begun)
 
 
-def _row(cells: Sequence[Any]) -> bytes:
+def _written(cells: Sequence[Any]) -> bytes:
     written = io.StringIO()
-    csv.writer(written).writerow([harmless(cell) if isinstance(cell, str) else cell for cell in cells])
+    csv.writer(written).writerow(cells)
     return written.getvalue().encode()
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.schemas import TAKEN, reference, schemas
+from gateway.schemas import TAKEN, event_stream, listed, reference, schemas
 from protos.hugginggpt.v1.orchestrator_pb2 import SavePipelineRequest
 from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, BatchSpec, NewItem, Pipeline
 
@@ -45,15 +45,10 @@ _SUMMARY = _object(
 )
 
 
-def _listed(name: str, **more: Any) -> dict[str, Any]:
-    properties = {"object": {"const": "list"}, "data": {"type": "array", "items": reference(name)}, **more}
-    return {"type": "object", "required": ["object", "data"], "properties": properties}
-
-
 OWN = {
-    "PipelineList": _listed("Pipeline", next_page_token=_TEXT),
-    "BatchList": _listed("Batch", next_page_token=_TEXT),
-    "BatchItemList": _listed("BatchItem", next_after=_COUNT),
+    "PipelineList": listed(reference("Pipeline"), next_page_token=_TEXT),
+    "BatchList": listed(reference("Batch"), next_page_token=_TEXT),
+    "BatchItemList": listed(reference("BatchItem"), next_after=_COUNT),
     "BatchResult": _RESULT,
     "BatchResults": {"type": "array", "items": reference("BatchResult"), "description": "Each of them is a line."},
     "BatchLines": {
@@ -64,25 +59,7 @@ OWN = {
         "description": "Each of them is a line.",
     },
     "BatchSummary": _SUMMARY,
-    "BatchEvents": {
-        "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
-        "anyOf": [
-            _TEXT,
-            {
-                "type": "object",
-                "required": ["event", "data"],
-                "properties": {
-                    "id": {"type": "string", "description": "Only the last one has it."},
-                    "event": _TEXT,
-                    "data": {
-                        "type": "string",
-                        "contentMediaType": "application/json",
-                        "contentSchema": reference("Batch"),
-                    },
-                },
-            },
-        ],
-    },
+    "BatchEvents": event_stream("Batch", "Only the last one has it."),
 }
 
 

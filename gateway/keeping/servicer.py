@@ -102,19 +102,8 @@ async def _spec(requests: AsyncIterator[pb.StartBatchRequest]) -> BatchSpec:
 
 
 async def _sent(requests: AsyncIterator[pb.StartBatchRequest]) -> AsyncIterator[tuple[Sent, int]]:
-    """Its items, if it ends by saying that these are all."""
-    index, whole = 0, False
-    async for request in requests:
-        match request.WhichOneof("part"):
-            case "items" if not whole:
-                for item in request.items.items:
-                    yield Sent(f"items[{index}]", item), item.ByteSize()
-                    index += 1
-            case "whole" if request.whole.items == index:
-                whole = True
-            case "whole":
-                raise taking.broken_off(f"{index} items came of {request.whole.items}")
-            case _:
-                raise InvalidRequest("a batch has one spec", port="spec", remedy="send items after it, then how many")
-    if not whole:
-        raise taking.broken_off("it is not said that all items have come")
+    index = 0
+    async for items in taking.items(requests):
+        for item in items:
+            yield Sent(f"items[{index}]", item), item.ByteSize()
+            index += 1

@@ -5,9 +5,11 @@ that is over, so a client waits for the word before it goes on. A stream ends al
 client has gone, so its last part says that it is whole.
 """
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
 from typing import Any
 
+from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
+from protos.hugginggpt.v1.types_pb2 import NewItem
 from services.runtime.errors import InvalidRequest
 
 _WORD = ("hugginggpt-taken", "1")
@@ -24,7 +26,28 @@ async def heard(call: Any) -> bool:
     return _WORD in list(await call.initial_metadata() or ())
 
 
-def broken_off(what: str) -> InvalidRequest:
-    """What to say of a batch that does not end as it has to."""
+async def items(parts: AsyncIterable[StartBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
+    """The items of a batch behind its spec, as they come; ends well only where it is said that these are all.
+
+    Raises:
+        InvalidRequest: BROKEN_OFF, or they are followed by something else.
+    """
+    total, whole = 0, False
+    async for part in parts:
+        match part.WhichOneof("part"):
+            case "items" if not whole:
+                yield part.items.items
+                total += len(part.items.items)
+            case "whole" if part.whole.items == total:
+                whole = True
+            case "whole":
+                raise _broken_off(f"{total} items came of {part.whole.items}")
+            case _:
+                raise InvalidRequest("a batch has one spec", port="spec", remedy="send items after it, then how many")
+    if not whole:
+        raise _broken_off("it is not said that all items have come")
+
+
+def _broken_off(what: str) -> InvalidRequest:
     remedy = "send the batch again, and at its end how many items it has"
     return InvalidRequest(what, reason="BROKEN_OFF", port="whole", remedy=remedy)

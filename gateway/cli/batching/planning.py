@@ -8,14 +8,13 @@ from typing import Any
 
 import typer
 
-from gateway.cli import graph, terminal
+from gateway.cli import graph, keeping, terminal
 from gateway.cli.batching import telling
 from gateway.cli.batching.items import Items
 from gateway.cli.batching.parameters import UNKNOWN, Parameters
 from gateway.cli.batching.view import View
 from gateway.cli.problem import Problem
 from gateway.client import Failure, HuggingGPT, InvalidRequest, Port, Run
-from gateway.client.keeping.models import reference
 
 FIRST = 3
 """Items on which planning is tried: of more it is not the file's fault."""
@@ -36,8 +35,7 @@ class Source:
 
 def kept(house: HuggingGPT, named: str) -> Source:
     """A pipeline: NAME for its latest version, or NAME@VERSION."""
-    meant = reference(named)
-    found = house.pipeline(meant["name"], meant.get("version", 0))
+    found = keeping.found(house, named)
     modalities = {port.name: port.modality for port in found.inputs}
     required = [port.name for port in found.inputs if port.required]
     return Source({"pipeline": found}, Parameters(f"{found.name}@{found.version}", modalities, required))

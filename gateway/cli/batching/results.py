@@ -3,18 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from gateway import spreadsheets
 from gateway.cli.batching.folder import LINES, TABLE, Folder, file_name
 from gateway.client import Artifact, BatchResult, HuggingGPT
 from gateway.client.models import ENDS
-from gateway.spreadsheets import harmless
-
-_BEFORE = ("index", "name", "state", "run_id")
-_REASONS = ("reason", "message", "remedy")
-_AFTER = ("seconds", "input_tokens", "output_tokens")
 
 
 class Files:
@@ -66,21 +62,20 @@ def write(told: Iterable[BatchResult], outputs: Sequence[str], folder: Folder) -
     """
     with folder.writing(LINES) as lines, folder.writing(TABLE) as table, _text(table) as rows:
         writer = csv.writer(rows)
-        named = [f"outputs.{name}" for name in outputs]
-        writer.writerow([*_BEFORE, *named, *(f"error.{field}" for field in _REASONS), *_AFTER])
+        writer.writerow(spreadsheets.header(outputs))
         for result in told:
             line = _line(result)
             lines.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
-            writer.writerow(_row(line, outputs))
+            writer.writerow(spreadsheets.row(line, outputs, _cell))
 
 
 def _line(result: BatchResult) -> dict[str, Any]:
     """As the gateway tells it, with the paths of files."""
     return {
-        **{field: getattr(result, field) for field in _BEFORE},
+        **{field: getattr(result, field) for field in spreadsheets.BEFORE},
         "outputs": {name: _output(result, name, value) for name, value in result.outputs.items()},
-        "error": result.error and {field: getattr(result.error, field) for field in _REASONS},
-        **{field: getattr(result, field) for field in _AFTER},
+        "error": result.error and {field: getattr(result.error, field) for field in spreadsheets.REASONS},
+        **{field: getattr(result, field) for field in spreadsheets.AFTER},
     }
 
 
@@ -89,17 +84,6 @@ def _output(result: BatchResult, name: str, value: Any) -> Any:
         return value
     path = file_name(result.index, result.name, name, value)
     return {"path": path, "artifact": value.model_dump(mode="json")}
-
-
-def _row(line: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
-    error = line["error"] or {}
-    cells = [
-        *(line[field] for field in _BEFORE),
-        *(_cell(line["outputs"].get(name)) for name in outputs),
-        *(error.get(field) for field in _REASONS),
-        *(line[field] for field in _AFTER),
-    ]
-    return [harmless(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
 def _cell(output: Any) -> Any:

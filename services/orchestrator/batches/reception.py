@@ -141,21 +141,9 @@ async def _opened(parts: AsyncIterable[StartBatchRequest]) -> tuple[BatchSpec, A
 
 
 async def _paged(parts: AsyncIterable[StartBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
-    total, whole = 0, False
-    async for part in parts:
-        match part.WhichOneof("part"):
-            case "items" if not whole:
-                for begin in range(0, len(part.items.items), PAGE):
-                    yield part.items.items[begin : begin + PAGE]
-                total += len(part.items.items)
-            case "whole" if part.whole.items == total:
-                whole = True
-            case "whole":
-                raise taking.broken_off(f"{total} items came of {part.whole.items}")
-            case _:
-                raise InvalidRequest("a batch has one spec", port="spec", remedy="send items after it, then how many")
-    if not whole:
-        raise taking.broken_off("it is not said that all items have come")
+    async for items in taking.items(parts):
+        for begin in range(0, len(items), PAGE):
+            yield items[begin : begin + PAGE]
 
 
 def _misfits(pipeline: Pipeline, items: Sequence[NewItem], first: int) -> dict[int, Failure]:
