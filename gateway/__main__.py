@@ -152,6 +152,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     service,
                     listen=settings.listen,
                     drain_seconds=settings.drain_seconds,
+                    connection_seconds=settings.connection_seconds,
                     exclusive=True,
                     health_listen=settings.health_listen,
                     bind=showing(settings.shown),

@@ -9,14 +9,14 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from gateway.access.settings import AccessSettings
 from services.runtime.errors import FailedPrecondition
 from services.runtime.identity import Certificate
-from services.runtime.settings import ServiceSettings, StoreSettings, home
+from services.runtime.settings import BalancedSettings, StoreSettings, home
 
 
 def _words(text: object) -> object:
     return tuple(word for word in text.replace(",", " ").split()) if isinstance(text, str) else text
 
 
-class Settings(ServiceSettings, StoreSettings, AccessSettings):
+class Settings(BalancedSettings, StoreSettings, AccessSettings):
     model_config = SettingsConfigDict(env_prefix="GATEWAY_")
 
     http_listen: str = "127.0.0.1:8080"

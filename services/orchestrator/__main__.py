@@ -81,6 +81,7 @@ def _served(
         pb.DESCRIPTOR.services_by_name["OrchestratorService"],
         listen=settings.listen,
         drain_seconds=settings.drain_seconds,
+        connection_seconds=settings.connection_seconds,
         closing=closing,
         health_listen=settings.health_listen,
     )

@@ -5,10 +5,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.settings import ServiceSettings, StoreSettings, home
+from services.runtime.settings import BalancedSettings, StoreSettings, home
 
 
-class Settings(ServiceSettings, StoreSettings):
+class Settings(BalancedSettings, StoreSettings):
     """Environment variables start with ORCHESTRATOR_."""
 
     model_config = SettingsConfigDict(env_prefix="ORCHESTRATOR_")

@@ -35,6 +35,7 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
                 SERVICE,
                 listen=settings.listen,
                 drain_seconds=settings.drain_seconds,
+                connection_seconds=settings.connection_seconds,
                 health_listen=settings.health_listen,
             )
         )

@@ -4,10 +4,10 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.llm.settings import LlmSettings
-from services.runtime.settings import ServiceSettings
+from services.runtime.settings import BalancedSettings
 
 
-class Settings(ServiceSettings):
+class Settings(BalancedSettings):
     model_config = SettingsConfigDict(env_prefix="PLANNER_")
 
     selector: str = "dns:///selector:50051"

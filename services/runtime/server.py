@@ -74,6 +74,7 @@ async def serving(
     *,
     listen: str = "127.0.0.1:0",
     drain_seconds: float = 0.0,
+    connection_seconds: float = 0.0,
     exclusive: bool = False,
     ready: bool = True,
     closing: Closing | None = None,
@@ -90,6 +91,7 @@ async def serving(
         service: what reflection and health call it.
         listen: host:port; port 0 takes any free one.
         drain_seconds: how long calls under way may finish.
+        connection_seconds: how long a connection takes new calls, give or take a tenth; 0 is for ever.
         exclusive: no other process may listen on the same port.
         ready: False leaves all names but liveness NOT_SERVING until set_ready.
         closing: done once no new caller is sent here, while calls under way go on; it has drain_seconds of which the
@@ -101,7 +103,7 @@ async def serving(
     Raises:
         Unavailable: the address cannot be bound.
     """
-    options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1)]
+    options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1), *_ageing(connection_seconds)]
     server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary(), *interceptors], options=options)
     register(server)
     running = Serving(_bound(bind, server, listen), HealthServicer())
@@ -122,6 +124,10 @@ async def serving(
             await _closed(closing, max(drain_seconds, _CLOSING_SECONDS))
         await server.stop(max(0.0, drain_seconds - (time.monotonic() - began)))
         await probes.stop(None)
+
+
+def _ageing(seconds: float) -> Sequence[tuple[str, int]]:
+    return [("grpc.max_connection_age_ms", max(1, int(seconds * 1000)))] if seconds else []
 
 
 async def _closed(closing: Closing, seconds: float) -> None:

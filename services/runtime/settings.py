@@ -71,3 +71,11 @@ class ServiceSettings(BaseSettings):
             reason="CERTIFICATE",
             remedy="set TLS_CERTIFICATE, TLS_KEY and TLS_AUTHORITY, or none of them",
         )
+
+
+class BalancedSettings(ServiceSettings):
+    """For those whose clients balance over all addresses of a name."""
+
+    connection_seconds: float = Field(0.0, ge=0, validation_alias=AliasChoices("CONNECTION_SECONDS"))
+    """How long clients keep a connection before they look anew which servers there are; calls under way stay on it.
+    0 is for ever: where addresses come and go, as in a cluster, new servers are then found only when old ones leave."""

@@ -52,6 +52,7 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
                 SERVICE,
                 listen=settings.listen,
                 drain_seconds=settings.drain_seconds,
+                connection_seconds=settings.connection_seconds,
                 health_listen=settings.health_listen,
             ) as running,
         ):

@@ -4,13 +4,13 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.llm.settings import LlmSettings
-from services.runtime.settings import ServiceSettings, StoreSettings, home
+from services.runtime.settings import BalancedSettings, StoreSettings, home
 from services.selector.catalog import FORGET_SECONDS
 from services.selector.judge import DESCRIBED
 from services.selector.wanted import Mode
 
 
-class Settings(ServiceSettings, StoreSettings):
+class Settings(BalancedSettings, StoreSettings):
     """Prefix SELECTOR_."""
 
     model_config = SettingsConfigDict(env_prefix="SELECTOR_")

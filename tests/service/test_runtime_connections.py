@@ -1,0 +1,50 @@
+"""Connections that grow old, as behind a name whose addresses come and go."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from protos.hugginggpt.v1 import responder_pb2 as pb
+from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Turn
+from services.runtime.channel import connect
+from services.runtime.server import serving
+
+RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
+
+
+class TellingPeers(rpc.ResponderServiceServicer):
+    """Tells who asks; whoever says "stay" is answered when released."""
+
+    def __init__(self) -> None:
+        self.entered, self.release = asyncio.Event(), asyncio.Event()
+
+    async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        if request.conversation[0].text == "stay":
+            self.entered.set()
+            await self.release.wait()
+        await context.write(pb.RespondEvent(text=context.peer()))
+
+
+async def test_a_connection_that_is_old_is_left_for_another_and_no_call_is_lost() -> None:
+    servicer = TellingPeers()
+    register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
+    async with (
+        asyncio.timeout(20),
+        serving(register, RESPONDER, connection_seconds=0.2) as running,
+        connect(f"127.0.0.1:{running.port}") as channel,
+    ):
+        staying = asyncio.create_task(peer(channel, "stay"))
+        await servicer.entered.wait()
+        peers = {await peer(channel, "hello")}
+        while len(peers) < 4:
+            peers.update(await asyncio.gather(*(peer(channel, "hello") for _ in range(8))))
+        assert not staying.done()
+        servicer.release.set()
+        assert await staying
+
+
+async def peer(channel: Any, text: str) -> str:
+    request = pb.RespondRequest(conversation=[Turn(text=text)])
+    said = [event.text async for event in rpc.ResponderServiceStub(channel).Respond(request, timeout=15)]
+    return "".join(said)

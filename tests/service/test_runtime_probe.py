@@ -1,0 +1,44 @@
+"""The probe, as the program that containers run."""
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from protos.hugginggpt.v1 import responder_pb2 as pb
+from services.runtime.server import serving
+
+RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
+
+
+async def probed(*arguments: str) -> tuple[int, str]:
+    """The exit status and what is said."""
+    command = [sys.executable, "-m", "services.runtime.probe", *arguments]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+    _, said = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode is not None
+    return process.returncode, said.decode()
+
+
+@pytest.mark.parametrize("name", ["", "readiness", "liveness", "startup", RESPONDER.full_name])
+async def test_a_server_that_serves_is_said_to_be_well_by_the_status_alone(name: str) -> None:
+    async with serving(lambda _: None, RESPONDER) as running:
+        assert await probed(f"127.0.0.1:{running.port}", name) == (0, "")
+
+
+async def test_a_server_that_is_not_ready_is_alive_and_said_not_to_serve() -> None:
+    async with serving(lambda _: None, RESPONDER, ready=False) as running:
+        address = f"127.0.0.1:{running.port}"
+        assert await probed(address, "readiness") == (1, f"{address}: readiness is NOT_SERVING\n")
+        assert await probed(address, "liveness") == (0, "")
+
+
+async def test_a_server_that_is_not_there_and_a_name_it_does_not_know_are_told_in_one_line() -> None:
+    async with serving(lambda _: None, RESPONDER) as running:
+        status, said = await probed(f"127.0.0.1:{running.port}", "nonsense")
+    assert (status, said.count("\n")) == (1, 1)
+    assert "nothing is called 'nonsense' here" in said
+    status, said = await probed(f"127.0.0.1:{running.port}")
+    assert (status, said.count("\n")) == (1, 1)
+    assert "UNAVAILABLE" in said
