@@ -43,6 +43,7 @@ check: $(VENV)/.dev $(VENV)/.resolved ## Fresh stubs, lint, types, import rules,
 	$(PY) -m mypy
 	$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 	$(PY) -m protos.generate --check
+	$(PY) -m protos.released --check
 
 $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 	$(PY) -m tests.resolution

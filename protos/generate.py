@@ -19,15 +19,19 @@ def generate(into: Path) -> dict[Path, bytes]:
     plugins = [f"--plugin={name}={Path(sys.prefix) / 'bin' / name}" for name in PLUGINS]
     outputs = ["--python_out", "--grpc_python_out"]
     typed = ["--mypy_out=quiet", "--mypy_grpc_out=quiet"]
-    protos = sorted(str(path.relative_to(ROOT)) for path in (ROOT / FOLDER).glob("*.proto"))
-    arguments = [f"{option}={into}" for option in outputs] + [f"{option}:{into}" for option in typed]
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
-    if protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", *plugins, *arguments, *protos]):
-        sys.exit("protoc failed")
+    compile_protos(*plugins, *(f"{option}={into}" for option in outputs), *(f"{option}:{into}" for option in typed))
     for name in WITHOUT_SERVICE:
         for stub in (into / FOLDER).glob(f"{name}_pb2_grpc.py*"):
             stub.unlink()
     return {path.relative_to(into): path.read_bytes() for path in (into / FOLDER).glob("*_pb2*.py*")}
+
+
+def compile_protos(*options: str) -> None:
+    """Calls the compiler on all protos; ends the program if it fails."""
+    protos = sorted(str(path.relative_to(ROOT)) for path in (ROOT / FOLDER).glob("*.proto"))
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    if protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", *options, *protos]):
+        sys.exit("protoc failed")
 
 
 def stale() -> list[Path]:
