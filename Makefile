@@ -51,7 +51,8 @@ $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 
 test-deps: ## What tests need beyond Python (Debian; root, or sudo)
 	$(SUDO) apt-get update -qq
-	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2
+	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2 \
+	  buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap
 
 bench: $(VENV)/.dev ## Measure; a table, and out/bench.json
 	$(PY) -m tests.bench
@@ -68,5 +69,5 @@ train: $(VENV)/.dev ## Learn the embedded planner's weights anew; a minute or tw
 protos: $(VENV)/.dev ## Make the stubs anew
 	$(PY) -m protos.generate
 
-readme: $(VENV)/.dev ## Make the tables of README.md anew
+readme: $(VENV)/.dev ## Make the tables of README.md and k8s/README.md anew
 	$(PY) -m tests.readme

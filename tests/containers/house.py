@@ -1,0 +1,108 @@
+"""The house as containers on one network, its runs in PostgreSQL and its files in S3."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gateway.client import AsyncHuggingGPT
+from tests.containers.container import HEALTH_PORT, Container
+from tests.containers.engine import Engine, Network
+from tests.containers.peers import Peers
+
+HTTP_PORT = 8080
+LEASE_SECONDS = 3
+
+_OURS = {
+    "SELECTOR_EXPERTS": "dns:///experts:50051",
+    "ORCHESTRATOR_LEASE_SECONDS": str(LEASE_SECONDS),
+    "HEALTH_LISTEN": f"0.0.0.0:{HEALTH_PORT}",
+}
+
+
+@dataclass(frozen=True)
+class Starter:
+    """Starts programs of the house on a network.
+
+    Args:
+        core: the image of the light services.
+        settings: what all of them are told.
+    """
+
+    engine: Engine
+    network: Network
+    core: str
+    settings: Mapping[str, str]
+
+    def service(self, name: str, module: str, *aliases: str, ports: Sequence[int] = (), **settings: str) -> Container:
+        """A light service, found by its name and by its aliases."""
+        return self._start(self.core, module, aliases=(name, *aliases), ports=ports, settings=settings)
+
+    def expert(self, image: str, *module: str, volumes: Mapping[str, str] | None = None, **settings: str) -> Container:
+        """An expert of which nobody is told.
+
+        Args:
+            image: it runs in.
+            module: the command.
+            volumes: folders of this machine, by where they are found inside.
+            settings: its own.
+        """
+        return self._start(image, *module, aliases=("experts",), volumes=volumes or {}, settings=settings)
+
+    def _start(
+        self,
+        image: str,
+        *command: str,
+        aliases: Sequence[str],
+        settings: Mapping[str, str],
+        ports: Sequence[int] = (),
+        volumes: Mapping[str, str] | None = None,
+    ) -> Container:
+        mounted = [f"--volume={outside}:{inside}" for inside, outside in (volumes or {}).items()]
+        return self.engine.run(
+            image,
+            *command,
+            network=self.network,
+            aliases=aliases,
+            environment={**self.settings, **settings},
+            ports=(HEALTH_PORT, *ports),
+            options=["--volume=/data", "--tmpfs=/tmp", *mounted],
+        )
+
+
+@dataclass(frozen=True)
+class House:
+    """What stands, and how more of it is started."""
+
+    start: Starter
+    gateway: Container
+    orchestrators: tuple[Container, ...]
+    key: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.gateway.address(HTTP_PORT)}"
+
+    def client(self) -> AsyncHuggingGPT:
+        return AsyncHuggingGPT(self.url, api_key=self.key)
+
+
+@contextmanager
+def standing(engine: Engine, network: Network, core: str, peers: Peers) -> Iterator[House]:
+    """The light services, two orchestrators and a gateway with a key; no expert yet."""
+    start = Starter(engine, network, core, {**peers.environment, **_OURS})
+    gateway = start.service("gateway", "gateway", ports=[HTTP_PORT])
+    orchestrators = tuple(_orchestrator(start, number) for number in (1, 2))
+    others = [start.service(name, f"services.{name}") for name in ("planner", "selector", "responder")]
+    everybody = (gateway, *orchestrators, *others)
+    try:
+        for each in everybody:
+            each.ready()
+        yield House(start, gateway, orchestrators, key=gateway.inside("hugginggpt", "keys", "create"))
+    finally:
+        for each in everybody:
+            each.remove()
+
+
+def _orchestrator(start: Starter, number: int) -> Container:
+    name = f"orchestrator-{number}"
+    return start.service(name, "services.orchestrator", "orchestrator", ORCHESTRATOR_ADDRESS=f"{name}:50051")
