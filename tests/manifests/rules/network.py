@@ -1,0 +1,137 @@
+"""The network lets through the calls that the house is made of, and no others."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from tests.manifests.house import Document, House, Workload, selects
+from tests.manifests.network import Edge, Network, ports
+
+GRPC, HTTP, METRICS, DNS = 50051, 8080, 9464, 53
+
+ARROWS = {
+    "gateway": {"orchestrator", "selector", "s3", "postgres"},
+    "orchestrator": {"orchestrator", "planner", "selector", "responder", "experts", "s3", "postgres"},
+    "planner": {"selector"},
+    "selector": {"experts", "s3"},
+    "responder": set[str](),
+    "experts": {"s3"},
+    "prefetch": {"s3"},
+}
+"""Who calls whom inside the house: README has the picture. Whatever traces also calls the collector."""
+
+PORTS = {"postgres": {5432}, "s3": {8333}, "opentelemetry-collector": {4317}}
+"""Of those that are called on another port than gRPC's."""
+
+ABROAD = {"gateway", "planner", "selector", "responder", "expert-remote", "expert-served", "prefetch"}
+"""Who may call addresses outside: files and webhooks, an LLM, the Hub."""
+
+METADATA = ("169.254.0.0/16", "fe80::/10")
+"""Where clouds hand out a node's credentials: nobody's business."""
+
+PRIVATE = (*METADATA, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+"""Neighbours: whoever calls addresses that users give has no business there either."""
+
+COLLECTOR = "opentelemetry-collector"
+
+
+def all_is_denied_first(house: House) -> Iterator[str]:
+    """A pod that no other policy means gets and sends nothing."""
+    for policy in house.of("NetworkPolicy"):
+        spec = policy["spec"]
+        closed = not spec.get("ingress") and not spec.get("egress")
+        if not spec.get("podSelector") and set(spec.get("policyTypes") or []) == {"Ingress", "Egress"} and closed:
+            return
+    yield "NetworkPolicy: none denies everything to all pods"
+
+
+def calls_inside_are_the_documented_ones(house: House) -> Iterator[str]:
+    wanted, found = expected(house), Network(house).edges()
+    yield from (f"the network lets through {edge}, which nobody calls" for edge in sorted(found - wanted))
+    yield from (f"the network stops {edge}" for edge in sorted(wanted - found))
+
+
+def expected(house: House) -> set[Edge]:
+    """What ARROWS mean for the workloads that there are."""
+    return {
+        Edge(caller.name, called.name, port)
+        for caller in house.workloads
+        for called in house.staying
+        if role(called) in ARROWS.get(role(caller), set()) | ({COLLECTOR} if caller.is_ours else set())
+        for port in PORTS.get(role(called), {GRPC})
+    }
+
+
+def role(workload: Workload) -> str:
+    """What it is among the arrows."""
+    if workload.is_expert:
+        return "experts"
+    return "prefetch" if "prefetch" in workload.name else str(workload.labels.get("app.kubernetes.io/name"))
+
+
+def doors_are_the_documented_ones(house: House) -> Iterator[str]:
+    """From outside the gateway is called; and Prometheus calls all for their metrics."""
+    network = Network(house)
+    for workload in house.staying:
+        doors = {GRPC, HTTP} if workload.name == "gateway" else set()
+        found: set[int] = set()
+        for peer, open_ports in network.peers_outside("Ingress", workload):
+            found |= (open_ports or ports(workload)) & ports(workload)
+            if METRICS in open_ports and "podSelector" not in peer:
+                yield f"{workload}: anyone may read its metrics"
+        allowed = doors | {METRICS} if workload.is_ours else doors
+        yield from (f"{workload}: is open to outside on {port}" for port in sorted(found - allowed))
+        yield from (f"{workload}: is closed to outside on {port}" for port in sorted(allowed - found))
+
+
+def names_can_be_resolved(house: House) -> Iterator[str]:
+    network = Network(house)
+    for workload in house.workloads:
+        if not any(DNS in found for _, found in network.peers_outside("Egress", workload)):
+            yield f"{workload}: cannot ask DNS"
+
+
+def few_call_abroad(house: House) -> Iterator[str]:
+    for workload, peer, open_ports in _abroad(house):
+        if role(workload) not in ABROAD and workload.name not in ABROAD:
+            yield f"{workload}: may call {peer or 'anyone'} on {sorted(open_ports) or 'all ports'}"
+        if "namespaceSelector" not in peer and not open_ports:
+            yield f"{workload}: may call {peer or 'anyone'} on all ports"
+
+
+def nobody_asks_for_metadata(house: House) -> Iterator[str]:
+    for workload, peer, _ in _abroad(house):
+        by_users = workload.name == "gateway"
+        yield from (f"{workload}: may call {near}" for near in _covered(peer, PRIVATE if by_users else METADATA))
+
+
+def _abroad(house: House) -> Iterator[tuple[Workload, Document, set[int]]]:
+    """What may be called outside the house, beside DNS and the collector."""
+    network = Network(house)
+    for workload in house.workloads:
+        for peer, open_ports in network.peers_outside("Egress", workload):
+            if not open_ports or open_ports - {DNS, *PORTS[COLLECTOR]}:
+                yield workload, peer, open_ports
+
+
+def _covered(peer: Document, networks: tuple[str, ...]) -> Iterator[str]:
+    """Networks that lie in a peer's block and are not left out of it."""
+    blocks = [peer["ipBlock"]] if "ipBlock" in peer else [{"cidr": "0.0.0.0/0"}, {"cidr": "::/0"}] if not peer else []
+    for block in blocks:
+        left_out = [ip_network(each) for each in block.get("except") or ()]
+        for near in map(ip_network, networks):
+            if _within(near, ip_network(block["cidr"])) and not any(_within(near, each) for each in left_out):
+                yield str(near)
+
+
+def _within(small: IPv4Network | IPv6Network, large: IPv4Network | IPv6Network) -> bool:
+    match small, large:
+        case (IPv4Network(), IPv4Network()) | (IPv6Network(), IPv6Network()):
+            return small.subnet_of(large)  # type: ignore[arg-type]
+    return False
+
+
+def policies_mean_someone(house: House) -> Iterator[str]:
+    for policy in house.of("NetworkPolicy"):
+        selector = policy["spec"].get("podSelector") or {}
+        if not any(selects(selector, workload.labels) for workload in house.workloads):
+            yield f"NetworkPolicy/{policy['metadata']['name']}: selects no pods"
