@@ -17,9 +17,11 @@ import structlog
 from google.protobuf import json_format
 
 from experts.host.describe import Description
+from experts.host.devices import Places
 from experts.host.expert import Expert, read_expert
 from experts.host.inference import Inference
 from experts.host.models import Limits, Models
+from experts.host.prefetch import prefetch
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import Threads, any_busy
@@ -28,7 +30,7 @@ from experts.host.workers import Workers
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.runtime.artifacts import ArtifactStore
-from services.runtime.server import Serving, run, serving
+from services.runtime.server import Serving, process, run, serving
 
 log = structlog.get_logger(__name__)
 
@@ -36,21 +38,28 @@ EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
 
 def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs the expert of a package until a signal comes; with --describe prints its description as JSON instead.
+    """Runs the expert of a package until a signal comes, unless it is only to describe itself or to fetch its models.
 
     Args:
         package: its name.
         arguments: None for those of the command line.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"The expert {package}, over gRPC.")
-    parser.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
-    settings = Settings()
-    if parser.parse_args(arguments).describe:
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
+    instead.add_argument(
+        "--prefetch", action="store_true", help="fetch the models it may serve (EXPERT_ALLOWED) into the cache, and end"
+    )
+    told, settings, name = parser.parse_args(arguments), Settings(), "expert-" + package.rpartition(".")[2]
+    if told.describe:
         with redirect_stdout(sys.stderr):  # what is logged on the way is no part of the description
             description = describe(read_expert(package), settings)
         sys.stdout.write(description)
         return
-    name = "expert-" + package.rpartition(".")[2]
+    if told.prefetch:
+        with process(name, settings):
+            fetched = prefetch(read_expert(package).only(settings.allowed_ids), Places(settings.devices))
+        sys.exit(0 if fetched else 1)
     run(name, lambda settings: opened(read_expert(package), settings), settings)
     if any_busy():
         logging.shutdown()

@@ -4,8 +4,8 @@ import asyncio
 import gc
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -253,16 +253,23 @@ async def _until_signalled(opened: AbstractAsyncContextManager[object]) -> None:
 
 def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: S) -> None:
     """A service as a process: opens it, waits for a signal, closes it. Exit status 1 says it could not start."""
-    telemetry.setup(name, level=settings.log_level, style=settings.log_format)
-    tracing.begin(name, settings.traces_endpoint)
 
     async def main() -> None:
         assume(settings.identity)
         async with metrics.exposed(name, settings.metrics_listen):
             await _until_signalled(opened(settings))
 
-    try:
+    with process(name, settings):
         asyncio.run(main())
+
+
+@contextmanager
+def process(name: str, settings: ServiceSettings) -> Iterator[None]:
+    """Logs and traces of a process; what is expected to go wrong is told in one line, and its exit status is 1."""
+    telemetry.setup(name, level=settings.log_level, style=settings.log_format)
+    tracing.begin(name, settings.traces_endpoint)
+    try:
+        yield
     except ServiceError as error:
         log.error("cannot run", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the trace says nothing more
         raise SystemExit(1) from None
