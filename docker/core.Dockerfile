@@ -8,12 +8,9 @@ ARG PIP_FIND_LINKS
 ARG PIP_CERT
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 RUN python -m venv --without-pip /opt/venv && python -m venv --without-pip /opt/tools
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/locks \
-    pip --python /opt/venv/bin/python install --no-compile --require-hashes --only-binary :all: -r /locks/core.lock \
-    && pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /locks/tools.lock
-# What only compilers, type checkers and the packages' own tests read.
-RUN find /opt/venv -regex '.*\.\(a\|c\|h\|pxd\|pyi\|pyx\)' -delete \
-    && find /opt/venv/lib -type d -path '*/numpy/*' -name tests -prune -exec rm -r {} +
+RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
+    pip --python /opt/venv/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/core.lock \
+    && pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/tools.lock
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
@@ -21,8 +18,11 @@ COPY services services
 COPY gateway gateway
 RUN pip --python /opt/tools/bin/python install --no-compile --no-deps --no-index --no-build-isolation --target /app . \
     && sed -i '1s|.*|#!/opt/venv/bin/python|' /app/bin/hugginggpt
-# Bytecode of what the programs import, and of nothing else: the root is read-only where they run.
-RUN cd /app && /opt/venv/bin/python -c "import services.light, services.orchestrator.__main__, gateway.cli.run, asyncpg, openai"
+# Bytecode of what the programs import and of nothing else, since the root is read-only where they run.
+RUN --mount=type=bind,source=docker,target=/docker cd /app \
+    && /opt/venv/bin/python -c "import asyncpg, openai.lib.streaming.chat, openai.resources.chat.completions, \
+openai.resources.models, services.light, services.orchestrator.__main__, services.runtime.probe" \
+    && /opt/venv/bin/python /docker/slim.py /opt/venv/lib/python3*/site-packages numpy openai
 
 FROM ${BASE}
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \

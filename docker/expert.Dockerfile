@@ -9,9 +9,9 @@ ARG PIP_FIND_LINKS
 ARG PIP_CERT
 ARG TORCH=none
 RUN python -m venv --without-pip /opt/venv
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/locks \
+RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
     [ "$TORCH" = none ] || pip --python /opt/venv/bin/python --disable-pip-version-check install --root-user-action ignore \
-    --require-hashes --only-binary :all: -r /locks/torch-$TORCH.lock
+    --require-hashes --only-binary :all: -r /docker/torch-$TORCH.lock
 
 FROM ${BASE} AS code
 ARG PIP_INDEX_URL
@@ -19,8 +19,8 @@ ARG PIP_FIND_LINKS
 ARG PIP_CERT
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 RUN python -m venv --without-pip /opt/tools
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/locks \
-    pip --python /opt/tools/bin/python install --require-hashes --only-binary :all: -r /locks/tools.lock
+RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
+    pip --python /opt/tools/bin/python install --require-hashes --only-binary :all: -r /docker/tools.lock
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
@@ -38,9 +38,9 @@ RUN pip --python /opt/tools/bin/python install --no-deps --no-index --no-build-i
 
 FROM torch
 ARG EXPERT
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/locks \
+RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
     pip --python /opt/venv/bin/python --disable-pip-version-check install --root-user-action ignore \
-    --require-hashes --only-binary :all: -r /locks/expert-$EXPERT.lock
+    --require-hashes --only-binary :all: -r /docker/expert-$EXPERT.lock
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
     && install -d -o 65532 -g 65532 /data /models
 ENV PATH=/opt/venv/bin:$PATH \
