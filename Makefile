@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check test-deps bench chaos eval train protos readme
+.PHONY: help setup demo up test check test-deps bench chaos eval train protos readme render deploy descriptions
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -68,6 +68,31 @@ train: $(VENV)/.dev ## Learn the embedded planner's weights anew; a minute or tw
 
 protos: $(VENV)/.dev ## Make the stubs anew
 	$(PY) -m protos.generate
+
+OVERLAY ?= local
+NAMESPACE ?= hugginggpt
+CONTAINERS ?= $(notdir $(firstword $(shell command -v docker podman)))
+TELLING := {.metadata.labels.hugginggpt\.dev/sleepy}{" "}{.spec.template.spec.containers[0].image}{" "}\
+	{.spec.template.spec.containers[0].env[?(@.name=="EXPERT_ALLOWED")].value}{"\n"}
+
+render: ## What OVERLAY applies to a cluster, as YAML; k8s/README.md has the overlays
+	@kubectl kustomize k8s/overlays/$(OVERLAY)
+
+deploy: ## Apply OVERLAY to the cluster that kubectl speaks to, and wait until it answers
+	kubectl delete jobs --namespace $(NAMESPACE) --selector app.kubernetes.io/component=prefetch --ignore-not-found # a Job's image cannot be changed
+	kubectl apply --server-side --force-conflicts --kustomize k8s/overlays/$(OVERLAY)
+	@$(MAKE) --no-print-directory descriptions
+	kubectl wait --namespace $(NAMESPACE) --for=condition=Available --timeout=15m deployment \
+	  --selector 'app.kubernetes.io/component in (door, stage)'
+
+descriptions: # Has the selector know experts that sleep though it has never met them: each image tells of its own
+	@rm -rf out/descriptions && mkdir -p out/descriptions
+	@$(MAKE) --silent render | kubectl label --local --filename - told=yes --output jsonpath='$(TELLING)' | grep '^[a-z]' | \
+	while read -r expert image allowed; do \
+	  $(CONTAINERS) run --rm --network none --env EXPERT_MAY_SLEEP=true --env EXPERT_ALLOWED="$$allowed" \
+	    "$$image" experts.$$expert --describe < /dev/null > out/descriptions/$$expert.json || exit 1; done
+	kubectl create configmap expert-descriptions --namespace $(NAMESPACE) --from-file out/descriptions --dry-run=client --output yaml \
+	  | kubectl apply --server-side --force-conflicts --filename -
 
 readme: $(VENV)/.dev ## Make the tables of README.md and k8s/README.md anew
 	$(PY) -m tests.readme
