@@ -15,6 +15,8 @@ from tests.s3 import FIRST_SECONDS
 
 BUCKET = "hugginggpt"
 S3_PORT = 8333
+DATABASE = f"postgresql://postgres:{PASSWORD}@postgres:5432/postgres"
+"""As the network sees it."""
 
 _FILE = Path(__file__).with_name("peers.Dockerfile")
 
@@ -29,10 +31,9 @@ class Peers:
     @property
     def environment(self) -> Mapping[str, str]:
         """Settings by which services use them."""
-        database = f"postgresql://postgres:{PASSWORD}@postgres:5432/postgres"
         return {
-            "ORCHESTRATOR_JOURNAL": database,
-            "GATEWAY_DATABASE": database,
+            "ORCHESTRATOR_JOURNAL": DATABASE,
+            "GATEWAY_DATABASE": DATABASE,
             "GATEWAY_PRESIGN": "false",  # who asks is not on this network
             "ARTIFACTS_URL": f"s3://{BUCKET}/artifacts",
             "AWS_ENDPOINT_URL": f"http://s3:{S3_PORT}",
@@ -41,6 +42,10 @@ class Peers:
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
         }
+
+    def asked(self, query: str) -> str:
+        """What the database answers, without ornament."""
+        return self.postgres.inside("psql", "--tuples-only", "--no-align", f"--command={query}", DATABASE)
 
 
 def start(engine: Engine, builder: Builder, network: Network) -> Peers:
