@@ -26,7 +26,7 @@ openai.resources.models, services.light, services.orchestrator.__main__, service
 
 FROM ${BASE}
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
-    && install -d -o 65532 -g 65532 /data
+    && install -d -o 65532 -g 65532 /data /data/artifacts
 ENV PATH=/app/bin:/opt/venv/bin:$PATH \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \

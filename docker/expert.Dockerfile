@@ -42,7 +42,7 @@ RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,t
     pip --python /opt/venv/bin/python --disable-pip-version-check install --root-user-action ignore \
     --require-hashes --only-binary :all: -r /docker/expert-$EXPERT.lock
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
-    && install -d -o 65532 -g 65532 /data /models
+    && install -d -o 65532 -g 65532 /data /data/artifacts /models
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
