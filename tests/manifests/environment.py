@@ -26,6 +26,9 @@ from tests.manifests.house import Container, House, Workload, listed
 
 DOCKER = Path(__file__).parents[2] / "docker"
 
+WITH_WEIGHTS = tuple(f"experts.{name}" for name in ("text", "vision", "audio", "video", "diffusion"))
+"""Programs whose models are fetched."""
+
 PROGRAMS: dict[str, tuple[type[BaseSettings], ...]] = {
     "gateway": (Gateway,),
     "gateway.cli": (Gateway,),
@@ -36,7 +39,7 @@ PROGRAMS: dict[str, tuple[type[BaseSettings], ...]] = {
     "experts.lite": (Expert,),
     "experts.remote": (Expert, RemoteSettings),
     "experts.served": (Expert, ServedSettings),
-    **{f"experts.{name}": (Expert, SourceSettings) for name in ("text", "vision", "audio", "video", "diffusion")},
+    **dict.fromkeys(WITH_WEIGHTS, (Expert, SourceSettings)),
 }
 """Which settings each program reads."""
 

@@ -11,6 +11,7 @@ from tests.manifests.sound import GONE, sound, spoilt
 POD = "spec.template.spec"
 SERVER = f"{POD}.containers.0"
 METRICS_OF_ALL = {"ports": [{"port": 9464}]}
+METADATA = {"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80}]}
 ANYONE = {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443}]}
 
 SPOILT: list[tuple[str, str, str, Any, str]] = [
@@ -30,7 +31,7 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
     ("resources_are_bounded", "Deployment/planner", f"{SERVER}.resources.requests.memory", "3Gi", "more memory"),
     ("resources_are_bounded", "Deployment/planner", f"{SERVER}.resources", GONE, "cpu"),
     ("memory_volumes_are_bounded", "Deployment/expert-text", f"{POD}.volumes.2.emptyDir.sizeLimit", GONE, "sizeLimit"),
-    ("torch_has_shared_memory", "Deployment/expert-text", f"{SERVER}.volumeMounts.2", GONE, "/dev/shm"),
+    ("torch_has_shared_memory", "Deployment/expert-text", f"{SERVER}.volumeMounts.3", GONE, "/dev/shm"),
     ("torch_has_shared_memory", "Deployment/expert-text", f"{POD}.volumes.2.emptyDir.medium", GONE, "/dev/shm"),
     ("paths_written_are_volumes", "Deployment/planner", f"{SERVER}.volumeMounts.0", GONE, "/tmp"),
     ("paths_written_are_volumes", "Deployment/planner", f"{SERVER}.volumeMounts.1.readOnly", True, "/data"),
@@ -70,7 +71,13 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
     ("images_run_what_they_hold", "Deployment/planner", f"{SERVER}.args.0", "experts.text", "experts.text"),
     ("images_run_what_they_hold", "Deployment/expert-text", f"{SERVER}.args.0", "experts.vision", "experts.vision"),
     ("images_run_what_they_hold", "Deployment/planner", f"{SERVER}.args", GONE, "module to run"),
-    ("gpus_have_their_images", "Deployment/expert-text", f"{SERVER}.resources.limits.nvidia~com/gpu", GONE, "0 GPUs"),
+    (
+        "gpus_have_their_images",
+        "Deployment/expert-text",
+        f"{SERVER}.resources.limits.nvidia~com/gpu",
+        GONE,
+        "without GPU",
+    ),
     # rollouts, disruptions, scaling
     ("every_workload_has_a_budget", "PodDisruptionBudget/planner", "spec.selector.matchLabels", {"x": "y"}, "0 Pod"),
     ("every_workload_has_a_budget", "PodDisruptionBudget/planner", "spec.maxUnavailable", 0, "no pod go"),
@@ -122,6 +129,7 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
         {"name": "tmp", "secret": {"secretName": "other"}},
         "Secret other",
     ),
+    ("claims_can_be_shared", "PersistentVolumeClaim/models", "spec.accessModes", ["ReadWriteOnce"], "one node"),
     ("labels_are_recommended", "Service/planner", "metadata.labels", {}, "part of"),
     (
         "labels_are_recommended",
@@ -145,6 +153,17 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
     ("addresses_exist", "Service/planner", "metadata.name", "planer", "planner leads to planner:50051"),
     ("addresses_exist", "ConfigMap/hugginggpt", "data.AWS_ENDPOINT_URL", "http://s3:8333", "AWS_ENDPOINT_URL"),
     ("orchestrators_reach_each_other", "Deployment/orchestrator", f"{SERVER}.env", [], "ORCHESTRATOR_ADDRESS"),
+    ("clients_look_anew", "ConfigMap/hugginggpt", "data.CONNECTION_SECONDS", GONE, "keeps connections"),
+    ("weights_are_there", "ConfigMap/hugginggpt", "data.HF_HUB_OFFLINE", GONE, "ask the Hub"),
+    ("settings_are_ours", "Deployment/planner", f"{POD}.enableServiceLinks", GONE, "enableServiceLinks"),
+    # what extensions name
+    ("routes_lead_to_services", "HTTPRoute/gateway", "spec.rules.0.backendRefs.0.port", 80, "no Service gateway"),
+    ("routes_lead_to_services", "HTTPRoute/gateway", "spec.rules.0.backendRefs.0.name", "door", "no Service door"),
+    ("routes_have_a_listener", "HTTPRoute/gateway", "spec.hostnames", ["other.example.org"], "no listener"),
+    ("routes_have_a_listener", "HTTPRoute/gateway", "spec.parentRefs.0.sectionName", "https", "no listener"),
+    ("monitors_read_ports", "PodMonitor/house", "spec.podMetricsEndpoints.0.port", "http", "no port http"),
+    ("monitors_read_ports", "PodMonitor/house", "spec.selector.matchLabels", {"a": "b"}, "leaves out"),
+    ("certificates_bear_the_name", "Certificate/hugginggpt", "spec.dnsNames", ["house"], "does not bear hugginggpt"),
     # the network
     ("all_is_denied_first", "NetworkPolicy/deny-all", "spec.policyTypes", ["Ingress"], "none denies"),
     (
@@ -174,6 +193,7 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
     ("few_call_abroad", "NetworkPolicy/orchestrator-calls", "spec.egress.1", ANYONE, "0.0.0.0/0"),
     ("few_call_abroad", "NetworkPolicy/gateway-calls", "spec.egress.1.ports", GONE, "all ports"),
     ("nobody_asks_for_metadata", "NetworkPolicy/planner-calls", "spec.egress.1", ANYONE, "169.254.0.0/16"),
+    ("nobody_asks_for_metadata", "NetworkPolicy/gateway-calls", "spec.egress.1", METADATA, "169.254.169.254/32"),
     ("nobody_asks_for_metadata", "NetworkPolicy/gateway-calls", "spec.egress.1", ANYONE, "10.0.0.0/8"),
     ("policies_mean_someone", "NetworkPolicy/planner-calls", "spec.podSelector.matchLabels", {"a": "b"}, "no pods"),
 ]

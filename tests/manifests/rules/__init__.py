@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from tests.manifests.house import House
 from tests.manifests.rules import (
     availability,
+    extensions,
     images,
     network,
     probes,
@@ -28,6 +29,10 @@ RULES: dict[str, Rule] = {
         availability.gpus_are_asked_for_whole,
         availability.pods_are_spread,
         availability.priorities_are_known,
+        extensions.routes_lead_to_services,
+        extensions.routes_have_a_listener,
+        extensions.monitors_read_ports,
+        extensions.certificates_bear_the_name,
         images.images_are_pinned,
         images.images_run_what_they_hold,
         images.gpus_have_their_images,
@@ -45,6 +50,7 @@ RULES: dict[str, Rule] = {
         references.experts_are_found,
         references.scalers_have_targets,
         references.names_are_known,
+        references.claims_can_be_shared,
         references.labels_are_recommended,
         references.all_is_in_one_namespace,
         resources.resources_are_bounded,
@@ -69,6 +75,9 @@ RULES: dict[str, Rule] = {
         settings.ports_are_listened_on,
         settings.strangers_can_be_heard,
         settings.addresses_exist,
+        settings.clients_look_anew,
+        settings.weights_are_there,
+        settings.settings_are_ours,
         settings.orchestrators_reach_each_other,
     )
 }

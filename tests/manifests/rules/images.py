@@ -48,6 +48,8 @@ def _foreign(container: Container) -> str:
 
 
 def gpus_have_their_images(house: House) -> Iterator[str]:
-    for container in house.containers:
-        if container.is_ours and bool(container.gpus) != container.image.endswith("-cuda"):
-            yield f"{container}: asks for {container.gpus} GPUs and runs {container.image}"
+    """Jobs apart: they fetch what those with a GPU will load."""
+    for workload in house.staying:
+        for container in workload.containers:
+            if container.is_ours and workload.wants_gpu != container.image.endswith("-cuda"):
+                yield f"{container}: runs {container.image} {'with' if workload.wants_gpu else 'without'} GPU"

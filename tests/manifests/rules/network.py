@@ -6,6 +6,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from tests.manifests.house import Document, House, Workload, selects
 from tests.manifests.network import Edge, Network, ports
 
+Block = IPv4Network | IPv6Network
+
+FETCHES = "hugginggpt.dev/fetches"
+
 GRPC, HTTP, METRICS, DNS = 50051, 8080, 9464, 53
 
 ARROWS = {
@@ -17,13 +21,13 @@ ARROWS = {
     "experts": {"s3"},
     "prefetch": {"s3"},
 }
-"""Who calls whom inside the house: README has the picture. Whatever traces also calls the collector."""
+"""Who calls whom inside the house; all call the collector of traces."""
 
 PORTS = {"postgres": {5432}, "s3": {8333}, "opentelemetry-collector": {4317}}
 """Of those that are called on another port than gRPC's."""
 
-ABROAD = {"gateway", "planner", "selector", "responder", "expert-remote", "expert-served", "prefetch"}
-"""Who may call addresses outside: files and webhooks, an LLM, the Hub."""
+ABROAD = {"gateway", "planner", "selector", "responder", "expert-remote", "expert-served"}
+"""Who may call any address outside: files and webhooks, an LLM, the Hub. So may what fetches weights."""
 
 METADATA = ("169.254.0.0/16", "fe80::/10")
 """Where clouds hand out a node's credentials: nobody's business."""
@@ -56,7 +60,7 @@ def expected(house: House) -> set[Edge]:
         Edge(caller.name, called.name, port)
         for caller in house.workloads
         for called in house.staying
-        if role(called) in ARROWS.get(role(caller), set()) | ({COLLECTOR} if caller.is_ours else set())
+        if role(called) in ARROWS.get(role(caller), set()) | {COLLECTOR}
         for port in PORTS.get(role(called), {GRPC})
     }
 
@@ -91,17 +95,27 @@ def names_can_be_resolved(house: House) -> Iterator[str]:
 
 
 def few_call_abroad(house: House) -> Iterator[str]:
+    """Anywhere is for a few; whoever has a store or a database outside may call their blocks, which are narrow."""
     for workload, peer, open_ports in _abroad(house):
-        if role(workload) not in ABROAD and workload.name not in ABROAD:
+        blocks = _blocks(peer)
+        keeps = bool({"s3", "postgres"} & ARROWS.get(role(workload), set()))
+        allowed = may_call_anywhere(workload) or (keeps and blocks and all(_is_narrow(block) for block, _ in blocks))
+        if not allowed:
             yield f"{workload}: may call {peer or 'anyone'} on {sorted(open_ports) or 'all ports'}"
-        if "namespaceSelector" not in peer and not open_ports:
+        if blocks and not open_ports:
             yield f"{workload}: may call {peer or 'anyone'} on all ports"
 
 
+def may_call_anywhere(workload: Workload) -> bool:
+    """A pod whose init container fetches weights may as long as it lives: policies know no containers."""
+    return workload.name in ABROAD or role(workload) == "prefetch" or workload.labels.get(FETCHES) == "true"
+
+
 def nobody_asks_for_metadata(house: House) -> Iterator[str]:
+    """Nor has the gateway, which is given addresses by users, a way to neighbours."""
     for workload, peer, _ in _abroad(house):
-        by_users = workload.name == "gateway"
-        yield from (f"{workload}: may call {near}" for near in _covered(peer, PRIVATE if by_users else METADATA))
+        forbidden = PRIVATE if workload.name == "gateway" else METADATA
+        yield from (f"{workload}: may call {near}" for near in _covered(peer, forbidden))
 
 
 def _abroad(house: House) -> Iterator[tuple[Workload, Document, set[int]]]:
@@ -114,16 +128,28 @@ def _abroad(house: House) -> Iterator[tuple[Workload, Document, set[int]]]:
 
 
 def _covered(peer: Document, networks: tuple[str, ...]) -> Iterator[str]:
-    """Networks that lie in a peer's block and are not left out of it."""
-    blocks = [peer["ipBlock"]] if "ipBlock" in peer else [{"cidr": "0.0.0.0/0"}, {"cidr": "::/0"}] if not peer else []
-    for block in blocks:
-        left_out = [ip_network(each) for each in block.get("except") or ()]
+    """Networks that lie in a peer's blocks and are not left out of them, and blocks that are of metadata alone."""
+    for block, left_out in _blocks(peer):
         for near in map(ip_network, networks):
-            if _within(near, ip_network(block["cidr"])) and not any(_within(near, each) for each in left_out):
+            if _within(near, block) and not any(_within(near, each) for each in left_out):
                 yield str(near)
+    yield from (str(block) for block, _ in _blocks(peer) if any(_within(block, ip_network(each)) for each in METADATA))
 
 
-def _within(small: IPv4Network | IPv6Network, large: IPv4Network | IPv6Network) -> bool:
+def _blocks(peer: Document) -> list[tuple[Block, list[Block]]]:
+    """A peer's addresses, each block with what is left out of it."""
+    if not peer:
+        return [(ip_network("0.0.0.0/0"), []), (ip_network("::/0"), [])]
+    if "ipBlock" not in peer:
+        return []
+    return [(ip_network(peer["ipBlock"]["cidr"]), [ip_network(each) for each in peer["ipBlock"].get("except") or ()])]
+
+
+def _is_narrow(block: Block) -> bool:
+    return block.prefixlen >= (16 if block.version == 4 else 48)
+
+
+def _within(small: Block, large: Block) -> bool:
     match small, large:
         case (IPv4Network(), IPv4Network()) | (IPv6Network(), IPv6Network()):
             return small.subnet_of(large)  # type: ignore[arg-type]

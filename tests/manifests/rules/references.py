@@ -11,9 +11,9 @@ GIVEN = {
     "hugginggpt-llm",
     "hugginggpt-hub",
     "hugginggpt-tls",
-    "hugginggpt-registry",
+    "database",
 }
-"""Secrets that the operator makes."""
+"""Secrets that the operator makes, or has already: the latter in the overlay air-gapped."""
 
 
 def selectors_match(house: House) -> Iterator[str]:
@@ -111,6 +111,15 @@ def _held(volume: dict[str, Any]) -> Iterator[tuple[str, str]]:
             named = source.get(key, {})
             if label in named and not named.get("optional"):
                 yield kind, named[label]
+
+
+def claims_can_be_shared(house: House) -> Iterator[str]:
+    """A volume for one node holds all pods of a Deployment there."""
+    for claim in house.of("PersistentVolumeClaim"):
+        name, modes = claim["metadata"]["name"], claim["spec"].get("accessModes") or []
+        users = [workload for workload in house.workloads if ("PersistentVolumeClaim", name) in _named(workload)]
+        if "ReadWriteMany" not in modes and any(user.kind == "Deployment" for user in users):
+            yield f"{called(claim)}: is for one node: {', '.join(modes)}"
 
 
 def labels_are_recommended(house: House) -> Iterator[str]:

@@ -47,9 +47,10 @@ def memory_volumes_are_bounded(house: House) -> Iterator[str]:
 
 
 def torch_has_shared_memory(house: House) -> Iterator[str]:
-    for container in house.containers:
-        if container.workload.stays and container.image.partition(":")[0].endswith(TORCH):
-            yield from _shared_memory(container)
+    for workload in house.staying:
+        for container in workload.lasting:
+            if container.image.partition(":")[0].endswith(TORCH):
+                yield from _shared_memory(container)
 
 
 TORCH = tuple(f"hugginggpt/expert-{name}" for name in ("text", "vision", "audio", "video", "diffusion"))

@@ -6,7 +6,17 @@ from typing import Any
 
 from pydantic_settings import BaseSettings
 
-from tests.manifests.environment import LIBRARIES, PROGRAMS, drawn, known_to, module_of, programs, settings_of, told
+from tests.manifests.environment import (
+    LIBRARIES,
+    PROGRAMS,
+    WITH_WEIGHTS,
+    drawn,
+    known_to,
+    module_of,
+    programs,
+    settings_of,
+    told,
+)
 from tests.manifests.house import Container, House, called, listed
 
 _DIALLED = re.compile(r"(?:dns:///)?([\w.-]+):(\d+)")
@@ -82,6 +92,28 @@ def addresses_exist(house: House) -> Iterator[str]:
             for host, port in _called(name, value):
                 if wrong := _missing(house, host, port):
                     yield f"{container}: {name} leads to {host}:{port}, and {wrong}"
+
+
+def clients_look_anew(house: House) -> Iterator[str]:
+    """A connection that lasts for ever never finds replicas that are new."""
+    for workload in house.staying:
+        if not workload.is_expert and 0 in drawn(house, workload, "connection_seconds"):
+            yield f"{workload}: keeps connections for ever: set CONNECTION_SECONDS"
+
+
+def weights_are_there(house: House) -> Iterator[str]:
+    """At run time no expert asks the Hub: what it would fetch, a Job or an init container has fetched."""
+    for workload in house.staying:
+        for container in workload.lasting:
+            if module_of(container) in WITH_WEIGHTS and told(house, container).get("HF_HUB_OFFLINE") != "1":
+                yield f"{container}: would ask the Hub for weights: set HF_HUB_OFFLINE to 1"
+
+
+def settings_are_ours(house: House) -> Iterator[str]:
+    """Kubernetes would put the addresses of all Services among the settings."""
+    for workload in house.workloads:
+        if workload.pod.get("enableServiceLinks") is not False:
+            yield f"{workload}: enableServiceLinks is not false"
 
 
 def orchestrators_reach_each_other(house: House) -> Iterator[str]:
