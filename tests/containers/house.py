@@ -87,10 +87,19 @@ class House:
     def url(self) -> str:
         return f"http://{self.gateway.address(HTTP_PORT)}"
 
-    def offers(self, task: str) -> None:
-        """Waits until a kind of task can be planned, for as long as a new expert may take to be known."""
+    def offers(self, task: str, revision: str = "") -> None:
+        """Waits until a kind of task can be planned, for as long as a new expert may take to be known.
+
+        Args:
+            task: its name.
+            revision: of a model that does it; "": any.
+        """
         with HuggingGPT(self.url, api_key=self.key) as client:
-            eventually(lambda: task in {kind.name for kind in client.tasks()}, LEARNT_SECONDS)
+
+            def offered() -> bool:
+                return any(revision in ("", getattr(model, "revision", "")) for model in client.models(task))
+
+            eventually(offered, LEARNT_SECONDS)
 
     def owner(self, run_id: str) -> Container:
         """The orchestrator that drives a run."""
