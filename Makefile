@@ -71,6 +71,7 @@ protos: $(VENV)/.dev ## Make the stubs anew
 
 OVERLAY ?= local
 NAMESPACE ?= hugginggpt
+DESCRIPTIONS := out/descriptions
 CONTAINERS ?= $(notdir $(firstword $(shell command -v docker podman)))
 TELLING := {.metadata.labels.hugginggpt\.dev/sleepy}{" "}{.spec.template.spec.containers[0].image}{" "}\
 	{.spec.template.spec.containers[0].env[?(@.name=="EXPERT_ALLOWED")].value}{"\n"}
@@ -86,12 +87,12 @@ deploy: ## Apply OVERLAY to the cluster that kubectl speaks to, and wait until i
 	  --selector 'app.kubernetes.io/component in (door, stage)'
 
 descriptions: # Has the selector know experts that sleep though it has never met them: each image tells of its own
-	@rm -rf out/descriptions && mkdir -p out/descriptions
+	@rm -rf $(DESCRIPTIONS) && mkdir -p $(DESCRIPTIONS)
 	@$(MAKE) --silent render | kubectl label --local --filename - told=yes --output jsonpath='$(TELLING)' | grep '^[a-z]' | \
 	while read -r expert image allowed; do \
 	  $(CONTAINERS) run --rm --network none --env EXPERT_MAY_SLEEP=true --env EXPERT_ALLOWED="$$allowed" \
-	    "$$image" experts.$$expert --describe < /dev/null > out/descriptions/$$expert.json || exit 1; done
-	kubectl create configmap expert-descriptions --namespace $(NAMESPACE) --from-file out/descriptions --dry-run=client --output yaml \
+	    "$$image" experts.$$expert --describe < /dev/null > $(DESCRIPTIONS)/$$expert.json || exit 1; done
+	kubectl create configmap expert-descriptions --namespace $(NAMESPACE) --from-file $(DESCRIPTIONS) --dry-run=client --output yaml \
 	  | kubectl apply --server-side --force-conflicts --filename -
 
 readme: $(VENV)/.dev ## Make the tables of README.md and k8s/README.md anew
