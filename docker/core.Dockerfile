@@ -1,9 +1,10 @@
 # The gateway, the services that only think, and the command line: docker/README.md tells how it is built and run.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
-FROM ${BASE} AS build
+# What is not ours, and changes with the locks alone. Bytecode is made of what is imported, since the root is read-only
+# where programs run.
+FROM ${BASE} AS packages
 ARG PIP_INDEX_URL
-ARG PIP_EXTRA_INDEX_URL
 ARG PIP_FIND_LINKS
 ARG PIP_CERT
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
@@ -11,18 +12,23 @@ RUN python -m venv --without-pip /opt/venv && python -m venv --without-pip /opt/
 RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
     pip --python /opt/venv/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/core.lock \
     && pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/tools.lock
+RUN --mount=type=bind,source=docker,target=/docker \
+    /opt/venv/bin/python -c "import asyncpg, fastapi.responses, google.protobuf.json_format, google.rpc.error_details_pb2, \
+grpc_health.v1.health, grpc_reflection.v1alpha.reflection, grpc_status.rpc_status, httpcore, httpx, jsonschema, \
+jwt.algorithms, mcp.server, numpy.typing, obstore.store, openai.lib.streaming.chat, openai.resources.chat.completions, \
+openai.resources.models, opentelemetry.exporter.otlp.proto.grpc.trace_exporter, opentelemetry.exporter.prometheus, \
+pydantic_settings, structlog, tenacity, uvicorn.protocols.http.httptools_impl, yaml" \
+    && /opt/venv/bin/python /docker/slim.py /opt/venv/lib/python3*/site-packages numpy openai
 WORKDIR /source
+RUN /opt/tools/bin/python -m cyclonedx_py environment --output-reproducible --output-file /opt/venv/sbom.cdx.json /opt/venv
+
+FROM packages AS code
 COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
 COPY services services
 COPY gateway gateway
-RUN pip --python /opt/tools/bin/python install --no-compile --no-deps --no-index --no-build-isolation --target /app . \
+RUN pip --python /opt/tools/bin/python install --no-deps --no-index --no-build-isolation --target /app . \
     && sed -i '1s|.*|#!/opt/venv/bin/python|' /app/bin/hugginggpt
-# Bytecode of what the programs import and of nothing else, since the root is read-only where they run.
-RUN --mount=type=bind,source=docker,target=/docker cd /app \
-    && /opt/venv/bin/python -c "import asyncpg, openai.lib.streaming.chat, openai.resources.chat.completions, \
-openai.resources.models, services.light, services.orchestrator.__main__, services.runtime.probe" \
-    && /opt/venv/bin/python /docker/slim.py /opt/venv/lib/python3*/site-packages numpy openai
 
 FROM ${BASE}
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
@@ -43,8 +49,8 @@ ENV PATH=/app/bin:/opt/venv/bin:$PATH \
     GATEWAY_AUTHENTICATION=keys \
     HEALTH_LISTEN=0.0.0.0:50052 \
     METRICS_LISTEN=0.0.0.0:9464
-COPY --from=build /opt/venv /opt/venv
-COPY --from=build /app /app
+COPY --from=packages /opt/venv /opt/venv
+COPY --from=code /app /app
 WORKDIR /app
 USER 65532:65532
 EXPOSE 8080 50051 50052 9464

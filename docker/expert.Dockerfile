@@ -20,7 +20,7 @@ ARG PIP_CERT
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 RUN python -m venv --without-pip /opt/tools
 RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
-    pip --python /opt/tools/bin/python install --require-hashes --only-binary :all: -r /docker/tools.lock
+    pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/tools.lock
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
@@ -41,6 +41,8 @@ ARG EXPERT
 RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
     pip --python /opt/venv/bin/python --disable-pip-version-check install --root-user-action ignore \
     --require-hashes --only-binary :all: -r /docker/expert-$EXPERT.lock
+RUN --mount=type=bind,from=code,source=/opt/tools,target=/opt/tools \
+    /opt/tools/bin/python -m cyclonedx_py environment --output-reproducible --output-file /opt/venv/sbom.cdx.json /opt/venv
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
     && install -d -o 65532 -g 65532 /data /data/artifacts /models
 ENV PATH=/opt/venv/bin:$PATH \
