@@ -75,6 +75,7 @@ def lines(result: Result) -> list[str]:
         (["experts", "list"], "/v1/experts", "lite awake 127.0.0.1:5"),
         (["experts", "list"], "/v1/experts", "text asleep"),
         (["experts", "list"], "/v1/experts", "does not answer"),
+        (["experts"], "/v1/experts", "lite awake 127.0.0.1:5"),
     ],
 )
 def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
