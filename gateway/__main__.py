@@ -84,7 +84,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
     if settings.authentication == "none":
         for listen in (settings.listen, settings.http_listen):
             refuse_strangers(listen)
-    store = ArtifactStore.open(settings.artifacts_url)
+    store = await ArtifactStore.reached(settings.artifacts_url)
     callers = Callers(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
     guard = Guard(AllowList.parse(settings.fetch_allow), keeps_in=not settings.fetch_urls)
     fetching = Fetching(store, guard if settings.fetch_urls else None, settings.files_bytes)
@@ -168,4 +168,4 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
 
 
 if __name__ == "__main__":
-    run("gateway", gateway, Settings())
+    run("gateway", gateway, Settings)

@@ -50,17 +50,17 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
     instead.add_argument(
         "--prefetch", action="store_true", help="fetch the models it may serve (EXPERT_ALLOWED) into the cache, and end"
     )
-    told, settings, name = parser.parse_args(arguments), Settings(), "expert-" + package.rpartition(".")[2]
+    told, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
     if told.describe:
-        with redirect_stdout(sys.stderr):  # what is logged on the way is no part of the description
+        with process(name, Settings) as settings, redirect_stdout(sys.stderr):  # what is logged is no description
             description = describe(read_expert(package), settings)
         sys.stdout.write(description)
         return
     if told.prefetch:
-        with process(name, settings):
+        with process(name, Settings) as settings:
             fetched = prefetch(read_expert(package).only(settings.allowed_ids), Places(settings.devices))
         sys.exit(0 if fetched else 1)
-    run(name, lambda settings: opened(read_expert(package), settings), settings)
+    run(name, lambda settings: opened(read_expert(package), settings), Settings)
     if any_busy():
         logging.shutdown()
         os._exit(0)  # the interpreter's teardown aborts under a thread in native code
@@ -76,11 +76,17 @@ def describe(expert: Expert, settings: Settings) -> str:
 
 @asynccontextmanager
 async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
-    """Serves the expert; it is ready once its models to be preloaded are."""
+    """Serves the expert; it is ready once its models to be preloaded are.
+
+    Raises:
+        FailedPrecondition: it has none of the models that are allowed, or no device that is asked for.
+        Unavailable: the artifact store does not answer, or the address is taken.
+    """
     began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
     expert = _as_told(expert, settings)
-    store = ArtifactStore.open(settings.artifacts_url)
+    store = await ArtifactStore.reached(settings.artifacts_url)
     with closing(_models(expert, settings)) as models, closing(Threads("cpu", settings.threads)) as cpu:
+        await models.check_places()
         description = Description(expert, models, settings)
         servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
         register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)

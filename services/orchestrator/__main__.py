@@ -52,7 +52,7 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         connect(settings.responder) as responder,
         database.opened(settings.journal, SCHEMA, MIGRATIONS) as kept,
     ):
-        owner, store = owner_name(), ArtifactStore.open(settings.artifacts_url)
+        owner, store = owner_name(), await ArtifactStore.reached(settings.artifacts_url)
         journal = Journal(kept, owner, settings.lease_seconds, settings.own_address)
         selector = SelectorServiceStub(selecting)
         async with (
@@ -121,4 +121,4 @@ def _runs(journal: Journal, stages: Pipeline, pipelines: Pipelines, settings: Se
 
 
 if __name__ == "__main__":
-    run("orchestrator", orchestrator, Settings())
+    run("orchestrator", orchestrator, Settings)

@@ -47,4 +47,4 @@ async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:
 
 
 if __name__ == "__main__":
-    run("planner", planner, Settings())
+    run("planner", planner, Settings)

@@ -16,13 +16,14 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from pydantic import ValidationError
 
 from services.runtime import caller, metrics, telemetry, tracing
 from services.runtime.channel import MESSAGE_LIMITS
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable, from_rpc, to_status
 from services.runtime.health import HealthServicer
 from services.runtime.identity import Certificate, assume, own
-from services.runtime.settings import ServiceSettings
+from services.runtime.settings import ServiceSettings, from_environment, refused
 
 log = structlog.get_logger(__name__)
 
@@ -154,8 +155,8 @@ def _bound(bind: Bind, server: grpc.aio.Server, listen: str) -> int:
     try:
         return bind(server, listen)
     except RuntimeError as error:
-        remedy = "stop what listens there, or choose another address"
-        raise Unavailable(f"cannot listen on {listen}: the address is taken or not ours", remedy=remedy) from error
+        remedy = "stop what listens there, or choose another host:port of this machine"
+        raise Unavailable(f"cannot listen on {listen}: it is taken, not ours or no address", remedy=remedy) from error
 
 
 class Boundary(grpc.aio.ServerInterceptor):
@@ -251,27 +252,33 @@ async def _until_signalled(opened: AbstractAsyncContextManager[object]) -> None:
             raise
 
 
-def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: S) -> None:
+def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: type[S]) -> None:
     """A service as a process: opens it, waits for a signal, closes it. Exit status 1 says it could not start."""
 
-    async def main() -> None:
-        assume(settings.identity)
-        async with metrics.exposed(name, settings.metrics_listen):
-            await _until_signalled(opened(settings))
+    async def main(told: S) -> None:
+        assume(told.identity)
+        async with metrics.exposed(name, told.metrics_listen):
+            await _until_signalled(opened(told))
 
-    with process(name, settings):
-        asyncio.run(main())
+    with process(name, settings) as told:
+        asyncio.run(main(told))
 
 
 @contextmanager
-def process(name: str, settings: ServiceSettings) -> Iterator[None]:
-    """Logs and traces of a process; what is expected to go wrong is told in one line, and its exit status is 1."""
-    telemetry.setup(name, level=settings.log_level, style=settings.log_format)
-    tracing.begin(name, settings.traces_endpoint)
+def process(name: str, settings: type[S]) -> Iterator[S]:
+    """What the environment tells a process, and its logs and traces.
+
+    What is expected to go wrong is told in one line, and makes its exit status 1.
+    """
+    telemetry.setup(name)
     try:
-        yield
-    except ServiceError as error:
-        log.error("cannot run", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the trace says nothing more
+        told = from_environment(settings)
+        telemetry.setup(name, level=told.log_level, style=told.log_format)
+        tracing.begin(name, told.traces_endpoint)
+        yield told
+    except (ServiceError, ValidationError) as error:  # settings of a part are read when that is opened
+        wrong = refused(error, f"{error.title}.") if isinstance(error, ValidationError) else error
+        log.error("cannot run", error=wrong.message, remedy=wrong.remedy)  # noqa: TRY400  # the trace says nothing more
         raise SystemExit(1) from None
     finally:
         tracing.end()

@@ -75,4 +75,4 @@ async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[Judg
 
 
 if __name__ == "__main__":
-    run("selector", selector, Settings())
+    run("selector", selector, Settings)

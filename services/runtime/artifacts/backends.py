@@ -45,11 +45,13 @@ def opened(url: str) -> tuple[ObjectStore, Path | None]:
 
 
 def _local(folder: Path) -> LocalStore:
+    remedy = "give ARTIFACTS_URL a folder this user may write"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        remedy = "give ARTIFACTS_URL a folder this user may write"
         raise Unavailable(f"cannot use {folder} for artifacts: {error.strerror}", remedy=remedy) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Unavailable(f"cannot write artifacts into {folder}", remedy=remedy)
     return LocalStore(folder)
 
 
