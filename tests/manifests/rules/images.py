@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.manifests.environment import module_of
@@ -12,6 +13,7 @@ _EXACT = re.compile(r".+(:v?\d+\.\d+(\.\d+)?[\w.-]*|@sha256:[0-9a-f]{64})")
 _PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
+@cache
 def version() -> str:
     return str(tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"])
 
