@@ -69,6 +69,8 @@ train: $(VENV)/.dev ## Learn the embedded planner's weights anew; a minute or tw
 protos: $(VENV)/.dev ## Make the stubs anew
 	$(PY) -m protos.generate
 
+include docker/images.mk
+
 OVERLAY ?= local
 NAMESPACE ?= hugginggpt
 DESCRIPTIONS := out/descriptions
