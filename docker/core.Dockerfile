@@ -1,8 +1,7 @@
 # The gateway, the services that only think, and the command line: docker/README.md tells how it is built and run.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
-# What is not ours, and changes with the locks alone. Bytecode is made of what is imported, since the root is read-only
-# where programs run.
+# What is not ours, and changes with the locks alone.
 FROM ${BASE} AS packages
 ARG PIP_INDEX_URL
 ARG PIP_FIND_LINKS
@@ -12,13 +11,7 @@ RUN python -m venv --without-pip /opt/venv && python -m venv --without-pip /opt/
 RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
     pip --python /opt/venv/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/core.lock \
     && pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/tools.lock
-RUN --mount=type=bind,source=docker,target=/docker \
-    /opt/venv/bin/python -c "import asyncpg, fastapi.responses, google.protobuf.json_format, google.rpc.error_details_pb2, \
-grpc_health.v1.health, grpc_reflection.v1alpha.reflection, grpc_status.rpc_status, httpcore, httpx, jsonschema, \
-jwt.algorithms, mcp.server, numpy.typing, obstore.store, openai.lib.streaming.chat, openai.resources.chat.completions, \
-openai.resources.models, opentelemetry.exporter.otlp.proto.grpc.trace_exporter, opentelemetry.exporter.prometheus, \
-pydantic_settings, structlog, tenacity, uvicorn.protocols.http.httptools_impl, yaml" \
-    && /opt/venv/bin/python /docker/slim.py /opt/venv/lib/python3*/site-packages numpy openai
+RUN --mount=type=bind,source=docker,target=/docker /opt/venv/bin/python /docker/slim.py /opt/venv/lib/python3*/site-packages
 WORKDIR /source
 RUN /opt/tools/bin/python -m cyclonedx_py environment --output-reproducible --output-file /opt/venv/sbom.cdx.json /opt/venv
 

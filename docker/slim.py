@@ -1,45 +1,45 @@
-"""Takes from installed packages what nothing reads at run time: python slim.py FOLDER [PACKAGE ...].
+"""Takes from the core image's packages what nothing reads at run time: python slim.py FOLDER, by their own Python.
 
-What only compilers and type checkers read goes, and the symbols of shared libraries; of the packages that are named,
-modules that nothing has imported so far, which is seen by their lack of bytecode, go as well.
+On the way everything that the programs import gets its bytecode, since the root is read-only where they run.
 """
 
 import struct
 import sys
 from collections.abc import Iterator
-from importlib.util import cache_from_source
+from importlib import import_module
 from pathlib import Path
 
+IMPORTED = """
+asyncpg fastapi.responses google.protobuf.json_format google.rpc.error_details_pb2 grpc_health.v1.health
+grpc_reflection.v1alpha.reflection grpc_status.rpc_status httpcore httpx jsonschema jwt.algorithms mcp.server
+numpy.typing obstore.store openai.lib.streaming.chat openai.resources.chat.completions openai.resources.models
+opentelemetry.exporter.otlp.proto.grpc.trace_exporter opentelemetry.exporter.prometheus pydantic_settings structlog
+tenacity uvicorn.protocols.http.httptools_impl yaml
+"""
+"""What the programs import of others."""
+NARROWED = ("numpy", "openai", "opentelemetry")
+"""Packages of which only that is kept: they are large, and most of them is not for us."""
 SOURCES = {".a", ".c", ".h", ".pxd", ".pyi", ".pyx"}
+"""What only compilers and type checkers read."""
 ELF64 = b"\x7fELF\x02\x01"
 HEADER, SEGMENT = struct.Struct("<32xQ14xHH6x"), struct.Struct("<8xQ16xQ16x")
-"""Where segments are described, how long a description is, how many there are; where a segment begins, how long it is."""
+"""Where segments are described, how long a description is, how many there are; where a segment begins, its length."""
 
 
-def slim(folder: Path, packages: list[str]) -> None:
+def slim(folder: Path) -> None:
+    for name in IMPORTED.split():
+        import_module(name)
+    loaded = {Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)}
     for file in _files(folder):
-        if file.suffix in SOURCES:
+        narrowed = file.relative_to(folder).parts[0] in NARROWED and file.suffix in {".py", ".so"}
+        if file.suffix in SOURCES or (narrowed and file not in loaded):
             file.unlink()
         elif ".so" in file.suffixes:
             _strip(file)
-    for package in packages:
-        for file in _files(folder / package):
-            if not _imported(file):
-                file.unlink()
 
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
-
-
-def _imported(file: Path) -> bool:
-    """Of extension modules: whether anything beside them was."""
-    match file.suffix:
-        case ".py":
-            return Path(cache_from_source(str(file))).exists()
-        case ".so":
-            return (file.parent / "__pycache__").exists()
-    return True
 
 
 def _strip(library: Path) -> None:
@@ -62,4 +62,4 @@ def _strip(library: Path) -> None:
 
 
 if __name__ == "__main__":
-    slim(Path(sys.argv[1]), sys.argv[2:])
+    slim(Path(sys.argv[1]))
