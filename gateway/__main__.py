@@ -158,7 +158,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     bind=showing(settings.shown),
                     interceptors=[access.grpc()],
                 ) as running,
-                serving_http(Door(access.http(app, port), callers), listener, settings.drain_seconds, settings.shown),
+                serving_http(
+                    Door(access.http(app, port), callers, tls_in_front=settings.tls_in_front),
+                    listener,
+                    settings.drain_seconds,
+                    settings.shown,
+                ),
             ):
                 try:
                     yield Gateway(app, port, running)

@@ -27,6 +27,8 @@ class Settings(BalancedSettings, StoreSettings, AccessSettings):
     """PEM file of the certificate both doors show to the world, with its chain; None: no TLS there."""
     certificate_key: Annotated[Path | None, Given] = None
     """PEM file of its key."""
+    tls_in_front: bool = False
+    """A proxy before the HTTP door ends TLS and keeps the Host: addresses in answers then begin with https."""
     orchestrator: Annotated[str, Given] = "dns:///orchestrator:50051"
     """Where runs are kept."""
     selector: Annotated[str, Given] = "dns:///selector:50051"
