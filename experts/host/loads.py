@@ -143,7 +143,8 @@ class Loads:
         there = (CPU,) if place.device == CPU else await self._thread.run(self._devices.devices)
         fitting = [device for device in there if place.device in ("auto", device, device.partition(":")[0])]
         if not fitting:
-            remedy = f"give it one and its driver, or choose among {', '.join(dict.fromkeys([*there, CPU]))} in EXPERT_DEVICES"
+            known = ", ".join(dict.fromkeys([*there, CPU]))
+            remedy = f"give it one and its driver, or choose among {known} in EXPERT_DEVICES"
             raise FailedPrecondition(f"there is no device {place.device}", reason="LOAD_FAILED", remedy=remedy)
         return fitting
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ Bind = Callable[[grpc.aio.Server, str], int]
 S = TypeVar("S", bound=ServiceSettings)
 
 _CLOSING_SECONDS = 1.0
+_ADDRESS = re.compile(r".+:\d{1,5}")
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Serving:
 
 def between_services(server: grpc.aio.Server, listen: str) -> int:
     """Opens a port with the identity of this process, or without TLS if it has none."""
-    if identity := own():
-        return server.add_secure_port(listen, identity.for_servers())
+    if shown := own():
+        return server.add_secure_port(listen, shown.identity.for_servers())
     return to_anyone(server, listen)
 
 
@@ -103,6 +105,7 @@ async def serving(
 
     Raises:
         Unavailable: the address cannot be bound.
+        InvalidRequest: it is no address.
     """
     options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1), *_ageing(connection_seconds)]
     server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary(), *interceptors], options=options)
@@ -152,11 +155,13 @@ async def _probed(health: HealthServicer, listen: str) -> grpc.aio.Server:
 
 
 def _bound(bind: Bind, server: grpc.aio.Server, listen: str) -> int:
+    if not _ADDRESS.fullmatch(listen):
+        raise InvalidRequest(f"cannot listen on {listen}: it is not host:port", remedy="write it as in 0.0.0.0:50051")
     try:
         return bind(server, listen)
     except RuntimeError as error:
-        remedy = "stop what listens there, or choose another host:port of this machine"
-        raise Unavailable(f"cannot listen on {listen}: it is taken, not ours or no address", remedy=remedy) from error
+        remedy = "stop what listens there, or choose another address of this machine"
+        raise Unavailable(f"cannot listen on {listen}: the address is taken or not ours", remedy=remedy) from error
 
 
 class Boundary(grpc.aio.ServerInterceptor):
