@@ -1,9 +1,9 @@
 """Programs of the last release: messages made from its protos alone, calls by their names, none of today's code."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -53,6 +53,55 @@ def stub(service: str, channel: Any) -> Any:
         return opened(path, _class(method.input_type).SerializeToString, _class(method.output_type).FromString)
 
     return SimpleNamespace(**{method.name: call(method) for method in _service(service).methods})
+
+
+@asynccontextmanager
+async def between(service: str, address: str) -> AsyncIterator[str]:
+    """The address of a server that is today's behind, and before of the last release: what was added since is lost."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        server = grpc.aio.server(handlers=[_handlers(service, _Passing(stub(service, channel)))])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            await server.stop(None)
+
+
+class _Passing:
+    """Passes calls on, and of their messages what the last release knows."""
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._behind, name)
+        return self._streaming(call) if isinstance(call, grpc.aio.UnaryStreamMultiCallable) else self._answering(call)
+
+    def _answering(self, call: Any) -> Any:
+        async def answer(request: Any, context: Any) -> Any:
+            answering = call(_known(request), metadata=_own(context), timeout=context.time_remaining())
+            reply = await answering
+            context.set_trailing_metadata(await answering.trailing_metadata())
+            return _known(reply)
+
+        return answer
+
+    def _streaming(self, call: Any) -> Any:
+        async def stream(request: Any, context: Any) -> None:
+            async for event in call(_known(request), metadata=_own(context), timeout=context.time_remaining()):
+                await context.write(_known(event))
+
+        return stream
+
+
+def _known(message: Any) -> Any:
+    message.DiscardUnknownFields()
+    return message
+
+
+def _own(context: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((key, value) for key, value in context.invocation_metadata() if key.startswith("hugginggpt"))
 
 
 def _handlers(service: str, servicer: object) -> grpc.GenericRpcHandler:

@@ -47,6 +47,12 @@ class Bucket:
     def remove(self, key: str) -> None:
         obstore.delete(self._store(), key)
 
+    def drop(self) -> None:
+        """Removes it, and all that is in it."""
+        for key in self.keys():
+            self.remove(key)
+        httpx.delete(f"{self.endpoint}/{self.name}", trust_env=False).raise_for_status()
+
     def _store(self) -> ObjectStore:
         return from_url(
             self.url,
