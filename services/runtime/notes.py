@@ -28,12 +28,19 @@ class Notes:
 
     async def all(self) -> dict[str, bytes]:
         """Every note, by name."""
+        names = await self.names()
         try:
-            listed = await obstore.list(self._store, prefix=self._prefix).collect_async()
-            keys = [entry["path"] for entry in listed]
-            return {unquote(key.removeprefix(self._prefix)): await self._read(key) for key in keys}
+            return {name: await self._read(self._key(name)) for name in sorted(names)}
         except (BaseError, OSError) as error:
             raise _unavailable(error) from error
+
+    async def names(self) -> frozenset[str]:
+        """Of all notes."""
+        try:
+            listed = await obstore.list(self._store, prefix=self._prefix).collect_async()
+        except (BaseError, OSError) as error:
+            raise _unavailable(error) from error
+        return frozenset(unquote(entry["path"].removeprefix(self._prefix)) for entry in listed)
 
     async def drop(self, name: str) -> None:
         """Removes a note, if it is there."""
