@@ -6,7 +6,6 @@ from ast import literal_eval
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from tests.containers.engine import LABEL
 from tests.containers.podman import Podman
@@ -27,6 +26,8 @@ _DEBIAN = (
 _MIRROR = "http://deb.debian.org/debian"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 """Whom this machine believes: more than a fresh base may."""
+_EMPTY = ("/mnt", "/srv", "/media")
+"""Folders that every Debian has: a volume leaves no trace there."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Builder:
         return BASE
 
     def build(self, name: str, file: Path, *, target: str = "", **arguments: str) -> str:
-        """Builds an image; what is cached is used.
+        """Builds an image and gives its id: others may use the same name. What is cached is used.
 
         Args:
             name: of the image.
@@ -55,15 +56,15 @@ class Builder:
             arguments: of the build, beside the base.
         """
         given = {"BASE": self.base(), **arguments}
-        self.podman.told(
+        said = self.podman.told(
             *("buildah", "bud", "--isolation", "chroot", "--layers", "--format", "docker", "--label", LABEL),
-            *self._pip(),
+            *pip_options(pip_settings()),
             *(f"--build-arg={key}={value}" for key, value in given.items()),
             *((f"--target={target}",) if target else ()),
             *("--file", str(file), "--tag", name, str(ROOT)),
             seconds=BUILD_SECONDS,
         )
-        return name
+        return said.splitlines()[-1]
 
     def size(self, image: str) -> int:
         """Bytes of all its layers."""
@@ -72,17 +73,6 @@ class Builder:
     def _there(self, image: str) -> bool:
         listed = self.podman("images", "--quiet", "--filter", f"reference={image}")
         return bool(listed)
-
-    def _pip(self) -> Iterator[str]:
-        """Volumes by which a build's pip finds what this machine's pip does; nothing of it is in the image."""
-        told = {"cert": str(_CERTIFICATES)} | pip_settings()
-        conf = self.folder / "pip.conf"
-        shown = told | {"cert": str(_CERTIFICATES)}
-        conf.write_text("\n".join(["[global]", *(f"{name} = {value}" for name, value in shown.items())]))
-        yield f"--volume={conf}:/etc/pip.conf:ro"
-        yield f"--volume={told['cert']}:{_CERTIFICATES}:ro"
-        for place in places(told):
-            yield f"--volume={place}:{place}:ro"
 
 
 def pip_settings() -> dict[str, str]:
@@ -94,9 +84,19 @@ def pip_settings() -> dict[str, str]:
     return files | {name.removeprefix(":env:."): value for name, value in told if name.startswith(":env:.")}
 
 
-def places(told: Mapping[str, str]) -> set[Path]:
-    """Folders of this machine that pip's settings name; an index in a folder lies beside the files it lists."""
-    words = [word for value in told.values() for word in value.split()]
-    indices = {Path(urlsplit(word).path).parent for word in words if word.startswith("file:///")}
-    paths = {Path(word) for word in words if word.startswith("/")}
-    return {path for path in indices | paths if path.is_dir()}
+def pip_options(told: Mapping[str, str]) -> Iterator[str]:
+    """Options by which a build's pip finds what this machine's pip does; nothing of it is in the image.
+
+    Args:
+        told: pip's settings here; of the places of packages, indices that are folders are left out.
+    """
+    yield f"--volume={told.get('cert', _CERTIFICATES)}:{_CERTIFICATES}:ro"
+    yield f"--build-arg=PIP_CERT={_CERTIFICATES}"
+    folders = [word for word in told.get("find-links", "").split() if Path(word).is_dir()]
+    mounted = dict(zip(folders, _EMPTY, strict=False))
+    yield from (f"--volume={outside}:{inside}:ro" for outside, inside in mounted.items())
+    if mounted:
+        yield f"--build-arg=PIP_FIND_LINKS={' '.join(mounted.values())}"
+    for setting in ("index-url", "extra-index-url"):
+        if elsewhere := [word for word in told.get(setting, "").split() if not word.startswith("file:")]:
+            yield f"--build-arg=PIP_{setting.upper().replace('-', '_')}={' '.join(elsewhere)}"

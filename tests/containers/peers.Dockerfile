@@ -14,6 +14,9 @@ RUN echo "${PASSWORD}" > /tmp/password \
 ENTRYPOINT ["/usr/lib/postgresql/15/bin/postgres", "-D", "/var/lib/postgresql/house", "-c", "listen_addresses=*", "-c", "max_connections=300", "-c", "unix_socket_directories="]
 
 FROM ${BASE} AS s3
+ARG PIP_INDEX_URL
+ARG PIP_FIND_LINKS
+ARG PIP_CERT
 ARG MOTO
 RUN pip install --no-cache-dir "moto[s3,server]==${MOTO}"
 USER 65532:65532
