@@ -1,0 +1,139 @@
+"""compose.yaml: what its containers may do, what they are told, and whom they are seen by."""
+
+import copy
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.manifests.environment import LIBRARIES, known_to
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "docker" / "compose.yaml"
+FULL = ROOT / "docker" / "full.env"
+CORE = {"gateway", "orchestrator", "planner", "selector", "responder"}
+HOUSE = CORE | {"first-key", "expert-lite"}
+GPU = {f"expert-{name}" for name in ("text", "vision", "audio", "video", "diffusion")}
+PEERS = {"postgres", "s3", "otel-collector"}
+ABROAD = {"gateway", "planner", "selector", "responder"} | GPU
+"""Who calls what is outside: URLs, LLMs, the Hub."""
+
+Compose = dict[str, Any]
+VERSION = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+
+@pytest.fixture
+def compose() -> Compose:
+    read: Compose = yaml.safe_load(FILE.read_text())
+    return read
+
+
+def confined(compose: Compose) -> Iterator[str]:
+    """Who may more than it needs."""
+    for name, service in compose["services"].items():
+        if not service.get("read_only") or "/tmp" not in service.get("tmpfs", []):
+            yield f"{name} can write to its root"
+        if service.get("cap_drop") != ["ALL"] or (service.get("cap_add") and name not in {"postgres", "s3"}):
+            yield f"{name} has capabilities"
+        if service.get("security_opt") != ["no-new-privileges:true"] or service.get("privileged"):
+            yield f"{name} can gain privileges"
+
+
+def hidden(compose: Compose) -> Iterator[str]:
+    """Who is seen from other machines, or sees them without need."""
+    for name, service in compose["services"].items():
+        if any(not port.startswith("127.0.0.1:") for port in service.get("ports", [])):
+            yield f"{name} is published to other machines"
+        if set(service["networks"]) != ({"inside", "outside"} if name in ABROAD else {"inside"}):
+            yield f"{name} is on {sorted(service['networks'])}"
+    if not compose["networks"]["inside"]["internal"]:
+        yield "inside leads outside"
+
+
+def pinned(compose: Compose) -> Iterator[str]:
+    """Images that are not this version of ours, or not those that the cluster has."""
+    assert VERSION
+    known = "\n".join(path.read_text() for path in (ROOT / "k8s" / "components").rglob("*.yaml"))
+    for name, service in compose["services"].items():
+        image = service["image"]
+        if name in PEERS and f"image: {image}\n" not in known:
+            yield f"{name}: {image} is not the cluster's"
+        if name not in PEERS and not re.fullmatch(rf"hugginggpt/[a-z-]+:\$\{{TAG:-{VERSION[1]}}}(-cuda)?", image):
+            yield f"{name}: {image} is not of this version"
+
+
+def read(compose: Compose) -> Iterator[str]:
+    """Variables that nobody reads."""
+    for name in compose["services"].keys() - PEERS:
+        service = compose["services"][name]
+        module = "gateway" if name == "first-key" else service["command"][0]
+        unknown = service["environment"].keys() - known_to(module)
+        yield from (f"{name} reads no {each}" for each in sorted(unknown) if not LIBRARIES.fullmatch(each))
+
+
+def found(compose: Compose) -> Iterator[str]:
+    """Experts that the selector does not see."""
+    for name, service in compose["services"].items():
+        networks = service["networks"]
+        if name.startswith("expert-") and "experts" not in (networks["inside"] or {}).get("aliases", []):
+            yield f"{name} is not among experts"
+
+
+RULES = (confined, hidden, pinned, read, found)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_it_is_as_it_should_be(compose: Compose, rule: Callable[[Compose], Iterator[str]]) -> None:
+    assert list(rule(compose)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "service", "spoilt"),
+    [
+        (confined, "planner", {"read_only": False}),
+        (confined, "planner", {"tmpfs": []}),
+        (confined, "planner", {"cap_drop": []}),
+        (confined, "planner", {"cap_add": ["NET_RAW"]}),
+        (confined, "planner", {"security_opt": []}),
+        (hidden, "gateway", {"ports": ["8080:8080"]}),
+        (hidden, "orchestrator", {"networks": ["inside", "outside"]}),
+        (pinned, "planner", {"image": "hugginggpt/core:latest"}),
+        (pinned, "postgres", {"image": "postgres:latest"}),
+        (read, "planner", {"environment": {"PLANNER_LISTENS": "0.0.0.0:1"}}),
+        (found, "expert-lite", {"networks": {"inside": {}}}),
+    ],
+)
+def test_each_rule_complains(
+    compose: Compose, rule: Callable[[Compose], Iterator[str]], service: str, spoilt: dict[str, Any]
+) -> None:
+    changed = copy.deepcopy(compose)
+    changed["services"][service] |= spoilt
+    assert [each for each in rule(changed) if service in each]
+
+
+def test_profiles_add_to_a_house_that_is_whole_without(compose: Compose) -> None:
+    by_profile: dict[str, set[str]] = {}
+    for name, service in compose["services"].items():
+        for profile in service.get("profiles", [""]):
+            by_profile.setdefault(profile, set()).add(name)
+    single = {name.removeprefix("expert-"): {name} for name in GPU}
+    assert by_profile == {"": HOUSE, "gpu": GPU, "full": PEERS} | single
+
+
+def test_everything_in_full_env_is_used() -> None:
+    names = [line.partition("=")[0] for line in FULL.read_text().splitlines() if line and not line.startswith("#")]
+    text = FILE.read_text()
+    assert names[0] == "COMPOSE_PROFILES"
+    assert [name for name in names[1:] if not re.search(rf"\${{{name}\b|\b{name}: *[,}}\n]", text)] == []
+
+
+@pytest.mark.parametrize("options", [(), ("--profile", "gpu"), ("--env-file", str(FULL))])
+def test_it_is_understood(options: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "podman_compose", "--file", str(FILE), *options, "config", "--quiet"]
+    subprocess.run(command, check=True, timeout=60, env=os.environ)
