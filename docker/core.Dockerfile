@@ -8,10 +8,12 @@ ARG PIP_FIND_LINKS
 ARG PIP_CERT
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 RUN python -m venv --without-pip /opt/venv && python -m venv --without-pip /opt/tools
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
-    pip --python /opt/venv/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/core.lock \
-    && pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/tools.lock
-RUN --mount=type=bind,source=docker,target=/docker /opt/venv/bin/python /docker/slim.py /opt/venv/lib/python3*/site-packages
+COPY docker/core.lock docker/tools.lock /locks/
+RUN --mount=type=cache,target=/root/.cache/pip \
+    pip --python /opt/venv/bin/python install --no-compile --require-hashes --only-binary :all: -r /locks/core.lock \
+    && pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /locks/tools.lock
+COPY docker/slim.py /docker/
+RUN /opt/venv/bin/python /docker/slim.py /opt/venv/lib/python3*/site-packages
 WORKDIR /source
 RUN /opt/tools/bin/python -m cyclonedx_py environment --output-reproducible --output-file /opt/venv/sbom.cdx.json /opt/venv
 

@@ -9,9 +9,10 @@ ARG PIP_FIND_LINKS
 ARG PIP_CERT
 ARG TORCH=none
 RUN python -m venv --without-pip /opt/venv
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
+COPY docker/torch-cpu.lock docker/torch-cuda.lock /opt/locks/
+RUN --mount=type=cache,target=/root/.cache/pip \
     [ "$TORCH" = none ] || pip --python /opt/venv/bin/python --disable-pip-version-check install --root-user-action ignore \
-    --require-hashes --only-binary :all: -r /docker/torch-$TORCH.lock
+    --require-hashes --only-binary :all: -r /opt/locks/torch-$TORCH.lock
 
 FROM ${BASE} AS code
 ARG PIP_INDEX_URL
@@ -19,8 +20,9 @@ ARG PIP_FIND_LINKS
 ARG PIP_CERT
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 RUN python -m venv --without-pip /opt/tools
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
-    pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /docker/tools.lock
+COPY docker/tools.lock /locks/
+RUN --mount=type=cache,target=/root/.cache/pip \
+    pip --python /opt/tools/bin/python install --no-compile --require-hashes --only-binary :all: -r /locks/tools.lock
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
@@ -37,10 +39,14 @@ RUN pip --python /opt/tools/bin/python install --no-deps --no-index --no-build-i
     && rm -r /app/bin
 
 FROM torch
+ARG PIP_INDEX_URL
+ARG PIP_FIND_LINKS
+ARG PIP_CERT
 ARG EXPERT
-RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,source=docker,target=/docker \
+COPY docker/expert-${EXPERT}.lock /opt/locks/
+RUN --mount=type=cache,target=/root/.cache/pip \
     pip --python /opt/venv/bin/python --disable-pip-version-check install --root-user-action ignore \
-    --require-hashes --only-binary :all: -r /docker/expert-$EXPERT.lock
+    --require-hashes --only-binary :all: -r /opt/locks/expert-$EXPERT.lock
 RUN --mount=type=bind,from=code,source=/opt/tools,target=/opt/tools \
     /opt/tools/bin/python -m cyclonedx_py environment --output-reproducible --output-file /opt/venv/sbom.cdx.json /opt/venv
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
