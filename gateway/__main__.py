@@ -61,6 +61,7 @@ from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect
 from services.runtime.outbound.addresses import AllowList
 from services.runtime.outbound.guard import Guard
+from services.runtime.reach import watched
 from services.runtime.server import Serving, run, serving, showing
 
 
@@ -144,6 +145,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             register = partial(rpc.add_GatewayServiceServicer_to_server, servicer)
             service = pb.DESCRIPTOR.services_by_name["GatewayService"]
             async with (
+                watched(
+                    {
+                        f"the orchestrator at {settings.orchestrator}": orchestrator,
+                        f"the selector at {settings.selector}": selector,
+                    }
+                ),
                 sweeping(files),
                 Delivering(database, guard).running(),
                 mcp.running(),

@@ -21,7 +21,8 @@ from gateway.cli.endpoints import endpoints
 from gateway.cli.finding import Finding, Level
 from gateway.cli.view import printable
 from gateway.client import HuggingGPT, HuggingGPTError, Refused, Unreachable
-from services.runtime.settings import StoreSettings, home
+from services.runtime.errors import InvalidRequest
+from services.runtime.settings import StoreSettings, from_environment, home
 
 GRPC_PORT = 50051
 OLDEST_PYTHON = (3, 11)
@@ -63,10 +64,18 @@ def machine() -> Iterator[Finding]:
     yield Finding("python", Level.WRONG if old else Level.OK, version, "install Python 3.11 or later" if old else "")
     yield from (_engine(package, use) for package, use in ENGINES.items())
     yield _folder("home", home(), "HUGGINGGPT_HOME")
-    store = StoreSettings().artifacts_url
-    if store.startswith("file://"):
-        yield _folder("artifacts", Path(unquote(urlsplit(store).path)), "ARTIFACTS_URL")
+    yield from _store()
     yield _disk(home())
+
+
+def _store() -> Iterator[Finding]:
+    try:
+        url = from_environment(StoreSettings).artifacts_url
+    except InvalidRequest as wrong:
+        yield Finding("artifacts", Level.WRONG, wrong.message, wrong.remedy)
+        return
+    if url.startswith("file://"):
+        yield _folder("artifacts", Path(unquote(urlsplit(url).path)), "ARTIFACTS_URL")
 
 
 def house(url: str | None, api_key: str | None) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from services.planner.planner import Planner
 from services.planner.servicer import PlannerServicer
 from services.planner.settings import Settings
 from services.runtime.channel import connect
+from services.runtime.reach import watched
 from services.runtime.server import Serving, run, serving
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PlannerService"]
@@ -25,6 +26,7 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
     """Serves plans within the block."""
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(connect(settings.selector))
+        await stack.enter_async_context(watched({f"the selector at {settings.selector}": channel}))
         catalog = await stack.enter_async_context(Catalog.following(channel))
         llm = await _llm(settings, stack) if settings.llm.base_url else None
         servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs()), llm))

@@ -9,12 +9,16 @@ from uuid import uuid4
 
 import pytest
 
+from protos.hugginggpt.v1 import responder_pb2
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
+from services.runtime import server as runtime
 from services.runtime.database.migrations import MIGRATED, VERSIONS
 from services.runtime.probe import complaint
 from tests import s3
 from tests.postgres import PASSWORD, Server, serving
 from tests.starting import Started, started
+
+RESPONDER = responder_pb2.DESCRIPTOR.services_by_name["ResponderService"]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,26 @@ async def test_a_store_that_is_not_there_is_waited_for(s3_endpoint: str, tmp_pat
     async with started(tmp_path, "services.orchestrator", **environment) as process:
         waiting = await process.until("waiting at the start", wanted="the artifact store")
         assert "does not answer" in waiting["error"]
+
+
+@pytest.mark.parametrize(
+    ("module", "setting", "name"),
+    [
+        ("services.planner", "PLANNER_SELECTOR", "selector"),
+        ("services.orchestrator", "ORCHESTRATOR_RESPONDER", "responder"),
+        ("gateway", "GATEWAY_ORCHESTRATOR", "orchestrator"),
+    ],
+)
+async def test_an_address_at_which_nobody_answers_is_named_until_somebody_does(
+    module: str, setting: str, name: str, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+    async with started(tmp_path, module, **{setting: address}) as process:
+        missing = await process.until("cannot be reached", peer=f"the {name} at {address}")
+        assert "Connection refused" in missing["error"]
+        assert missing["remedy"]
+        async with runtime.serving(lambda _: None, RESPONDER, listen=address):
+            await process.until("can be reached", peer=f"the {name} at {address}")
 
 
 async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
