@@ -22,6 +22,18 @@ def test_an_overlay_keeps_the_rules(overlay: str, rule: str) -> None:
     assert bool(complaints) == ((overlay, rule) in EXCEPTED), "\n".join(complaints)
 
 
+def test_in_production_all_that_serves_is_scaled() -> None:
+    house = rendering.overlay("production")
+    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in house.of("HorizontalPodAutoscaler", "ScaledObject")}
+    assert {workload.name for workload in house.staying if workload.is_ours} - scaled == set()
+
+
+def test_without_a_way_out_all_images_come_from_one_registry() -> None:
+    house = rendering.overlay("air-gapped")
+    assert len({container.image.partition("/")[0] for container in house.containers}) == 1
+    assert all(account.get("imagePullSecrets") for account in house.of("ServiceAccount"))
+
+
 @pytest.mark.parametrize("version", schemas.VERSIONS)
 @pytest.mark.parametrize("overlay", rendering.overlays())
 def test_kubernetes_takes_an_overlay(overlay: str, version: str) -> None:

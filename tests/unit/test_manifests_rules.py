@@ -10,6 +10,7 @@ from tests.manifests.sound import GONE, sound, spoilt
 
 POD = "spec.template.spec"
 SERVER = f"{POD}.containers.0"
+OTHER_POOL = {"hugginggpt.dev/pool": "large"}
 METRICS_OF_ALL = {"ports": [{"port": 9464}]}
 METADATA = {"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80}]}
 ANYONE = {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443}]}
@@ -89,6 +90,13 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
     ("rollouts_are_safe", "Deployment/planner", "spec.strategy.rollingUpdate.maxUnavailable", 1, "no pod while"),
     ("gpus_are_asked_for_whole", "Deployment/expert-text", f"{POD}.runtimeClassName", GONE, "runtimeClassName"),
     ("gpus_are_asked_for_whole", "Deployment/expert-text", f"{POD}.nodeSelector", GONE, "pool"),
+    (
+        "gpus_are_asked_for_whole",
+        "Deployment/expert-text",
+        f"{POD}.nodeSelector",
+        {"hugginggpt.dev/pool": "large"},
+        "small",
+    ),
     ("gpus_are_asked_for_whole", "Deployment/expert-text", f"{POD}.tolerations", [], "taint"),
     ("pods_are_spread", "Deployment/planner", f"{POD}.topologySpreadConstraints", [], "nothing spreads"),
     (
@@ -153,6 +161,10 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
     ("addresses_exist", "Service/planner", "metadata.name", "planer", "planner leads to planner:50051"),
     ("addresses_exist", "ConfigMap/hugginggpt", "data.AWS_ENDPOINT_URL", "http://s3:8333", "AWS_ENDPOINT_URL"),
     ("orchestrators_reach_each_other", "Deployment/orchestrator", f"{SERVER}.env", [], "ORCHESTRATOR_ADDRESS"),
+    ("the_gateway_asks_for_keys", "ConfigMap/hugginggpt", "data.GATEWAY_AUTHENTICATION", "none", "lets everybody in"),
+    ("files_are_mounted", "Deployment/planner", f"{SERVER}.volumeMounts.2.mountPath", "/certificates", "TLS_KEY"),
+    ("files_are_mounted", "Deployment/expert-text", f"{SERVER}.volumeMounts.4", GONE, "HF_HOME"),
+    ("files_are_mounted", "Deployment/planner", f"{POD}.volumes.2.configMap", {"name": "hugginggpt"}, "no ConfigMap"),
     ("clients_look_anew", "ConfigMap/hugginggpt", "data.CONNECTION_SECONDS", GONE, "keeps connections"),
     ("weights_are_there", "ConfigMap/hugginggpt", "data.HF_HUB_OFFLINE", GONE, "ask the Hub"),
     ("settings_are_ours", "Deployment/planner", f"{POD}.enableServiceLinks", GONE, "enableServiceLinks"),

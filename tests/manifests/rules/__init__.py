@@ -6,6 +6,7 @@ from tests.manifests.house import House
 from tests.manifests.rules import (
     availability,
     extensions,
+    files,
     images,
     network,
     probes,
@@ -33,6 +34,7 @@ RULES: dict[str, Rule] = {
         extensions.routes_have_a_listener,
         extensions.monitors_read_ports,
         extensions.certificates_bear_the_name,
+        files.files_are_mounted,
         images.images_are_pinned,
         images.images_run_what_they_hold,
         images.gpus_have_their_images,
@@ -75,6 +77,7 @@ RULES: dict[str, Rule] = {
         settings.ports_are_listened_on,
         settings.strangers_can_be_heard,
         settings.addresses_exist,
+        settings.the_gateway_asks_for_keys,
         settings.clients_look_anew,
         settings.weights_are_there,
         settings.settings_are_ours,

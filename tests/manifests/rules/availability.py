@@ -6,7 +6,8 @@ from tests.manifests.environment import drawn
 from tests.manifests.house import GPU, Container, Document, House, Workload, called, listed, selects
 
 POOL = "hugginggpt.dev/pool"
-POOLS = ("small", "large")
+LARGE = ("expert-video", "expert-diffusion")
+"""Experts whose models need large GPUs."""
 
 
 def every_workload_has_a_budget(house: House) -> Iterator[str]:
@@ -62,8 +63,9 @@ def gpus_are_asked_for_whole(house: House) -> Iterator[str]:
             continue
         if workload.pod.get("runtimeClassName") != "nvidia":
             yield f"{workload}: its runtimeClassName is not nvidia"
-        if workload.pod.get("nodeSelector", {}).get(POOL) not in POOLS:
-            yield f"{workload}: no pool of nodes is selected by {POOL}"
+        pool = "large" if workload.name in LARGE else "small"
+        if workload.pod.get("nodeSelector", {}).get(POOL) != pool:
+            yield f"{workload}: it does not select the nodes with {POOL}={pool}"
         if not any(
             t.get("key") == GPU and t.get("effect") == "NoSchedule" for t in listed(workload.pod, "tolerations")
         ):

@@ -94,6 +94,13 @@ def addresses_exist(house: House) -> Iterator[str]:
                     yield f"{container}: {name} leads to {host}:{port}, and {wrong}"
 
 
+def the_gateway_asks_for_keys(house: House) -> Iterator[str]:
+    for workload in house.staying:
+        for asked in drawn(house, workload, "authentication"):
+            if asked != "keys":
+                yield f"{workload}: lets everybody in: GATEWAY_AUTHENTICATION is {asked}"
+
+
 def clients_look_anew(house: House) -> Iterator[str]:
     """A connection that lasts for ever never finds replicas that are new."""
     for workload in house.staying:
