@@ -94,7 +94,7 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
         "gpus_are_asked_for_whole",
         "Deployment/expert-text",
         f"{POD}.nodeSelector",
-        {"hugginggpt.dev/pool": "large"},
+        OTHER_POOL,
         "small",
     ),
     ("gpus_are_asked_for_whole", "Deployment/expert-text", f"{POD}.tolerations", [], "taint"),

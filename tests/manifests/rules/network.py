@@ -21,7 +21,7 @@ ARROWS = {
     "experts": {"s3"},
     "prefetch": {"s3"},
 }
-"""Who calls whom inside the house; all call the collector of traces."""
+"""Who calls whom inside the house, as k8s/README.md has it; all call the collector of traces."""
 
 PORTS = {"postgres": {5432}, "s3": {8333}, "opentelemetry-collector": {4317}}
 """Of those that are called on another port than gRPC's."""
