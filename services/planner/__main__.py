@@ -1,5 +1,6 @@
 """Opens the planner."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -31,7 +32,7 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
         llm = await _llm(settings, stack) if settings.llm.base_url else None
         servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs()), llm))
         register = partial(rpc.add_PlannerServiceServicer_to_server, servicer)
-        yield await stack.enter_async_context(
+        running = await stack.enter_async_context(
             serving(
                 register,
                 SERVICE,
@@ -41,6 +42,25 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
                 health_listen=settings.health_listen,
             )
         )
+        await stack.enter_async_context(_readiness(catalog, running))
+        yield running
+
+
+@asynccontextmanager
+async def _readiness(catalog: Catalog, running: Serving) -> AsyncIterator[None]:
+    """Has it tell that there is something to plan with, once there is."""
+
+    async def tell() -> None:
+        await catalog.known.wait()
+        await running.set_ready("readiness")
+
+    await running.set_ready("readiness", ready=False)
+    task = asyncio.create_task(tell(), name="readiness")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
@@ -93,6 +93,28 @@ async def test_an_address_at_which_nobody_answers_is_named_until_somebody_does(
         assert missing["remedy"]
         async with runtime.serving(lambda _: None, RESPONDER, listen=address):
             await process.until("can be reached", peer=f"the {name} at {address}")
+
+
+async def test_a_planner_is_ready_once_it_knows_what_can_be_planned(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    address, selector = (f"127.0.0.1:{unused_tcp_port_factory()}" for _ in range(2))
+    environment = {"PLANNER_SELECTOR": selector, "HEALTH_LISTEN": address}
+    async with started(tmp_path, "services.planner", **environment) as planner:
+        await planner.until("serving")
+        assert await unready(address) == f"{address}: readiness is NOT_SERVING"
+        async with started(tmp_path, "services.selector", SELECTOR_LISTEN=selector):
+            await planner.until("catalogue")
+            assert await unready(address) == ""
+
+
+async def test_whoever_waits_at_the_start_can_be_stopped(tmp_path: Path) -> None:
+    environment = {"GATEWAY_DATABASE": "postgresql://me@127.0.0.1:9/gateway"}
+    async with started(tmp_path, "gateway", **environment) as process:
+        await process.until("waiting at the start")
+        process.process.terminate()
+        assert await process.end() == 0
+        assert process.complaints == []
 
 
 async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
