@@ -79,6 +79,18 @@ def test_a_model_that_was_fetched_is_loaded_without_a_network_with_all_that_it_w
         assert tasks.TASKS[task](model, "cpu")
 
 
+def test_for_a_gpu_that_is_elsewhere_the_weights_come_in_half(tiny: Tiny, hub: Hub) -> None:
+    plain = repository(tiny.built("diffusion", "tiny/sd"))
+    halves = {name.replace(".safetensors", ".fp16.safetensors"): content for name, content in plain.files.items()}
+    hub.repositories["tiny/sd"] = Repository({**plain.files, **halves}, COMMIT)
+    tasks = import_module("experts.diffusion.tasks")
+    offers = offered([ModelCard(id="tiny/sd", task="text-to-image", revision=COMMIT)], standard_tasks(), tasks.TASKS)
+    assert prefetch(Expert("diffusion", offers, devices=tasks.DEVICES), Places("*=cuda"))
+    weights = {path for path in hub.asked if path.endswith(".safetensors")}
+    assert weights
+    assert all(path.endswith(".fp16.safetensors") for path in weights)
+
+
 def tagger(tiny: Tiny) -> Repository:
     """In the place of the real one, at its commit."""
     card = read_expert("experts.text").find("token-classification", NAMES).card
