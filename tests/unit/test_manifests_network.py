@@ -22,7 +22,7 @@ def _pods(name: str) -> Document:
     return document("apps/v1", "Deployment", name, spec={"template": template})
 
 
-ALL = {"podSelector": {}}
+ALL: Document = {"podSelector": {}}
 CALLED = {"podSelector": {"matchLabels": {"name": "called"}}}
 CALLER = {"podSelector": {"matchLabels": {"name": "caller"}}}
 
