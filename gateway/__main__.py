@@ -154,6 +154,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 sweeping(files),
                 Delivering(database, guard).running(),
                 mcp.running(),
+                serving_http(
+                    Door(access.http(app, port), callers, tls_in_front=settings.tls_in_front),
+                    listener,
+                    settings.drain_seconds,
+                    settings.shown,
+                ) as stop_http,
                 serving(
                     register,
                     service,
@@ -165,16 +171,12 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     bind=showing(settings.shown),
                     interceptors=[access.grpc()],
                 ) as running,
-                serving_http(
-                    Door(access.http(app, port), callers, tls_in_front=settings.tls_in_front),
-                    listener,
-                    settings.drain_seconds,
-                    settings.shown,
-                ),
             ):
                 try:
                     yield Gateway(app, port, running)
                 finally:
+                    await running.health.enter_graceful_shutdown()
+                    stop_http()  # so that both doors drain at the same time
                     runs.stop()
                     batches.stop()
 
