@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -70,7 +71,8 @@ async def test_nobody_is_sent_here_any_more_while_an_upload_is_finished(tmp_path
     async with asyncio.timeout(20), AsyncExitStack() as gateway:
         doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 10.0}))
         async with outside(doors) as clients:
-            watch = HealthStub(clients.channel).Watch(HealthCheckRequest(service="readiness"))
+            health: Any = HealthStub(clients.channel)
+            watch = health.Watch(HealthCheckRequest(service="readiness"))
             assert (await watch.read()).status == HealthCheckResponse.SERVING
             upload = clients.upload(file)
             await file.begun.wait()
