@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -42,7 +43,7 @@ ENGINES = {
     "pocketsphinx": "speech recognition",
     "espeakng-loader": "speech",
 }
-"""The lite expert's packages, and what is missing without them."""
+"""The lite expert's packages, and what is missing without them; where it is not installed, it runs elsewhere."""
 
 
 def examine(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
@@ -62,7 +63,8 @@ def machine() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info[:2] < OLDEST_PYTHON
     yield Finding("python", Level.WRONG if old else Level.OK, version, "install Python 3.11 or later" if old else "")
-    yield from (_engine(package, use) for package, use in ENGINES.items())
+    if find_spec("experts") and find_spec("experts.lite"):
+        yield from (_engine(package, use) for package, use in ENGINES.items())
     yield _folder("home", home(), "HUGGINGGPT_HOME")
     yield from _store()
     yield _disk(home())

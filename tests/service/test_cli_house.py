@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from typer.testing import CliRunner, Result
 
-from gateway.cli import app
+from gateway.cli import app, doctor
 from tests.scripted_gateway import ScriptedGateway
 
 PAGES: dict[str, Any] = {
@@ -162,6 +162,14 @@ def test_the_doctor_is_content_with_a_house_that_is_well(gateway: ScriptedGatewa
     result = run("doctor")
     assert result.exit_code == 0
     assert f"ok gateway answers at {gateway.url}" in lines(result)
+
+
+def test_the_doctor_looks_for_engines_only_where_their_expert_is(
+    gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "rapidocr" in findings(run("doctor", "--json"))
+    monkeypatch.setattr("gateway.cli.doctor.find_spec", lambda name: None)
+    assert not doctor.ENGINES.keys() & findings(run("doctor", "--json")).keys()
 
 
 def test_the_doctor_says_when_another_server_answers(gateway: ScriptedGateway) -> None:
