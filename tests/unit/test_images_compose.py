@@ -16,6 +16,7 @@ from tests.manifests.environment import LIBRARIES, known_to
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker" / "compose.yaml"
+ELSEWHERE = ROOT / "docker" / "elsewhere.yaml"
 FULL = ROOT / "docker" / "full.env"
 CORE = {"gateway", "orchestrator", "planner", "selector", "responder"}
 HOUSE = CORE | {"first-key", "expert-lite"}
@@ -64,8 +65,22 @@ def pinned(compose: Compose) -> Iterator[str]:
         image = service["image"]
         if name in PEERS and f"image: {image}\n" not in known:
             yield f"{name}: {image} is not the cluster's"
+        if name in PEERS and "." not in image.partition("/")[0]:
+            yield f"{name}: {image} names no registry, which podman asks for"
         if name not in PEERS and not re.fullmatch(rf"hugginggpt/[a-z-]+:\$\{{TAG:-{VERSION[1]}}}(-cuda)?", image):
             yield f"{name}: {image} is not of this version"
+
+
+def built(compose: Compose) -> Iterator[str]:
+    """Images that are not built as `make images` does."""
+    assert VERSION
+    for name in compose["services"].keys() - PEERS:
+        told = compose["services"][name]["build"]["args"]
+        yield from (
+            f"{name} is not told {each}" for each in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL") if each not in told
+        )
+        if told.get("VERSION") != VERSION[1]:
+            yield f"{name} is built as version {told.get('VERSION')}"
 
 
 def read(compose: Compose) -> Iterator[str]:
@@ -85,7 +100,7 @@ def found(compose: Compose) -> Iterator[str]:
             yield f"{name} is not among experts"
 
 
-RULES = (confined, hidden, pinned, read, found)
+RULES = (confined, hidden, pinned, built, read, found)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -104,7 +119,10 @@ def test_it_is_as_it_should_be(compose: Compose, rule: Callable[[Compose], Itera
         (hidden, "gateway", {"ports": ["8080:8080"]}),
         (hidden, "orchestrator", {"networks": ["inside", "outside"]}),
         (pinned, "planner", {"image": "hugginggpt/core:latest"}),
-        (pinned, "postgres", {"image": "postgres:latest"}),
+        (pinned, "postgres", {"image": "docker.io/library/postgres:latest"}),
+        (pinned, "postgres", {"image": "postgres:17.6-bookworm"}),
+        (built, "planner", {"build": {"args": {"PIP_INDEX_URL": None, "VERSION": "0.1.0"}}}),
+        (built, "planner", {"build": {"args": {"PIP_INDEX_URL": None, "PIP_EXTRA_INDEX_URL": None}}}),
         (read, "planner", {"environment": {"PLANNER_LISTENS": "0.0.0.0:1"}}),
         (found, "expert-lite", {"networks": {"inside": {}}}),
     ],
@@ -133,7 +151,23 @@ def test_everything_in_full_env_is_used() -> None:
     assert [name for name in names[1:] if not re.search(rf"\${{{name}\b|\b{name}: *[,}}\n]", text)] == []
 
 
-@pytest.mark.parametrize("options", [(), ("--profile", "gpu"), ("--env-file", str(FULL))])
-def test_it_is_understood(options: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "podman_compose", "--file", str(FILE), *options, "config", "--quiet"]
-    subprocess.run(command, check=True, timeout=60, env=os.environ)
+def understood(*options: str) -> Compose:
+    """As podman-compose reads it, with options before its command."""
+    command = [sys.executable, "-m", "podman_compose", "--file", str(FILE), *options, "config"]
+    told = subprocess.run(command, check=True, timeout=60, env=os.environ, stdout=subprocess.PIPE, text=True)
+    resolved: Compose = yaml.safe_load(told.stdout)
+    return resolved
+
+
+@pytest.mark.parametrize(
+    ("options", "added"),
+    [((), set()), (("--profile", "gpu"), GPU), (("--env-file", str(FULL)), PEERS)],
+)
+def test_it_is_understood(options: tuple[str, ...], added: set[str]) -> None:
+    assert understood(*options)["services"].keys() == HOUSE | added
+
+
+def test_with_servers_elsewhere_everybody_may_go_there_and_experts_are_found() -> None:
+    compose = understood("--profile", "gpu", "--file", str(ELSEWHERE))
+    assert {name for name, each in compose["services"].items() if "outside" not in each["networks"]} == set()
+    assert list(found(compose)) == []
