@@ -12,7 +12,12 @@ from tests.manifests.parts.workloads import experts, served
 GONE: Final = object()
 """Spoils by taking away."""
 
-_TOLD = {"LOG_FORMAT": "json", "CONNECTION_SECONDS": "60", "HF_HUB_OFFLINE": "1"}
+_TOLD = {
+    "ARTIFACTS_URL": "s3://house/artifacts",
+    "LOG_FORMAT": "json",
+    "CONNECTION_SECONDS": "60",
+    "HF_HUB_OFFLINE": "1",
+}
 
 
 def sound() -> House:

@@ -100,7 +100,21 @@ def found(compose: Compose) -> Iterator[str]:
             yield f"{name} is not among experts"
 
 
-RULES = (confined, hidden, pinned, built, read, found)
+def drained(compose: Compose) -> Iterator[str]:
+    """Servers that are killed before their drain is over."""
+    for name in compose["services"].keys() - PEERS - {"first-key"}:
+        service = compose["services"][name]
+        grace, drain = _seconds(service["stop_grace_period"]), float(service["environment"].get("DRAIN_SECONDS", 0))
+        if not grace / 2 < drain < grace:
+            yield f"{name} drains for {drain:g} s and is killed after {grace} s"
+
+
+def _seconds(period: str) -> int:
+    """Of a whole number of seconds or minutes, as 20s or 5m."""
+    return int(period[:-1]) * {"s": 1, "m": 60}[period[-1]]
+
+
+RULES = (confined, hidden, pinned, built, read, found, drained)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -125,6 +139,8 @@ def test_it_is_as_it_should_be(compose: Compose, rule: Callable[[Compose], Itera
         (built, "planner", {"build": {"args": {"PIP_INDEX_URL": None, "PIP_EXTRA_INDEX_URL": None}}}),
         (read, "planner", {"environment": {"PLANNER_LISTENS": "0.0.0.0:1"}}),
         (found, "expert-lite", {"networks": {"inside": {}}}),
+        (drained, "expert-text", {"stop_grace_period": "1m"}),
+        (drained, "planner", {"environment": {}}),
     ],
 )
 def test_each_rule_complains(

@@ -15,6 +15,13 @@ PAGE = (K8S / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
 _BLOCK = re.compile(r"^ *```yaml\n((?: *apiVersion: kustomize| {2}- target:).*?)^ *```", re.DOTALL | re.MULTILINE)
 
+MODEL_INIT = """\
+namespace: hugginggpt
+resources: [../../base]
+components: [../../components/text, ../../components/model-init]
+patches:
+"""
+
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -25,7 +32,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mine(copy: Path) -> House:
     """The overlay that the page has a reader write, with its list of models."""
-    overlay, models, _ = _BLOCK.findall(PAGE)
+    overlay, models, *_ = _BLOCK.findall(PAGE)
     return _rendered(copy / "overlays" / "mine", dedent(overlay) + models)
 
 
@@ -49,9 +56,17 @@ def test_its_overlay_changes_what_it_says(mine: House) -> None:
 
 @pytest.mark.needs("kubectl")
 def test_where_there_is_no_runtime_class_none_is_asked_for(copy: Path) -> None:
-    overlay, _, cloud = _BLOCK.findall(PAGE)
+    overlay, _, cloud, _ = _BLOCK.findall(PAGE)
     house = _rendered(copy / "overlays" / "cloud", dedent(overlay) + cloud)
     assert not [workload.name for workload in house.workloads if "runtimeClassName" in workload.pod]
+
+
+@pytest.mark.needs("kubectl")
+def test_weights_are_fetched_from_a_mirror_alone(copy: Path) -> None:
+    *_, mirror = _BLOCK.findall(PAGE)
+    house = _rendered(copy / "overlays" / "mirror", MODEL_INIT + mirror)
+    (policy,) = (each for each in house.of("NetworkPolicy") if each["metadata"]["name"] == "fetching")
+    assert policy["spec"]["egress"][0]["to"] == [{"ipBlock": {"cidr": "10.1.4.0/24"}}]
 
 
 def test_it_tells_of_every_component_and_every_overlay() -> None:

@@ -10,6 +10,7 @@ from tests.manifests.sound import GONE, sound, spoilt
 
 POD = "spec.template.spec"
 SERVER = f"{POD}.containers.0"
+NAME = "spec.template.metadata.labels.app~kubernetes~io/name"
 OTHER_POOL = {"hugginggpt.dev/pool": "large"}
 METRICS_OF_ALL = {"ports": [{"port": 9464}]}
 METADATA = {"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80}]}
@@ -64,6 +65,8 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
         {"name": "HF_TOKEN", "value": "hf_1"},
         "HF_TOKEN",
     ),
+    ("stores_have_their_keys", "Deployment/expert-text", f"{SERVER}.envFrom.1.secretRef.optional", True, "keys"),
+    ("stores_have_their_keys", "Deployment/gateway", f"{SERVER}.envFrom.1", GONE, "keys of the store"),
     # images
     ("images_are_pinned", "Deployment/planner", f"{SERVER}.image", "hugginggpt/core:latest", "no exact version"),
     ("images_are_pinned", "Deployment/planner", f"{SERVER}.image", "hugginggpt/core", "no exact version"),
@@ -107,8 +110,8 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
         "spread among",
     ),
     ("priorities_are_known", "Deployment/planner", f"{POD}.priorityClassName", "urgent", "urgent"),
-    ("sleepy_experts_say_so", "ScaledObject/expert-text", "spec.minReplicaCount", 1, "contradict"),
-    ("sleepy_experts_say_so", "Deployment/expert-text", f"{SERVER}.env.1.value", "false", "contradict"),
+    ("sleepy_experts_say_so", "Deployment/expert-text", f"{SERVER}.env.1.value", "false", "minReplicaCount of 0"),
+    ("sleepy_experts_say_so", "Deployment/expert-text", f"{SERVER}.env.1.value", "false", "maxSurge is 0"),
     (
         "experts_are_scaled_by_their_own_demand",
         "ScaledObject/expert-text",
@@ -116,7 +119,8 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
         'sum(expert_queue_depth{expert="vision"})',
         "vision",
     ),
-    ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback", GONE, "fallback"),
+    ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback", GONE, "no fallback"),
+    ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback.behavior", GONE, "takes replicas away"),
     ("scalers_have_targets", "ScaledObject/expert-text", "spec.scaleTargetRef.name", "text", "no text"),
     ("scalers_have_targets", "Deployment/expert-text", "spec.replicas", 2, "undo"),
     # names and selectors
@@ -203,10 +207,16 @@ SPOILT: list[tuple[str, str, str, Any, str]] = [
     ("doors_are_the_documented_ones", "NetworkPolicy/planner-is-called", "spec.ingress.1", {}, "outside on 50051"),
     ("names_can_be_resolved", "NetworkPolicy/everyone", "spec.egress", [], "cannot ask DNS"),
     ("few_call_abroad", "NetworkPolicy/orchestrator-calls", "spec.egress.1", ANYONE, "0.0.0.0/0"),
+    ("few_call_abroad", "NetworkPolicy/everyone", "spec.egress.1", ANYONE, "Deployment/expert-text"),
     ("few_call_abroad", "NetworkPolicy/gateway-calls", "spec.egress.1.ports", GONE, "all ports"),
     ("nobody_asks_for_metadata", "NetworkPolicy/planner-calls", "spec.egress.1", ANYONE, "169.254.0.0/16"),
     ("nobody_asks_for_metadata", "NetworkPolicy/gateway-calls", "spec.egress.1", METADATA, "169.254.169.254/32"),
     ("nobody_asks_for_metadata", "NetworkPolicy/gateway-calls", "spec.egress.1", ANYONE, "10.0.0.0/8"),
+    ("nobody_asks_for_metadata", "NetworkPolicy/planner-calls", "spec.egress.1", ANYONE, "168.63.129.16/32"),
+    ("traces_have_a_way_out", "Deployment/planner", NAME, "opentelemetry-collector", "traces nowhere"),
+    ("proxies_reach_the_gateway", "NetworkPolicy/proxy", "spec.ingress", [], "nobody may call its proxy"),
+    ("proxies_reach_the_gateway", "NetworkPolicy/proxy", "spec.egress", [], "the gateway on 8080"),
+    ("proxies_reach_the_gateway", "NetworkPolicy/proxy", "spec.podSelector.matchLabels", {"a": "b"}, "call its proxy"),
     ("policies_mean_someone", "NetworkPolicy/planner-calls", "spec.podSelector.matchLabels", {"a": "b"}, "no pods"),
 ]
 

@@ -15,6 +15,7 @@ SPOILT: list[tuple[str, str, Any, str]] = [
     ("ScaledObject/expert-text", "spec.minReplicas", 0, "minReplicas"),
     ("ScaledObject/expert-text", "spec.triggers.0.metadata.threshold", 5, "threshold"),
     ("ScaledObject/expert-text", "spec.triggers.0.metadata.query", GONE, "query"),
+    ("ScaledObject/expert-text", "spec.fallback.behavior", "keep", "behavior"),
     ("ScaledObject/expert-text", "triggers", [], "beside its spec"),
     ("Certificate/hugginggpt", "spec.issuerRef", GONE, "issuerRef"),
     ("Certificate/hugginggpt", "spec.duration", "90d", "duration"),

@@ -19,7 +19,7 @@ def _scaled(name: str) -> Document:
             "scaleTargetRef": {"name": name},
             "minReplicaCount": 0,
             "maxReplicaCount": 4,
-            "fallback": {"failureThreshold": 3, "replicas": 1},
+            "fallback": {"failureThreshold": 3, "replicas": 1, "behavior": "currentReplicasIfHigher"},
             "triggers": [{"type": "prometheus", "metadata": trigger}],
         },
     )

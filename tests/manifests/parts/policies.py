@@ -3,7 +3,7 @@
 from tests.manifests.house import Document
 from tests.manifests.parts.documents import document
 
-PRIVATE = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10"]
+PRIVATE = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "168.63.129.16/32", "100.64.0.0/10"]
 
 
 def policies() -> list[Document]:
@@ -20,6 +20,7 @@ def policies() -> list[Document]:
         _calls("orchestrator", ["orchestrator", "planner", "selector", "responder", "expert-text"]),
         _calls("planner", ["selector"]),
         _calls("selector", ["expert-text"]),
+        _policy("proxy", _proxied()),
         *(_called(name, callers) for name, callers in _CALLERS.items()),
     ]
 
@@ -36,6 +37,16 @@ _CALLERS = {
 def _calls(name: str, others: list[str], *more: Document) -> Document:
     opened = [{"to": _pods(others), "ports": [{"protocol": "TCP", "port": "grpc"}]}, *more]
     return _policy(f"{name}-calls", {"podSelector": _is(name), "policyTypes": ["Egress"], "egress": opened})
+
+
+def _proxied() -> Document:
+    doors = {"to": _pods(["gateway"]), "ports": [{"port": port} for port in (8080, 50051)]}
+    return {
+        "podSelector": {"matchLabels": {"gateway.networking.k8s.io/gateway-name": "house"}},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{}],
+        "egress": [doors],
+    }
 
 
 def _called(name: str, callers: list[str]) -> Document:

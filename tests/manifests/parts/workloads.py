@@ -94,7 +94,7 @@ def _container(name: str, module: str, env: dict[str, str], *, gpu: bool) -> Doc
         "name": "server",
         "image": image,
         "args": [module],
-        "envFrom": [{"configMapRef": {"name": "hugginggpt"}}],
+        "envFrom": [{"configMapRef": {"name": "hugginggpt"}}, {"secretRef": {"name": "hugginggpt-store"}}],
         "env": [*_own(env), *({"name": key, "value": value} for key, value in (env | _TLS).items())],
         "ports": [{"name": key, "containerPort": port} for key, port in ports.items()],
         "resources": {"requests": {"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "1Gi"}, "limits": limits},

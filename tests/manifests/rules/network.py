@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from tests.manifests.house import Document, House, Workload, selects
+from tests.manifests.house import Document, House, Workload, called, selects
 from tests.manifests.network import Edge, Network, ports
 
 Block = IPv4Network | IPv6Network
 
-FETCHES = "hugginggpt.dev/fetches"
+PROXY_OF = "gateway.networking.k8s.io/gateway-name"
+"""Label of the pods that a controller of the Gateway API starts beside a Gateway."""
 
 GRPC, HTTP, METRICS, DNS = 50051, 8080, 9464, 53
 
@@ -27,15 +28,18 @@ PORTS = {"postgres": {5432}, "s3": {8333}, "opentelemetry-collector": {4317}}
 """Of those that are called on another port than gRPC's."""
 
 ABROAD = {"gateway", "planner", "selector", "responder", "expert-remote", "expert-served"}
-"""Who may call any address outside: files and webhooks, an LLM, the Hub. So may what fetches weights."""
+"""Who may call any address outside: files and webhooks, an LLM, the Hub. So may the Jobs that fetch weights."""
 
-METADATA = ("169.254.0.0/16", "fe80::/10")
+METADATA = ("169.254.0.0/16", "168.63.129.16/32", "fe80::/10")
 """Where clouds hand out a node's credentials: nobody's business."""
 
 PRIVATE = (*METADATA, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 """Neighbours: whoever calls addresses that users give has no business there either."""
 
 COLLECTOR = "opentelemetry-collector"
+
+STORED_OUTSIDE = {"s3", "postgres"}
+"""What may lie outside: whoever calls one here may call the block of one there."""
 
 
 def all_is_denied_first(house: House) -> Iterator[str]:
@@ -95,11 +99,11 @@ def names_can_be_resolved(house: House) -> Iterator[str]:
 
 
 def few_call_abroad(house: House) -> Iterator[str]:
-    """Anywhere is for a few; whoever has a store or a database outside may call their blocks, which are narrow."""
+    """Anywhere is for a few; who has a store or a database outside, or sends traces there, may call narrow blocks."""
     for workload, peer, open_ports in _abroad(house):
         blocks = _blocks(peer)
-        keeps = bool({"s3", "postgres"} & ARROWS.get(role(workload), set()))
-        allowed = may_call_anywhere(workload) or (keeps and blocks and all(_is_narrow(block) for block, _ in blocks))
+        sends = role(workload) == COLLECTOR or bool(STORED_OUTSIDE & ARROWS.get(role(workload), set()))
+        allowed = may_call_anywhere(workload) or (sends and blocks and all(_is_narrow(block) for block, _ in blocks))
         if not allowed:
             yield f"{workload}: may call {peer or 'anyone'} on {sorted(open_ports) or 'all ports'}"
         if blocks and not open_ports:
@@ -107,8 +111,37 @@ def few_call_abroad(house: House) -> Iterator[str]:
 
 
 def may_call_anywhere(workload: Workload) -> bool:
-    """A pod whose init container fetches weights may as long as it lives: policies know no containers."""
-    return workload.name in ABROAD or role(workload) == "prefetch" or workload.labels.get(FETCHES) == "true"
+    return workload.name in ABROAD or role(workload) == "prefetch"
+
+
+def traces_have_a_way_out(house: House) -> Iterator[str]:
+    """A collector that nothing lets out keeps traces to itself, whatever exporter it is given."""
+    let_out = {workload.name for workload, _, _ in _abroad(house)}
+    for workload in house.staying:
+        if role(workload) == COLLECTOR and workload.name not in let_out:
+            yield f"{workload}: may send traces nowhere"
+
+
+def proxies_reach_the_gateway(house: House) -> Iterator[str]:
+    """Where the proxy of a Gateway runs beside it, the world reaches it and it reaches the doors."""
+    for gateway in house.of("Gateway"):
+        proxy = _proxy(gateway)
+        network = Network(House((*house.documents, proxy.document)))
+        edges = network.edges()
+        if not any(not peer for peer, _ in network.peers_outside("Ingress", proxy)):
+            yield f"{called(gateway)}: nobody may call its proxy"
+        for port in (HTTP, GRPC):
+            if Edge(proxy.name, "gateway", port) not in edges:
+                yield f"{called(gateway)}: its proxy cannot call the gateway on {port}"
+
+
+def _proxy(gateway: Document) -> Workload:
+    metadata = {"name": "proxy", "namespace": gateway["metadata"].get("namespace"), "labels": _proxy_labels(gateway)}
+    return Workload({"kind": "Pod", "metadata": metadata, "spec": {}})
+
+
+def _proxy_labels(gateway: Document) -> dict[str, str]:
+    return {PROXY_OF: str(gateway["metadata"]["name"])}
 
 
 def nobody_asks_for_metadata(house: House) -> Iterator[str]:
@@ -157,7 +190,8 @@ def _within(small: Block, large: Block) -> bool:
 
 
 def policies_mean_someone(house: House) -> Iterator[str]:
+    pods = [*(workload.labels for workload in house.workloads), *map(_proxy_labels, house.of("Gateway"))]
     for policy in house.of("NetworkPolicy"):
         selector = policy["spec"].get("podSelector") or {}
-        if not any(selects(selector, workload.labels) for workload in house.workloads):
+        if not any(selects(selector, labels) for labels in pods):
             yield f"NetworkPolicy/{policy['metadata']['name']}: selects no pods"

@@ -12,8 +12,9 @@ GIVEN = {
     "hugginggpt-hub",
     "hugginggpt-tls",
     "database",
+    "store-keys",
 }
-"""Secrets that the operator makes, or has already: the latter in the overlay air-gapped."""
+"""Secrets that the operator makes, or has already: the last two in the overlay air-gapped."""
 
 
 def selectors_match(house: House) -> Iterator[str]:
