@@ -74,28 +74,31 @@ include docker/images.mk
 OVERLAY ?= local
 NAMESPACE ?= hugginggpt
 DESCRIPTIONS := out/descriptions
-CONTAINERS ?= $(notdir $(firstword $(shell command -v docker podman)))
+overlay = $(if $(wildcard k8s/overlays/$(OVERLAY)/kustomization.yaml),k8s/overlays/$(OVERLAY),$(error There is no overlay \
+	$(OVERLAY); there are: $(notdir $(wildcard k8s/overlays/*))))
+NO_ENGINE := Experts that may sleep are described by their images, which run on this machine for a moment: \
+	start Docker, or install podman.
 TELLING := {.metadata.labels.hugginggpt\.dev/sleepy}{" "}{.spec.template.spec.containers[0].image}{" "}\
 	{.spec.template.spec.containers[0].env[?(@.name=="EXPERT_ALLOWED")].value}{"\n"}
 
 render: ## What OVERLAY applies to a cluster, as YAML; k8s/README.md has the overlays
-	@kubectl kustomize k8s/overlays/$(OVERLAY)
+	@kubectl kustomize $(overlay)
 
-deploy: ## Apply OVERLAY to the cluster that kubectl speaks to, and wait until it answers
+deploy: descriptions ## Apply OVERLAY to the cluster that kubectl speaks to, and wait until it answers
 	kubectl delete jobs --namespace $(NAMESPACE) --selector app.kubernetes.io/component=prefetch --ignore-not-found # a Job's image cannot be changed
-	kubectl apply --server-side --force-conflicts --kustomize k8s/overlays/$(OVERLAY)
-	@$(MAKE) --no-print-directory descriptions
+	kubectl apply --server-side --force-conflicts --kustomize $(overlay)
+	kubectl create configmap expert-descriptions --namespace $(NAMESPACE) --from-file $(DESCRIPTIONS) --dry-run=client --output yaml \
+	  | kubectl apply --server-side --force-conflicts --filename -
 	kubectl wait --namespace $(NAMESPACE) --for=condition=Available --timeout=15m deployment \
 	  --selector 'app.kubernetes.io/component in (door, stage)'
 
-descriptions: # Has the selector know experts that sleep though it has never met them: each image tells of its own
+descriptions: # For the selector, of experts that sleep though it has never met them: each image tells of its own
 	@rm -rf $(DESCRIPTIONS) && mkdir -p $(DESCRIPTIONS)
-	@$(MAKE) --silent render | kubectl label --local --filename - told=yes --output jsonpath='$(TELLING)' | grep '^[a-z]' | \
+	@kubectl kustomize $(overlay) | kubectl label --local --filename - told=yes --output jsonpath='$(TELLING)' | grep '^[a-z]' | \
 	while read -r expert image allowed; do \
-	  $(CONTAINERS) run --rm --network none --env EXPERT_MAY_SLEEP=true --env EXPERT_ALLOWED="$$allowed" \
-	    "$$image" experts.$$expert --describe < /dev/null > $(DESCRIPTIONS)/$$expert.json || exit 1; done
-	kubectl create configmap expert-descriptions --namespace $(NAMESPACE) --from-file $(DESCRIPTIONS) --dry-run=client --output yaml \
-	  | kubectl apply --server-side --force-conflicts --filename -
+	  command -v $(firstword $(run_with_$(ENGINE))) > /dev/null || { echo '$(NO_ENGINE)' >&2; exit 1; }; \
+	  $(run_with_$(ENGINE)) --rm --network none --env EXPERT_MAY_SLEEP=true --env EXPERT_ALLOWED="$$allowed" \
+	    "$$image" experts.$$expert --describe < /dev/null > $(DESCRIPTIONS)/$$expert.json || { rm -r $(DESCRIPTIONS); exit 1; }; done
 
 readme: $(VENV)/.dev ## Make the tables of README.md and k8s/README.md anew
 	$(PY) -m tests.readme

@@ -2,7 +2,9 @@
 
 EXPERTS := lite text vision audio video diffusion remote served
 TORCHED := text vision audio video diffusion
-IMAGES ?= core $(EXPERTS:%=expert-%)
+ALL_IMAGES := core $(EXPERTS:%=expert-%)
+IMAGES ?= $(ALL_IMAGES)
+$(foreach name,$(filter-out $(ALL_IMAGES),$(IMAGES)),$(error There is no image $(name); there are: $(ALL_IMAGES)))
 TORCH ?= cpu
 BASE ?= docker.io/library/python:3.11-slim-bookworm
 ENGINE ?= $(shell docker ps >/dev/null 2>&1 && echo docker || echo buildah)
