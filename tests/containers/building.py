@@ -12,7 +12,10 @@ from tests.containers.podman import Podman
 
 ROOT = Path(__file__).parents[2]
 
-BASE = "localhost/hugginggpt-tests/base:bookworm-1"
+REPOSITORY = "localhost/hugginggpt-tests"
+"""Of all images that tests build: those of `make images` have another, so nobody ships a test's for one of them."""
+
+BASE = f"{REPOSITORY}/base:bookworm-1"
 """Debian with Python 3.11, laid out as the official image is: `python` is there, and pip may install."""
 
 BUILD_SECONDS = 800.0
@@ -73,6 +76,11 @@ class Builder:
     def _there(self, image: str) -> bool:
         listed = self.podman("images", "--quiet", "--filter", f"reference={image}")
         return bool(listed)
+
+
+def of_tests(image: str) -> str:
+    """What an image of ours, named as `make images` does, is called where tests have built it."""
+    return image.replace("hugginggpt/", f"{REPOSITORY}/", 1)
 
 
 def pip_settings() -> dict[str, str]:

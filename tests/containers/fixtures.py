@@ -8,7 +8,7 @@ import pytest
 from tests.containers import engine as engines
 from tests.containers import house as houses
 from tests.containers import peers as beside
-from tests.containers.building import ROOT, Builder
+from tests.containers.building import ROOT, Builder, of_tests
 from tests.containers.engine import Engine, Network
 from tests.containers.house import House
 from tests.containers.peers import Peers
@@ -40,9 +40,9 @@ def engine(podman: Podman) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def core_image(builder: Builder) -> str:
-    """Gateway, light services and command line, as `make images` names them."""
+    """Gateway, light services and command line."""
     file = ROOT / "docker" / "core.Dockerfile"
-    return builder.build(f"localhost/hugginggpt/core:{VERSION}", file, VERSION=VERSION)
+    return builder.build(of_tests(f"hugginggpt/core:{VERSION}"), file, VERSION=VERSION)
 
 
 @pytest.fixture(scope="session")
@@ -57,8 +57,8 @@ def text_image(builder: Builder) -> str:
 
 
 def _expert(builder: Builder, name: str, *, torch: str) -> str:
-    file, image = ROOT / "docker" / "expert.Dockerfile", f"localhost/hugginggpt/expert-{name}:{VERSION}"
-    return builder.build(image, file, EXPERT=name, TORCH=torch, VERSION=VERSION)
+    file, image = ROOT / "docker" / "expert.Dockerfile", f"hugginggpt/expert-{name}:{VERSION}"
+    return builder.build(of_tests(image), file, EXPERT=name, TORCH=torch, VERSION=VERSION)
 
 
 @pytest.fixture(scope="session")

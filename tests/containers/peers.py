@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.containers.building import Builder
+from tests.containers.building import REPOSITORY, Builder
 from tests.containers.container import Container
 from tests.containers.engine import Engine, Network
 from tests.postgres import PASSWORD
@@ -51,13 +51,13 @@ class Peers:
 def start(engine: Engine, builder: Builder, network: Network) -> Peers:
     """Both of them, once they answer; the bucket is there."""
     postgres = engine.run(
-        builder.build("localhost/hugginggpt-tests/postgres", _FILE, target="postgres", PASSWORD=PASSWORD),
+        builder.build(f"{REPOSITORY}/postgres", _FILE, target="postgres", PASSWORD=PASSWORD),
         network=network,
         aliases=["postgres"],
         options=["--read-only=false"],
     )
     s3 = engine.run(
-        builder.build("localhost/hugginggpt-tests/s3", _FILE, target="s3", MOTO=version("moto")),
+        builder.build(f"{REPOSITORY}/s3", _FILE, target="s3", MOTO=version("moto")),
         network=network,
         aliases=["s3"],
         ports=[S3_PORT],

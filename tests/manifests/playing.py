@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tests.containers.building import of_tests
 from tests.containers.container import Container
 from tests.containers.engine import Network
 from tests.containers.podman import Podman
@@ -84,7 +85,7 @@ def playable(workload: Workload) -> Document:
     """A workload as podman can run it beside others.
 
     Ports of containers would be taken on the machine, volumes of one name be shared by all pods, and a pod's own
-    address is not known: its name on the network stands in.
+    address is not known: its name on the network stands in. Images are those that tests have built.
     """
     document = copy.deepcopy(workload.document)
     pod = document["spec"]["template"]["spec"]
@@ -93,6 +94,7 @@ def playable(workload: Workload) -> Document:
         volume["name"] = names[volume["name"]]
     for container in pod["containers"]:
         container.pop("ports", None)
+        container["image"] = of_tests(container["image"])
         for mount in container["volumeMounts"]:
             mount["name"] = names[mount["name"]]
         for entry in container.get("env", []):

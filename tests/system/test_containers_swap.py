@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers import CONTAINERS
-from tests.containers.building import Builder
+from tests.containers.building import REPOSITORY, Builder
 from tests.containers.house import House
 from tests.containers.load import load, revisions
 
@@ -18,7 +18,7 @@ GRACE_SECONDS = 60
 
 @pytest.fixture(scope="module")
 def newer_image(builder: Builder, lite_image: str) -> str:
-    return builder.build("localhost/hugginggpt-tests/expert-lite:newer", FILE, BASE=lite_image)
+    return builder.build(f"{REPOSITORY}/expert-lite:newer", FILE, BASE=lite_image)
 
 
 async def test_no_run_fails_while_an_expert_is_swapped_for_a_newer_version(
