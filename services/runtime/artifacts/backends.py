@@ -40,8 +40,9 @@ def opened(url: str) -> tuple[ObjectStore, Path | None]:
             return from_url(url, client_options=_client(), retry_config=_RETRIES), None
         return from_url(url), None
     except (BaseError, ValueError) as error:
-        remedy = "give ARTIFACTS_URL as file:///folder or s3://bucket/prefix"
-        raise InvalidRequest(f"cannot open the artifact store: {error}", remedy=remedy) from error
+        cause = str(error).partition("\n")[0]
+        remedy = "give ARTIFACTS_URL as file:///folder or s3://bucket/prefix, and the AWS_ variables that give access"
+        raise InvalidRequest(f"cannot open the artifact store: {cause}", remedy=remedy) from error
 
 
 def _local(folder: Path) -> LocalStore:

@@ -19,7 +19,6 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime.artifacts.backends import opened
-from services.runtime.artifacts.failures import answering
 from services.runtime.artifacts.giving import describing
 from services.runtime.artifacts.keys import ARTIFACT, check_tenant, key_of
 from services.runtime.artifacts.pouring import BATCH_BYTES, batches, counted, drop, poured
@@ -27,6 +26,7 @@ from services.runtime.artifacts.staging import STAGING, FileSink, ObjectSink, Si
 from services.runtime.errors import CorruptData, NotFound
 from services.runtime.notes import Notes
 from services.runtime.patience import awaited
+from services.runtime.store_failures import answering
 
 INLINE_BYTES = 256 * 1024
 """Longest value that travels, and is kept, in messages; a longer one is an artifact."""
