@@ -21,6 +21,8 @@ NARROWED = ("numpy", "openai", "opentelemetry")
 """Packages of which only that is kept: they are large, and most of them is not for us."""
 SOURCES = {".a", ".c", ".h", ".pxd", ".pyi", ".pyx"}
 """What only compilers and type checkers read."""
+TESTS = "tests"
+"""Folders in which packages have what tries themselves."""
 ELF64 = b"\x7fELF\x02\x01"
 HEADER, SEGMENT = struct.Struct("<32xQ14xHH6x"), struct.Struct("<8xQ16xQ16x")
 """Where segments are described, how long a description is, how many there are; where a segment begins, its length."""
@@ -31,11 +33,15 @@ def slim(folder: Path) -> None:
         import_module(name)
     loaded = {Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)}
     for file in _files(folder):
-        narrowed = file.relative_to(folder).parts[0] in NARROWED and file.suffix in {".py", ".so"}
-        if file.suffix in SOURCES or (narrowed and file not in loaded):
+        if file.suffix in SOURCES or (file not in loaded and _is_needless(file.relative_to(folder))):
             file.unlink()
         elif ".so" in file.suffixes:
             _strip(file)
+
+
+def _is_needless(path: Path) -> bool:
+    """Of what is not loaded: only packages that are kept whole may still need it, and nobody their tests."""
+    return TESTS in path.parts[:-1] or (path.parts[0] in NARROWED and path.suffix in {".py", ".so"})
 
 
 def _files(folder: Path) -> Iterator[Path]:

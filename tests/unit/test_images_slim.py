@@ -27,9 +27,10 @@ def packages(tmp_path: Path) -> Path:
     """As installed: a library with its symbols, one that was patched after it was linked, files for other programs."""
     shutil.copy(library("asyncpg.protocol.protocol"), tmp_path / "whole.so")
     shutil.copy(library("numpy._core._multiarray_umath"), tmp_path / "patched.so")
-    for name in ("numpy/never.py", "numpy/core.h", "numpy/py.typed", "rich/never.py", "rich/hints.pyi"):
+    others = ("numpy/core.h", "numpy/core/tests/data.csv", "rich/hints.pyi", "rich/tests/test_never.py")
+    for name in ("numpy/never.py", "numpy/py.typed", "rich/never.py", "rich/tests.py", *others):
         file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("")
     return tmp_path
 
@@ -40,7 +41,7 @@ def slimmed(folder: Path) -> set[str]:
 
 
 def test_what_only_others_read_goes(packages: Path) -> None:
-    assert slimmed(packages) == {"whole.so", "patched.so", "numpy/py.typed", "rich/never.py"}
+    assert slimmed(packages) == {"whole.so", "patched.so", "numpy/py.typed", "rich/never.py", "rich/tests.py"}
 
 
 def test_libraries_load_without_their_symbols(packages: Path) -> None:
