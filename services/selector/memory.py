@@ -43,6 +43,8 @@ class Memory:
         self._pause = pause
         self._look = look
         self._written: dict[str, bytes] = {}
+        self._forgetting: set[str] = set()
+        """By this replica, just now."""
         self._tried = asyncio.Event()
 
     @asynccontextmanager
@@ -68,8 +70,12 @@ class Memory:
         Raises:
             Unavailable: the store does not answer.
         """
-        await self._notes.drop(name)
-        self._written.pop(name, None)
+        self._forgetting.add(name)
+        try:
+            await self._notes.drop(name)
+            self._written.pop(name, None)
+        finally:
+            self._forgetting.discard(name)
 
     async def _run(self) -> None:
         while not await self._recall():  # noqa: ASYNC110  # a store does not say when it is back
@@ -89,7 +95,7 @@ class Memory:
             except ServiceError as error:
                 log.debug("what was forgotten elsewhere is not known", error=error.message)
                 continue
-            for name in dropped:
+            for name in (dropped & self._written.keys()) - self._forgetting:
                 self._written.pop(name, None)
                 with suppress(NotFound, FailedPrecondition):  # it is forgotten already, or awake, and then known anew
                     self._catalog.forget(name)
