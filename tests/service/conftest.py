@@ -1,7 +1,7 @@
 """The orchestrator among its scripted cast, and a machine without LLMs, for those tests that ask for them."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -68,17 +68,22 @@ async def peers(cast: Cast) -> AsyncIterator[dict[str, str]]:
         yield addresses
 
 
-@pytest.fixture
-def settings(peers: dict[str, str], tmp_path: Path) -> Settings:
+def among(peers: Mapping[str, str], folder: Path, journal: str = "") -> Settings:
+    """Of an orchestrator among peers; its journal is in the folder, too, unless it is said where."""
     return Settings(
         listen="127.0.0.1:0",
         planner=peers["planner"],
         selector=peers["selector"],
         responder=peers["responder"],
-        journal=tmp_path / "journal.sqlite",
-        artifacts_url=(tmp_path / "artifacts").as_uri(),
+        journal=journal or folder / "journal.sqlite",
+        artifacts_url=(folder / "artifacts").as_uri(),
         drain_seconds=0,
     )
+
+
+@pytest.fixture
+def settings(peers: dict[str, str], tmp_path: Path) -> Settings:
+    return among(peers, tmp_path)
 
 
 @pytest.fixture

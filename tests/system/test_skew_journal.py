@@ -17,7 +17,6 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, TASK_STATE_SUCCEEDED, Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from services.orchestrator.settings import Settings
 from services.runtime.caller import metadata
 from services.runtime.database import Query, Steps, opened
 from services.runtime.notes import Notes
@@ -26,6 +25,7 @@ from services.selector.memory import KIND, Memory
 from tests.elders import elder
 from tests.orchestrating import Cast, connected, kinds
 from tests.postgres import emptied
+from tests.service.conftest import among
 
 RELEASED_SCHEMA = MIGRATIONS[:3]
 """As far as the last release had come."""
@@ -118,15 +118,7 @@ async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def runs(journal: str, peers: dict[str, str], tmp_path: Path) -> AsyncIterator[Any]:
-    settings = Settings(
-        listen="127.0.0.1:0",
-        planner=peers["planner"],
-        selector=peers["selector"],
-        responder=peers["responder"],
-        journal=journal,
-        artifacts_url=(tmp_path / "artifacts").as_uri(),
-        drain_seconds=0,
-    )
+    settings = among(peers, tmp_path, journal)
     async with orchestrator(settings) as running, connected(running) as stub:
         yield stub
 

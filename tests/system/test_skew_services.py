@@ -9,12 +9,12 @@ import pytest
 from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED
 from services.orchestrator.__main__ import orchestrator
-from services.orchestrator.settings import Settings
 from services.runtime.server import serving
 from tests import elders
 from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedOrchestrator
 from tests.orchestrating import END, Cast, House, candidate, connected, ref, registered, states, task
+from tests.service.conftest import among
 
 SERVICES = {"planner": "PlannerService", "selector": "SelectorService", "responder": "ResponderService"}
 
@@ -33,15 +33,7 @@ async def older(peers: dict[str, str]) -> AsyncIterator[dict[str, str]]:
 @pytest.fixture
 async def house(cast: Cast, older: dict[str, str], tmp_path: Path) -> AsyncIterator[House]:
     """Today's orchestrator among them."""
-    settings = Settings(
-        listen="127.0.0.1:0",
-        planner=older["planner"],
-        selector=older["selector"],
-        responder=older["responder"],
-        journal=tmp_path / "journal.sqlite",
-        artifacts_url=(tmp_path / "artifacts").as_uri(),
-        drain_seconds=0,
-    )
+    settings = among(older, tmp_path)
     cast.candidates[:] = [candidate("model", older["expert"])]
     async with orchestrator(settings) as running, connected(running) as stub:
         yield House(cast, stub, settings)
