@@ -1,6 +1,8 @@
 """Pages of lists: how long they are, and where the next one begins."""
 
+import math
 from collections.abc import Iterable
+from fractions import Fraction
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -56,6 +58,13 @@ def wanted(states: "Iterable[RunState.ValueType]") -> "list[RunState.ValueType]"
     return sorted(asked)
 
 
+def timestamp(seconds: float) -> Timestamp:
+    """Tells a moment in whole microseconds: never later than it, or who asks for what came since then misses it."""
+    told = Timestamp()
+    told.FromMicroseconds(math.floor(Fraction(seconds) * 1_000_000))
+    return told
+
+
 def moment(timestamp: Timestamp, port: str) -> float:
     """Seconds since the epoch; 0 if none is given.
 
@@ -63,6 +72,6 @@ def moment(timestamp: Timestamp, port: str) -> float:
         InvalidRequest: it is none between the years 1 and 9999.
     """
     try:
-        return timestamp.ToNanoseconds() / 1e9
+        return timestamp.ToMicroseconds() / 1e6
     except ValueError:
         raise InvalidRequest(f"{port} is no time", port=port, remedy="send one of the years 1 to 9999") from None

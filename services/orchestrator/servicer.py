@@ -11,7 +11,7 @@ from services.orchestrator.batches.servicer import BatchCalls
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import Ended, Row
-from services.orchestrator.paging import moment, page_size, position, token, wanted
+from services.orchestrator.paging import moment, page_size, position, timestamp, token, wanted
 from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.pipelines.servicer import PipelineCalls
 from services.orchestrator.runs import Runs
@@ -100,12 +100,12 @@ def _brief(row: Row) -> types.Run:
         conversation_id=row.conversation_id,
         last_sequence=row.seq,
     )
-    run.created.FromMicroseconds(int(row.created * 1e6))
-    run.deadline.FromMicroseconds(int(row.deadline * 1e6))
+    run.created.CopyFrom(timestamp(row.created))
+    run.deadline.CopyFrom(timestamp(row.deadline))
     return run
 
 
 def _told(ended: Ended) -> pb.EndedRun:
     run = pb.EndedRun(run_id=ended.id, caller=ended.caller, state=ended.state, usage=ended.last.run_ended.usage)
-    run.ended.FromMicroseconds(int(ended.ended * 1e6))
+    run.ended.CopyFrom(timestamp(ended.ended))
     return run

@@ -15,6 +15,7 @@ from services.orchestrator.batches.tenure import Tenure
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batch_rows import BatchRow, Counts, counted
 from services.orchestrator.journal.pages import Page
+from services.orchestrator.paging import timestamp
 from services.runtime import caller
 
 RATE_SECONDS = 30.0
@@ -159,9 +160,9 @@ def _shown(row: BatchRow, counts: Counts) -> Batch:
         failure=row.failure if row.failure.reason else None,
         waiting_for=row.waiting_for,
     )
-    batch.created.FromMicroseconds(int(row.created * 1e6))
+    batch.created.CopyFrom(timestamp(row.created))
     if row.over:
-        batch.ended.FromMicroseconds(int(row.ended * 1e6))
+        batch.ended.CopyFrom(timestamp(row.ended))
     return batch
 
 

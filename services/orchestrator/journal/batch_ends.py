@@ -6,6 +6,7 @@ from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, BatchCounts, BatchSpec, Caller
 from services.orchestrator.journal import batch_statements as sql
 from services.orchestrator.journal.batch_rows import counted, counts
+from services.orchestrator.paging import timestamp
 from services.runtime.database import Database
 
 MOST = 1_000
@@ -41,8 +42,8 @@ class BatchEnds:
             pipeline=pipeline if pipeline.name else None,
             counts=await self._counted(id_, round_, total),
         )
-        told.created.FromMicroseconds(int(created * 1e6))
-        told.ended.FromMicroseconds(int(ended * 1e6))
+        told.created.CopyFrom(timestamp(created))
+        told.ended.CopyFrom(timestamp(ended))
         return told
 
     async def _counted(self, id_: str, round_: int, total: int) -> BatchCounts:
