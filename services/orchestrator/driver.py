@@ -24,7 +24,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskState,
     Turn,
 )
-from services.orchestrator import approval, metrics
+from services.orchestrator import approval, metrics, observing
 from services.orchestrator.conversation import turns_of
 from services.orchestrator.execution import end_task
 from services.orchestrator.journal import Journal, LeaseLost
@@ -55,7 +55,7 @@ class Driver:
     async def drive(self, run: LiveRun, parent_id: str) -> None:
         """Takes a run to its end; being cancelled leaves it for another owner, as does a journal that is not there."""
         try:
-            with caller.acting_for(run.caller):
+            with caller.acting_for(run.caller), observing.driving(run.trace):
                 async with asyncio.TaskGroup() as group:
                     group.create_task(run.keep(), name=f"keep-{run.id}")
                     await self._through(run, parent_id)
@@ -84,6 +84,7 @@ class Driver:
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=usage)))
         reason = wrong.reason if wrong else ""
         metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": reason})
+        observing.ended(run, state, wrong)
         told = log.debug if run.of_batch and state == RUN_STATE_COMPLETED else log.info
         told("run ended", state=RunState.Name(state), reason=reason)
 

@@ -21,7 +21,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     TaskState,
 )
-from services.orchestrator import seeds
+from services.orchestrator import observing, seeds
 from services.orchestrator.arguments import digest, needs, resolved
 from services.orchestrator.calling.attempts import Attempts, Job, to_failure
 from services.orchestrator.calling.retries import RetryBudget
@@ -104,13 +104,14 @@ class Execution:
 
     async def _choice(self, task: Task) -> SelectResponse | ServiceError:
         """Who is to do it; an item of a batch, whose plan was vouched for, waits for who is away for the moment."""
-        while True:
-            try:
-                return await self._means.selections.choose(self._run, task)
-            except ServiceError as error:
-                if not (self._run.of_batch and isinstance(error, _AWAY)):
-                    return error
-            await self._means.selections.change()
+        with observing.driving(self._run.trace):
+            while True:
+                try:
+                    return await self._means.selections.choose(self._run, task)
+                except ServiceError as error:
+                    if not (self._run.of_batch and isinstance(error, _AWAY)):
+                        return error
+                await self._means.selections.change()
 
     async def _step(self, task_id: int, results: Mapping[int, TaskResult]) -> TaskResult:
         """One task to its end, which is the last that is heard of it; a failure is a result."""
@@ -118,11 +119,17 @@ class Execution:
         if broken := [need for need, result in results.items() if result.HasField("failure")]:
             self._choices[task_id].cancel()
             return end_task(self._run, TASK_STATE_SKIPPED, TaskResult(task_id=task_id, failure=_skipped(task, broken)))
+        with observing.executing(self._run, task) as span:
+            result = await self._done_or_failed(task, results)
+            observing.executed(span, result)
+            return result
+
+    async def _done_or_failed(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         try:
             return await self._done(task, results)
         except ServiceError as error:
-            self._choices[task_id].cancel()
-            return self._failed(TaskResult(task_id=task_id, failure=to_failure(error)))
+            self._choices[task.id].cancel()
+            return self._failed(TaskResult(task_id=task.id, failure=to_failure(error)))
 
     async def _done(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         run, means = self._run, self._means

@@ -14,7 +14,7 @@ from typing import Self
 import structlog
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent, TakenOver
-from services.orchestrator import approval, metrics
+from services.orchestrator import approval, metrics, observing
 from services.orchestrator.bells import Bells
 from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
@@ -194,7 +194,8 @@ class Ownership:
                 reason = "its orchestrator was not heard of"
                 run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason=reason)))
                 metrics.runs_taken_over.add(1)
-                log.info("run taken over", run_id=row.id, events=row.seq)
+                with observing.taking_over(run):
+                    log.info("run taken over", run_id=row.id, events=row.seq)
         except Unavailable as error:
             log.warning("a run is not taken over: the journal does not answer", run_id=row.id, error=error.message)
             return
