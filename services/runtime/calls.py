@@ -22,12 +22,13 @@ from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, TraceFlags
 
+from services.runtime import conventions as names
 from services.runtime import spans
 
 _HEADERS = frozenset({"traceparent", "tracestate"})
 _IDS = RandomIdGenerator()
 _SECONDS = metrics.get_meter("hugginggpt.rpc").create_histogram(
-    "rpc.server.call.duration", unit="s", description="Calls answered, by method and status."
+    names.RPC_SECONDS, unit="s", description="Calls answered, by method and status."
 )
 _SCOPE = InstrumentationScope("hugginggpt.rpc")
 _UNSET = Status()

@@ -46,6 +46,14 @@ CIRCUIT = "hugginggpt.circuit"
 ITEMS = "hugginggpt.batch.items"
 
 
+# ---------------------------------------------------------------- metrics
+
+HTTP_SECONDS, RPC_SECONDS = "http.server.request.duration", "rpc.server.call.duration"
+RUN_SECONDS = "gen_ai.workflow.duration"
+LLM_SECONDS, LLM_TOKENS = "gen_ai.client.operation.duration", "gen_ai.client.token.usage"
+LLM_FIRST_CHUNK = "gen_ai.client.operation.time_to_first_chunk"
+
+
 def named(operation: str, about: str) -> str:
     """A span's name."""
     return f"{operation} {about}" if about else operation
