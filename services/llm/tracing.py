@@ -1,9 +1,10 @@
 """What traces and logs say of a call, in the names of OpenTelemetry's conventions for generative AI; never content."""
 
+import time
 from urllib.parse import urlsplit
 
 import structlog
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 
 from services.llm.dialect import Ask
 from services.llm.settings import LlmSettings
@@ -12,6 +13,19 @@ from services.llm.usage import Usage
 from services.runtime import conventions as names
 
 log = structlog.get_logger(__name__)
+
+_meter = metrics.get_meter("hugginggpt.llm")
+_seconds = _meter.create_histogram(names.LLM_SECONDS, unit="s", description="Calls of LLMs, by model and error.")
+_first = _meter.create_histogram(
+    names.LLM_FIRST_CHUNK, unit="s", description="Until the first text of an answer came, by model."
+)
+_tokens = _meter.create_histogram(
+    names.LLM_TOKENS,
+    unit="{token}",
+    description="Tokens of calls of LLMs, by model and type: input or output.",
+    explicit_bucket_boundaries_advisory=[4**power for power in range(11)],
+)
+_cost = _meter.create_counter("llm_cost", description="Cost of calls of LLMs, by model, in the price table's currency.")
 
 
 class Trace:
@@ -32,6 +46,8 @@ class Trace:
         if address.port:
             attributes[names.SERVER_PORT] = address.port
         self._model = settings.model
+        self._began = time.monotonic()
+        self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: settings.model}
         self._facts: dict[str, object] = {}
         self._span = trace.get_tracer(__name__).start_span(
             names.named(names.CHAT, settings.model), kind=trace.SpanKind.CLIENT, attributes=attributes
@@ -40,6 +56,7 @@ class Trace:
     def began(self, seconds: float) -> None:
         """Notes how long the first text took to come."""
         self._span.set_attribute(names.FIRST_CHUNK, seconds)
+        _first.record(seconds, self._labels)
 
     def failed(self, error: Unusable, pause: float) -> None:
         """Notes an attempt that failed and is followed by another after a pause."""
@@ -56,6 +73,9 @@ class Trace:
                 names.COST: usage.cost,
             }
         )
+        _tokens.record(usage.input_tokens, {**self._labels, names.TOKEN_TYPE: "input"})
+        _tokens.record(usage.output_tokens, {**self._labels, names.TOKEN_TYPE: "output"})
+        _cost.add(usage.cost, self._labels)
         self._facts = {
             "finish": finish,
             "input_tokens": usage.input_tokens,
@@ -66,6 +86,8 @@ class Trace:
 
     def ended(self, error: BaseException | None) -> None:
         """Closes the span."""
+        wrong = {names.ERROR: error.why.name if isinstance(error, Unusable) else "CANCELLED"} if error else {}
+        _seconds.record(time.monotonic() - self._began, {**self._labels, **wrong})
         if isinstance(error, Unusable):
             self._span.set_attribute(names.ERROR, error.why.name)
             self._span.set_status(trace.StatusCode.ERROR, str(error))

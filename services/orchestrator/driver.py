@@ -83,7 +83,8 @@ class Driver:
         usage = spent(run.view.run, run.view.decisions)
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=usage)))
         reason = wrong.reason if wrong else ""
-        metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": reason})
+        metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": metrics.reason(reason)})
+        metrics.run_seconds.record(usage.elapsed.ToNanoseconds() / 1e9, {"state": RunState.Name(state)})
         observing.ended(run, state, wrong)
         told = log.debug if run.of_batch and state == RUN_STATE_COMPLETED else log.info
         told("run ended", state=RunState.Name(state), reason=reason)

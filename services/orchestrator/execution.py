@@ -1,6 +1,7 @@
 """The tasks of a run under way: a model is chosen once a task is planned, it is called once what it needs is there."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     TaskEnded,
     TaskResult,
+    TaskSpec,
     TaskState,
 )
-from services.orchestrator import observing, seeds
+from services.orchestrator import metrics, observing, seeds
 from services.orchestrator.arguments import digest, needs, resolved
 from services.orchestrator.calling.attempts import Attempts, Job, to_failure
 from services.orchestrator.calling.retries import RetryBudget
@@ -133,6 +135,7 @@ class Execution:
 
     async def _done(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         run, means = self._run, self._means
+        began = time.monotonic()
         request = resolved(task, self._inputs, results)
         chosen = await self._choices[task.id]
         if isinstance(chosen, ServiceError):
@@ -143,6 +146,7 @@ class Execution:
         if known := await means.memory.recalled(run, chosen.spec, chosen.candidates[0], of_inputs):
             known.task_id, known.attempt = task.id, 0
             known.ClearField("usage")
+            _measured(chosen.spec, known, "reused", began)
             return end_task(run, TASK_STATE_REUSED, known)
         await run.startable()
         job = Job(
@@ -157,6 +161,7 @@ class Execution:
         )
         result = await means.attempts.infer(job)
         result.seed, result.input_digest = seed, of_inputs
+        _measured(chosen.spec, result, "failed" if result.HasField("failure") else "succeeded", began)
         if result.HasField("failure"):
             return self._failed(result)
         means.attempts.follow(job, result)
@@ -185,6 +190,11 @@ def end_task(
     ended = TaskEnded(state=state, result=result)
     run.emit(RunEvent(task_id=result.task_id, attempt=result.attempt, task_ended=ended), found_again)
     return result
+
+
+def _measured(spec: TaskSpec, result: TaskResult, outcome: str, began: float) -> None:
+    labels = {"task": spec.name, "model": result.by.model_id, "outcome": outcome}
+    metrics.task_seconds.record(time.monotonic() - began, labels)
 
 
 def _skipped(task: Task, broken: Sequence[int]) -> Failure:

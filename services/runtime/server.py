@@ -258,7 +258,7 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
 
     async def main() -> None:
         assume(settings.identity)
-        async with metrics.exposed(name, settings.metrics_listen):
+        async with metrics.exposed(name, settings.metrics_listen, settings.traces_endpoint):
             await _until_signalled(opened(settings))
 
     try:
@@ -268,3 +268,4 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
         raise SystemExit(1) from None
     finally:
         tracing.end()
+        metrics.end()
