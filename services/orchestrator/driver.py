@@ -54,17 +54,17 @@ class Driver:
 
     async def drive(self, run: LiveRun, parent_id: str) -> None:
         """Takes a run to its end; being cancelled leaves it for another owner, as does a journal that is not there."""
-        try:
-            with caller.acting_for(run.caller), observing.driving(run.trace):
+        with caller.acting_for(run.caller), observing.driving(run.trace):
+            try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(run.keep(), name=f"keep-{run.id}")
                     await self._through(run, parent_id)
-        except* LeaseLost:
-            log.warning("run lost to another orchestrator", run_id=run.id)
-        except* Unavailable:
-            log.warning("run let go: the journal does not answer", run_id=run.id)
-        finally:
-            await run.let_go()
+            except* LeaseLost:
+                log.warning("run lost to another orchestrator", run_id=run.id)
+            except* Unavailable:
+                log.warning("run let go: the journal does not answer", run_id=run.id)
+            finally:
+                await run.let_go()
 
     async def _through(self, run: LiveRun, parent_id: str) -> None:
         turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal) if _speaks(run) else []

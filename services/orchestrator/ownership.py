@@ -126,7 +126,8 @@ class Ownership:
         if left:
             left(run)
         if not driving.cancelled() and (error := driving.exception()):
-            log.error("a run was let go", run_id=run.id, exc_info=error)
+            with observing.driving(run.trace):
+                log.error("a run was let go", run_id=run.id, exc_info=error)
 
     async def _beat(self) -> None:
         """Keeps this process's runs, and lets go of those it has lost or cannot keep."""
@@ -151,7 +152,8 @@ class Ownership:
         fences = await asyncio.shield(self._journal.renew(held))
         for run_id, run in held.items():
             if fences.get(run_id) != run.fence and run in self._driving:
-                log.warning("run lost to another orchestrator", run_id=run_id)
+                with observing.driving(run.trace):
+                    log.warning("run lost to another orchestrator", run_id=run_id)
                 self._driving[run].cancel()
 
     async def _follow(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc, responder_pb2, responder_pb2_grpc
-from protos.hugginggpt.v1.types_pb2 import Caller, Turn, Value
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller, Turn, Value
 from services.runtime.caller import KEY
 from services.runtime.channel import dial
 from tests.fakes import Says, ScriptedLLM
@@ -16,7 +16,7 @@ from tests.logs import logged
 from tests.starting import processes
 
 ANY = "127.0.0.1:0"
-OPEN = ((KEY, Caller(tenant="default", policy=2).SerializeToString()),)
+OPEN = ((KEY, Caller(tenant="default", policy=DATA_POLICY_OPEN).SerializeToString()),)
 
 
 async def measured(port: int, pattern: str) -> dict[str, float]:
