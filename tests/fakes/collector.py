@@ -24,6 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 Named = asyncio.Queue[tuple[str, str]]
 """Services, and names of what they sent."""
@@ -39,6 +40,8 @@ class Collected:
     endpoint: str
     spans: Named = field(default_factory=asyncio.Queue)
     metrics: Named = field(default_factory=asyncio.Queue)
+    whole: list[tuple[str, Span]] = field(default_factory=list)
+    """Services, and their spans."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -47,13 +50,14 @@ class Collected:
 
 
 class _Traces(TraceServiceServicer):
-    def __init__(self, spans: Named) -> None:
-        self._spans = spans
+    def __init__(self, collected: Collected) -> None:
+        self._collected = collected
 
     async def Export(self, request: ExportTraceServiceRequest, context: Any) -> ExportTraceServiceResponse:
         for of in request.resource_spans:
             for span in (span for scope in of.scope_spans for span in scope.spans):
-                self._spans.put_nowait((_service(of.resource), span.name))
+                self._collected.whole.append((_service(of.resource), span))
+                self._collected.spans.put_nowait((_service(of.resource), span.name))
         return ExportTraceServiceResponse()
 
 
@@ -73,7 +77,7 @@ async def collecting() -> AsyncIterator[Collected]:
     """Takes spans and metrics by OTLP over gRPC."""
     server = grpc.aio.server()
     collected = Collected(f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
-    add_TraceServiceServicer_to_server(_Traces(collected.spans), server)  # type: ignore[no-untyped-call]
+    add_TraceServiceServicer_to_server(_Traces(collected), server)  # type: ignore[no-untyped-call]
     add_MetricsServiceServicer_to_server(_Metrics(collected.metrics), server)  # type: ignore[no-untyped-call]
     await server.start()
     try:

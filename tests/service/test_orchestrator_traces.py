@@ -39,6 +39,14 @@ async def run(house: House, traces: Kept, **spec: Any) -> list[types.RunEvent]:
     return events
 
 
+async def planned(call: Any) -> str:
+    """The id of a run, once its plan is there."""
+    async for event in call:
+        if event.HasField("plan_completed"):
+            return str(event.run_id)
+    pytest.fail("the run ended without a plan")
+
+
 def named(traces: Kept, name: str) -> list[ReadableSpan]:
     return [span for span in traces.get_finished_spans() if span.name == name]
 
@@ -175,11 +183,11 @@ async def test_a_run_that_another_orchestrator_ends_stays_one_trace(house: House
         async with orchestrator(settings) as first, connected(first) as stub:
             with trace.use_span(trace.NonRecordingSpan(ABOVE)):
                 call = stub.Run(request, timeout=20, metadata=caller.metadata())
-                accepted = await anext(aiter(call))
+                accepted = await planned(call)
             await begun.wait()
         going.set()
         async with orchestrator(settings) as second, connected(second) as stub:
-            watch = orchestrator_pb2.WatchRunRequest(run_id=accepted.run_id)
+            watch = orchestrator_pb2.WatchRunRequest(run_id=accepted)
             events = [event async for event in stub.Watch(watch, timeout=20, metadata=caller.metadata())]
     assert any(event.HasField("taken_over") for event in events)
     own = one(traces, "invoke_workflow")

@@ -181,6 +181,11 @@ def test_what_goes_on_ends_with_the_run_or_has_no_end() -> None:
     assert (span(stopped, "attempt").end, span(stopped, "attempt").state) == (0.8, "cancelled")
 
 
+def test_a_run_that_is_traced_says_under_which_id() -> None:
+    named = {"run_accepted": {"trace": {"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}}}
+    assert (waterfall((0, named)).trace_id, waterfall(ACCEPTED).trace_id) == ("ab" * 16, "")
+
+
 def rows(made: Waterfall, width: int = 100, encoding: str = "utf-8") -> Sequence[str]:
     out = TextIOWrapper(BytesIO(), encoding=encoding)
     Console(file=out, width=width).print(drawn(made, width, plain=encoding != "utf-8"))

@@ -8,6 +8,7 @@ from gateway.cli import terminal
 from gateway.cli.history import asking
 from gateway.cli.tracing.drawing import drawn
 from gateway.cli.tracing.waterfall import ATTEMPT, WAIT, Span, Waterfall
+from gateway.cli.view import one_line
 from gateway.client import HuggingGPT
 
 _DIGITS = 6
@@ -38,7 +39,8 @@ def _so_far(house: HuggingGPT, run_id: str) -> Iterator[Any]:
 
 
 def _title(waterfall: Waterfall) -> str:
-    return f"{waterfall.run_id}  {waterfall.state}  {waterfall.seconds:.2f} s"
+    trace = f"  trace {waterfall.trace_id}" if waterfall.trace_id else ""
+    return one_line(f"{waterfall.run_id}  {waterfall.state}  {waterfall.seconds:.2f} s{trace}")
 
 
 def _sum(waterfall: Waterfall) -> str:
@@ -67,6 +69,7 @@ def _report(waterfall: Waterfall) -> dict[str, Any]:
     work, waits = _times(waterfall)
     return {
         "run_id": waterfall.run_id,
+        "trace_id": waterfall.trace_id or None,
         "state": waterfall.state,
         "began": waterfall.began.isoformat() if waterfall.began else None,
         "seconds": waterfall.seconds,

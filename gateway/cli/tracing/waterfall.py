@@ -74,6 +74,8 @@ class Waterfall:
 
     def __init__(self) -> None:
         self.run_id = ""
+        self.trace_id = ""
+        """Under which it is found where traces are sent; empty if none were."""
         self.state = "running"
         self.began: datetime | None = None
         self.seconds = 0.0
@@ -164,7 +166,8 @@ def model(candidate: Body) -> str:
     return " on ".join(filter(None, (candidate.get("model_id", ""), expert)))
 
 
-def _run_accepted(waterfall: Waterfall, _: Event, __: Body) -> None:
+def _run_accepted(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.trace_id = body.get("trace", {}).get("traceparent", "")[3:35]
     waterfall.begin(PLAN)
 
 
