@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc, responder_pb2, responder_pb2_grpc
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller, Turn, Value
+from services.ports import free
 from services.runtime.caller import KEY
 from services.runtime.channel import dial
 from tests.fakes import Says, ScriptedLLM
@@ -81,4 +82,33 @@ async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model() -> Non
         "gen_ai_client_token_usage_count chat m output": 1,
         "gen_ai_client_token_usage_sum chat m output": usage.output_tokens,
         "llm_cost_total chat m": pytest.approx(usage.cost),
+    }
+
+
+async def test_a_gateway_counts_requests_by_route_and_nothing_that_clients_write(tmp_path: Path) -> None:
+    settings = {
+        "GATEWAY_LISTEN": ANY,
+        "GATEWAY_HTTP_LISTEN": free(ANY, option=""),
+        "GATEWAY_DATABASE": str(tmp_path / "gateway.sqlite"),
+        "ARTIFACTS_URL": tmp_path.as_uri(),
+        "METRICS_LISTEN": ANY,
+    }
+    async with processes(60) as start:
+        process = await start("-m", "gateway", **settings)
+        metrics = (await logged(process, "metrics"))["port"]
+        await logged(process, "serving")
+        base = f"http://{settings['GATEWAY_HTTP_LISTEN']}"
+        async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=30) as client:
+            while not (await client.get("/openapi.json")).is_success:
+                pass
+            for number in range(20):
+                await client.get(f"/secret-{number}")
+                await client.get(f"/v1/files/file_{number}")
+                await client.request("PROPFIND", "/v1/files")
+        counted = await measured(metrics, "^http_.*_count$")
+    of_clients = {name: count for name, count in counted.items() if "openapi" not in name}
+    assert of_clients == {
+        "http_server_request_duration_seconds_count GET 404 ": 20,
+        "http_server_request_duration_seconds_count GET 404 /v1/files/{file_id}": 20,
+        "http_server_request_duration_seconds_count _OTHER 405 /v1/files": 20,
     }
