@@ -29,4 +29,5 @@ async def processes(seconds: float) -> AsyncIterator[Start]:
         for process in started:
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.communicate()
+        for process in started:
+            await process.wait()

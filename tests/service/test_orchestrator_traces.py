@@ -177,7 +177,7 @@ async def test_a_run_that_another_orchestrator_ends_stays_one_trace(house: House
 
     house.cast.infer["model"] = slow
     house.cast.plan(task(1), END)
-    settings = house.settings.model_copy(update={"lease_seconds": 1.0})
+    settings = house.settings.model_copy(update={"lease_seconds": 3.0})
     request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
     async with asyncio.timeout(20):
         async with orchestrator(settings) as first, connected(first) as stub:
