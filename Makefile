@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check test-deps bench chaos eval train protos readme
+.PHONY: help setup demo up test check test-deps bench chaos eval train protos readme render deploy descriptions
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -51,7 +51,8 @@ $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 
 test-deps: ## What tests need beyond Python (Debian; root, or sudo)
 	$(SUDO) apt-get update -qq
-	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2
+	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2 \
+	  buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap
 
 bench: $(VENV)/.dev ## Measure; a table, and out/bench.json
 	$(PY) -m tests.bench
@@ -68,5 +69,36 @@ train: $(VENV)/.dev ## Learn the embedded planner's weights anew; a minute or tw
 protos: $(VENV)/.dev ## Make the stubs anew
 	$(PY) -m protos.generate
 
-readme: $(VENV)/.dev ## Make the tables of README.md anew
+include docker/images.mk
+
+OVERLAY ?= local
+NAMESPACE ?= hugginggpt
+DESCRIPTIONS := out/descriptions
+overlay = $(if $(wildcard k8s/overlays/$(OVERLAY)/kustomization.yaml),k8s/overlays/$(OVERLAY),$(error There is no overlay \
+	$(OVERLAY); there are: $(notdir $(wildcard k8s/overlays/*))))
+NO_ENGINE := Experts that may sleep are described by their images, which run on this machine for a moment: \
+	start Docker, or install podman.
+TELLING := {.metadata.labels.hugginggpt\.dev/sleepy}{" "}{.spec.template.spec.containers[0].image}{" "}\
+	{.spec.template.spec.containers[0].env[?(@.name=="EXPERT_ALLOWED")].value}{"\n"}
+
+render: ## What OVERLAY applies to a cluster, as YAML; k8s/README.md has the overlays
+	@kubectl kustomize $(overlay)
+
+deploy: descriptions ## Apply OVERLAY to the cluster that kubectl speaks to, and wait until it answers
+	kubectl delete jobs --namespace $(NAMESPACE) --selector app.kubernetes.io/component=prefetch --ignore-not-found # a Job's image cannot be changed
+	kubectl apply --server-side --force-conflicts --kustomize $(overlay)
+	kubectl create configmap expert-descriptions --namespace $(NAMESPACE) --from-file $(DESCRIPTIONS) --dry-run=client --output yaml \
+	  | kubectl apply --server-side --force-conflicts --filename -
+	kubectl wait --namespace $(NAMESPACE) --for=condition=Available --timeout=15m deployment \
+	  --selector 'app.kubernetes.io/component in (door, stage)'
+
+descriptions: # For the selector, of experts that sleep though it has never met them: each image tells of its own
+	@rm -rf $(DESCRIPTIONS) && mkdir -p $(DESCRIPTIONS)
+	@kubectl kustomize $(overlay) | kubectl label --local --filename - told=yes --output jsonpath='$(TELLING)' | grep '^[a-z]' | \
+	while read -r expert image allowed; do \
+	  command -v $(firstword $(run_with_$(ENGINE))) > /dev/null || { echo '$(NO_ENGINE)' >&2; exit 1; }; \
+	  $(run_with_$(ENGINE)) --rm --network none --env EXPERT_MAY_SLEEP=true --env EXPERT_ALLOWED="$$allowed" \
+	    "$$image" experts.$$expert --describe < /dev/null > $(DESCRIPTIONS)/$$expert.json || { rm -r $(DESCRIPTIONS); exit 1; }; done
+
+readme: $(VENV)/.dev ## Make the tables of README.md and k8s/README.md anew
 	$(PY) -m tests.readme

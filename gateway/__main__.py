@@ -61,6 +61,7 @@ from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect
 from services.runtime.outbound.addresses import AllowList
 from services.runtime.outbound.guard import Guard
+from services.runtime.reach import watched
 from services.runtime.server import Serving, run, serving, showing
 
 
@@ -84,7 +85,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
     if settings.authentication == "none":
         for listen in (settings.listen, settings.http_listen):
             refuse_strangers(listen)
-    store = ArtifactStore.open(settings.artifacts_url)
+    store = await ArtifactStore.reached(settings.artifacts_url)
     callers = Callers(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
     guard = Guard(AllowList.parse(settings.fetch_allow), keeps_in=not settings.fetch_urls)
     fetching = Fetching(store, guard if settings.fetch_urls else None, settings.files_bytes)
@@ -144,9 +145,21 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             register = partial(rpc.add_GatewayServiceServicer_to_server, servicer)
             service = pb.DESCRIPTOR.services_by_name["GatewayService"]
             async with (
+                watched(
+                    {
+                        f"the orchestrator at {settings.orchestrator}": orchestrator,
+                        f"the selector at {settings.selector}": selector,
+                    }
+                ),
                 sweeping(files),
                 Delivering(database, guard).running(),
                 mcp.running(),
+                serving_http(
+                    Door(access.http(app, port), callers, tls_in_front=settings.tls_in_front),
+                    listener,
+                    settings.drain_seconds,
+                    settings.shown,
+                ) as stop_http,
                 serving(
                     register,
                     service,
@@ -158,14 +171,15 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     bind=showing(settings.shown),
                     interceptors=[access.grpc()],
                 ) as running,
-                serving_http(Door(access.http(app, port), callers), listener, settings.drain_seconds, settings.shown),
             ):
                 try:
                     yield Gateway(app, port, running)
                 finally:
+                    await running.health.enter_graceful_shutdown()
+                    stop_http()  # so that both doors drain at the same time
                     runs.stop()
                     batches.stop()
 
 
 if __name__ == "__main__":
-    run("gateway", gateway, Settings())
+    run("gateway", gateway, Settings)

@@ -33,13 +33,21 @@ def problem_response(error: Exception, path: str) -> Response:
 
 
 class Door:
-    """The outermost layer; says in the log what was asked for by its route, never by its content."""
+    """The outermost layer; says in the log what was asked for by its route, never by its content.
 
-    def __init__(self, app: ASGIApp, callers: Callers) -> None:
+    Args:
+        app: what answers.
+        callers: who asks.
+        tls_in_front: clients came by https, though the request did not.
+    """
+
+    def __init__(self, app: ASGIApp, callers: Callers, *, tls_in_front: bool = False) -> None:
         self._app = app
         self._callers = callers
+        self._schemes = {"scheme": "https"} if tls_in_front else {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.update(self._schemes)
         who = self._callers.caller(Headers(scope=scope).get("x-request-id", ""))
         with acting_for(who), observed(scope) as request:
             answer = _Answer(send, who.request_id, request)

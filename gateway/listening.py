@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
@@ -90,8 +90,11 @@ def _cannot_listen(listen: str, error: OSError) -> Unavailable:
 @asynccontextmanager
 async def serving_http(
     app: ASGIApp, listener: socket.socket, drain_seconds: float, certificate: Certificate | None = None
-) -> AsyncIterator[None]:
-    """Serves until the block exits, then lets answers under way finish; with a certificate, by HTTPS alone."""
+) -> AsyncIterator[Callable[[], None]]:
+    """Serves until the block exits, then lets answers under way finish; with a certificate, by HTTPS alone.
+
+    Yields what has it begin to end before that.
+    """
     tls = certificate.context() if certificate else None
     config = uvicorn.Config(
         app,
@@ -113,10 +116,10 @@ async def serving_http(
     starting = asyncio.create_task(server.up.wait())
     try:
         await asyncio.wait((serving, starting), return_when=asyncio.FIRST_COMPLETED)
-        yield
+        yield server.stop
     finally:
         starting.cancel()
-        server.should_exit = True
+        server.stop()
         await serving
 
 
@@ -126,6 +129,10 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.up = asyncio.Event()
+
+    def stop(self) -> None:
+        """Takes no more connections, and ends once those that are open have been served, or are out of time."""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

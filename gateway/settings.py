@@ -9,7 +9,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from gateway.access.settings import AccessSettings
 from services.runtime.errors import FailedPrecondition
 from services.runtime.identity import Certificate
-from services.runtime.settings import BalancedSettings, StoreSettings, home
+from services.runtime.settings import BalancedSettings, Given, StoreSettings, home
 
 
 def _words(text: object) -> object:
@@ -23,15 +23,17 @@ class Settings(BalancedSettings, StoreSettings, AccessSettings):
     """host:port of the HTTP server; port 0 takes any free one."""
     health_listen: str = Field("", validation_alias=AliasChoices("GATEWAY_HEALTH_LISTEN", "HEALTH_LISTEN"))
     """As everywhere; by its own name where services share a process with it."""
-    certificate: Path | None = None
+    certificate: Annotated[Path | None, Given] = None
     """PEM file of the certificate both doors show to the world, with its chain; None: no TLS there."""
-    certificate_key: Path | None = None
+    certificate_key: Annotated[Path | None, Given] = None
     """PEM file of its key."""
-    orchestrator: str = "dns:///orchestrator:50051"
+    tls_in_front: bool = False
+    """A proxy before the HTTP door ends TLS and keeps the Host: addresses in answers then begin with https."""
+    orchestrator: Annotated[str, Given] = "dns:///orchestrator:50051"
     """Where runs are kept."""
-    selector: str = "dns:///selector:50051"
+    selector: Annotated[str, Given] = "dns:///selector:50051"
     """Where the catalogue is kept."""
-    database: Annotated[str, BeforeValidator(str)] = Field(
+    database: Annotated[str, BeforeValidator(str), Given] = Field(
         default_factory=lambda: str(home() / "gateway.sqlite"), repr=False
     )
     """Where keys, files and limits are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""

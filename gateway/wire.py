@@ -24,7 +24,11 @@ BODY_SECONDS = 30.0
 STALL_SECONDS = 30.0
 """How long a client may take nothing of what waits for it, before it is taken for gone."""
 
-_MALFORMED = InvalidRequest("this is not HTTP", remedy="speak HTTP/1.1 here; gRPC has a port of its own")
+_MALFORMED = InvalidRequest(
+    "this is not HTTP",
+    remedy="speak HTTP/1.1 here, with no stray character in a header, such as a carriage return after a key; "
+    "gRPC has a port of its own",
+)
 _TOO_LONG = InvalidRequest(
     f"the request's head is longer than {HEAD_BYTES // 1024} KiB",
     reason="HEAD_TOO_LARGE",

@@ -22,7 +22,7 @@ from services.runtime import telemetry
 from services.runtime.channel import connect
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable
 from services.runtime.identity import assume
-from services.runtime.settings import ServiceSettings, home
+from services.runtime.settings import ServiceSettings, from_environment, home
 from services.supervisor import Child, supervise
 
 log = structlog.get_logger(__name__)
@@ -226,10 +226,12 @@ def _stop() -> asyncio.Event:
     return stop
 
 
-def run(asked: argparse.Namespace, settings: ServiceSettings) -> int:
+def run(asked: argparse.Namespace) -> int:
     """The exit status: 0 stopped, 1 cannot stand, 130 stopped at once."""
-    telemetry.setup("supervisor", level=settings.log_level, style=settings.log_format)
+    telemetry.setup("supervisor")
     try:
+        settings = from_environment(ServiceSettings)
+        telemetry.setup("supervisor", level=settings.log_level, style=settings.log_format)
         assume(settings.identity)
         with Ports() as ports:
             asyncio.run(main(house(asked, ports), settings))
@@ -242,4 +244,4 @@ def run(asked: argparse.Namespace, settings: ServiceSettings) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(arguments(), ServiceSettings()))
+    sys.exit(run(arguments()))

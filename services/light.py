@@ -27,4 +27,4 @@ async def light(_: ServiceSettings) -> AsyncIterator[None]:
 
 
 if __name__ == "__main__":
-    run("light", light, ServiceSettings())
+    run("light", light, ServiceSettings)

@@ -10,7 +10,14 @@ from google.protobuf.descriptor import ServiceDescriptor
 from services.runtime.channel import connect
 from services.runtime.server import Register, serving
 
-pytest_plugins = ["tests.browsing", "tests.postgres", "tests.programs", "tests.s3", "tests.tiny"]
+pytest_plugins = [
+    "tests.browsing",
+    "tests.postgres",
+    "tests.programs",
+    "tests.s3",
+    "tests.tiny",
+    "tests.containers.fixtures",  # after those that it imports
+]
 
 Serve = Callable[[Register, ServiceDescriptor], Awaitable[grpc.aio.Channel]]
 

@@ -1,4 +1,4 @@
-"""The parts of README.md that are made from what the code says: python -m tests.readme."""
+"""The parts of README.md and k8s/README.md that are made, from what the code says: python -m tests.readme."""
 
 import json
 import re
@@ -12,9 +12,11 @@ from experts.remote.listing import SOURCES
 from experts.served.config import OPENAI_TASKS
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import Port
+from tests.bench import capacity
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+PAGES = (README, ROOT / "k8s" / "README.md")
 
 MODALITIES = ("text", "vision", "audio", "video", "diffusion")
 ELSEWHERE: Mapping[str, frozenset[str]] = {
@@ -82,9 +84,15 @@ def _defaults(expert: str) -> dict[str, str]:
     return {card["task"]: card["id"] for card in reversed(cards)}
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks}
-"""By the name that stands in README between the comments."""
+def needs() -> str:
+    """What some rates of runs need, by README's figures."""
+    return capacity.told(capacity.figures(README.read_text(encoding="utf-8")))
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks, "capacity": needs}
+"""By the name that stands in a page between the comments."""
 
 
 if __name__ == "__main__":
-    README.write_text(rewritten(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(rewritten(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -22,7 +22,7 @@ _RUNNING = re.compile(r"http://127\.0\.0\.1:\d+")
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of its own for a test; the variables by which obstore finds it are set."""
+    """A bucket of its own for a test."""
 
     endpoint: str
     name: str
@@ -47,8 +47,21 @@ class Bucket:
     def remove(self, key: str) -> None:
         obstore.delete(self._store(), key)
 
+    def drop(self) -> None:
+        """Removes it, and all that is in it."""
+        for key in self.keys():
+            self.remove(key)
+        httpx.delete(f"{self.endpoint}/{self.name}", trust_env=False).raise_for_status()
+
     def _store(self) -> ObjectStore:
-        return from_url(self.url, client_options={"allow_http": True})
+        return from_url(
+            self.url,
+            endpoint=self.endpoint,
+            access_key_id="test",
+            secret_access_key="test",
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
 
 
 @contextmanager
@@ -77,14 +90,25 @@ def s3_endpoint() -> Iterator[str]:
 @pytest.fixture
 def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """An empty bucket, to which the process has access."""
-    name = f"bucket-{uuid4().hex[:12]}"
-    httpx.put(f"{s3_endpoint}/{name}", trust_env=False).raise_for_status()
-    for variable, value in {
-        "AWS_ENDPOINT_URL": s3_endpoint,
+    bucket = made(s3_endpoint)
+    for variable, value in access(s3_endpoint).items():
+        monkeypatch.setenv(variable, value)
+    return bucket
+
+
+def made(endpoint: str, name: str = "") -> Bucket:
+    """An empty bucket."""
+    bucket = Bucket(endpoint, name or f"bucket-{uuid4().hex[:12]}")
+    httpx.put(f"{endpoint}/{bucket.name}", trust_env=False).raise_for_status()
+    return bucket
+
+
+def access(endpoint: str) -> dict[str, str]:
+    """The variables by which obstore finds a server."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_REGION": "us-east-1",
         "AWS_ALLOW_HTTP": "true",
-    }.items():
-        monkeypatch.setenv(variable, value)
-    return Bucket(s3_endpoint, name)
+    }

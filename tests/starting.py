@@ -1,33 +1,84 @@
-"""Services and programs as processes of their own."""
+"""Services as processes of their own, started where something is wrong, and heard."""
 
 import asyncio
+import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-Start = Callable[..., Awaitable[Process]]
-"""Starts Python with arguments, and with settings over those of this process."""
+SECONDS = 60.0
+"""How long a process may take to say something, on a busy machine."""
+
+_ADDRESSES = {
+    "PLANNER_LISTEN": "127.0.0.1:0",
+    "SELECTOR_LISTEN": "127.0.0.1:0",
+    "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
+    "RESPONDER_LISTEN": "127.0.0.1:0",
+    "GATEWAY_LISTEN": "127.0.0.1:0",
+    "GATEWAY_HTTP_LISTEN": "127.0.0.1:0",
+    "EXPERT_LISTEN": "127.0.0.1:0",
+    "ORCHESTRATOR_PLANNER": "127.0.0.1:9",
+    "ORCHESTRATOR_SELECTOR": "127.0.0.1:9",
+    "ORCHESTRATOR_RESPONDER": "127.0.0.1:9",
+    "GATEWAY_ORCHESTRATOR": "127.0.0.1:9",
+    "GATEWAY_SELECTOR": "127.0.0.1:9",
+    "PLANNER_SELECTOR": "127.0.0.1:9",
+}
+
+
+@dataclass
+class Started:
+    """A process, and the lines of its log so far."""
+
+    process: Process
+    log: list[dict[str, Any]] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+    """Lines that are none of ours, such as a trace."""
+
+    async def until(self, event: str, **facts: object) -> dict[str, Any]:
+        """The next line that tells of an event with these facts."""
+        assert self.process.stderr
+        async with asyncio.timeout(SECONDS):
+            async for line in self.process.stderr:
+                told = self._read(line)
+                if told.get("event") == event and facts.items() <= told.items():
+                    return told
+        raise AssertionError(f"it ended without {event}: {self.log} {self.other}")
+
+    async def end(self) -> int:
+        """Its exit status, once it has ended by itself."""
+        assert self.process.stderr
+        async with asyncio.timeout(SECONDS):
+            async for line in self.process.stderr:
+                self._read(line)
+            return await self.process.wait()
+
+    @property
+    def complaints(self) -> list[dict[str, Any]]:
+        return [line for line in self.log if line["level"] in ("error", "critical")]
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        if not line.startswith(b"{"):
+            self.other.append(line.decode())
+            return {}
+        told: dict[str, Any] = json.loads(line)
+        self.log.append(told)
+        return told
 
 
 @asynccontextmanager
-async def processes(seconds: float) -> AsyncIterator[Start]:
-    """Starts programs; kills those that the block leaves behind, which has so long."""
-    started: list[Process] = []
-
-    async def start(*arguments: str, **settings: str) -> Process:
-        own = {**os.environ, "DRAIN_SECONDS": "1", **settings}
-        process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE, stderr=PIPE, env=own)
-        started.append(process)
-        return process
-
+async def started(home: Path, module: str, **environment: str) -> AsyncIterator[Started]:
+    """A service of its own home, that finds no other; killed in the end."""
+    told = {**os.environ, **_ADDRESSES, "HUGGINGGPT_HOME": str(home), "LOG_FORMAT": "json", **environment}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, stderr=PIPE, env=told)
     try:
-        async with asyncio.timeout(seconds):
-            yield start
+        yield Started(process)
     finally:
-        for process in started:
-            with suppress(ProcessLookupError):
-                process.kill()
-        for process in started:
-            await process.wait()
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()

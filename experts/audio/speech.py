@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from experts.audio.chance import seeded
 from experts.audio.languages import three_letters
 from experts.audio.sound import recording
-from experts.audio.voices import Voices, vocoder
+from experts.audio.voices import Voices, vocoder_of
 from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
 from experts.torch_host.checkpoint import Checkpoint
@@ -44,7 +44,7 @@ def text_to_speech(model_id: str, device: str) -> Handler:
     Raises:
         FailedPrecondition: LOAD_FAILED, it is neither, or its letters need a package that is not here.
     """
-    from transformers import AutoConfig, AutoTokenizer, SpeechT5ForTextToSpeech, VitsModel
+    from transformers import AutoConfig, AutoTokenizer, SpeechT5ForTextToSpeech, SpeechT5HifiGan, VitsModel
 
     checkpoint = Checkpoint.of(model_id, device)
     config = checkpoint.processor(AutoConfig)
@@ -53,8 +53,9 @@ def text_to_speech(model_id: str, device: str) -> Handler:
         _check_letters(tokenizer, model_id)
         return Vits(checkpoint, checkpoint.model(VitsModel), tokenizer)
     if config.model_type == "speecht5":
-        model, tokenizer = checkpoint.model(SpeechT5ForTextToSpeech), checkpoint.processor(AutoTokenizer)
-        return SpeechT5(checkpoint, model, tokenizer, vocoder(checkpoint))
+        tokenizer, vocoder = checkpoint.processor(AutoTokenizer), vocoder_of(checkpoint)
+        model = checkpoint.model(SpeechT5ForTextToSpeech)
+        return SpeechT5(checkpoint, model, tokenizer, vocoder.model(SpeechT5HifiGan))
     raise FailedPrecondition(
         f"{model_id} is a {config.model_type}, which does not speak here",
         reason="LOAD_FAILED",

@@ -61,24 +61,23 @@ class Voices:
         return one.reshape(1, -1).to(model.device, model.dtype)
 
 
-def vocoder(checkpoint: Checkpoint) -> Any:
+def vocoder_of(checkpoint: Checkpoint) -> Checkpoint:
     """In the model's own folder vocoder, or the one its makers published."""
-    from transformers import SpeechT5HifiGan
-
     own = checkpoint.folder / "vocoder"
     if own.is_dir():
-        return replace(checkpoint, folder=own).model(SpeechT5HifiGan)
+        return replace(checkpoint, folder=own)
     with loading.told(replace(loading.current(), revision="")):  # the card's commit is the model's
-        return Checkpoint.of(VOCODER, str(checkpoint.device)).model(SpeechT5HifiGan, dtype=checkpoint.dtype)
+        return replace(Checkpoint.of(VOCODER, str(checkpoint.device)), dtype=checkpoint.dtype)
 
 
 def audio_to_audio(model_id: str, device: str) -> Handler:
     """SpeechT5 from speech to speech."""
-    from transformers import AutoFeatureExtractor, SpeechT5ForSpeechToSpeech
+    from transformers import AutoFeatureExtractor, SpeechT5ForSpeechToSpeech, SpeechT5HifiGan
 
     checkpoint = Checkpoint.of(model_id, device)
-    features = checkpoint.processor(AutoFeatureExtractor)
-    return Conversion(checkpoint, checkpoint.model(SpeechT5ForSpeechToSpeech), features, vocoder(checkpoint))
+    features, vocoder = checkpoint.processor(AutoFeatureExtractor), vocoder_of(checkpoint)
+    model = checkpoint.model(SpeechT5ForSpeechToSpeech)
+    return Conversion(checkpoint, model, features, vocoder.model(SpeechT5HifiGan))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Pictures that keep to a map: a ControlNet of any kind, on the Stable Diffusion it was made for."""
 
+import json
 import threading
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -39,8 +40,8 @@ def map_text_to_image(model_id: str, device: str) -> Handler:
     checkpoint = checkpoint_of(model_id, device)
     if (checkpoint.folder / "model_index.json").is_file():
         return AfterMap(checkpoint, assembled(checkpoint, AutoPipelineForText2Image))
-    controlnet = assembled(checkpoint, ControlNetModel)
-    base = _base(checkpoint, controlnet.config.cross_attention_dim, device)
+    under = _base_of(checkpoint, device)
+    controlnet, base = assembled(checkpoint, ControlNetModel), _base(under)
     return AfterMap(checkpoint, _steered(base, controlnet), base)
 
 
@@ -66,24 +67,35 @@ class AfterMap(Painter):
         super().close()
 
 
-def _base(checkpoint: Checkpoint, width: int, device: str) -> Any:
-    """The pipeline of the base model: one for all ControlNets on a device."""
-    from diffusers import AutoPipelineForText2Image
+def _base_of(checkpoint: Checkpoint, device: str) -> Checkpoint:
+    """What the ControlNet was made for.
 
+    Raises:
+        FailedPrecondition: LOAD_FAILED, that is not known.
+    """
+    config = checkpoint.folder / "config.json"
+    width = json.loads(config.read_text(encoding="utf-8")).get("cross_attention_dim") if config.is_file() else None
     if width not in BASES:
         raise FailedPrecondition(
             f"{checkpoint.model_id} is made for a model that is not known here (its text is {width} wide)",
             reason="LOAD_FAILED",
             remedy="take a ControlNet for Stable Diffusion 1.5 or XL, or save it as a whole pipeline",
         )
-    model_id, commit = BASES[width]
-    key = (model_id, str(checkpoint.device), str(checkpoint.dtype))
+    base = BASES[width]
+    with at_commit(base.commit):
+        return checkpoint_of(base.model_id, device)
+
+
+def _base(checkpoint: Checkpoint) -> Any:
+    """The pipeline of the base model: one for all ControlNets on a device."""
+    from diffusers import AutoPipelineForText2Image
+
+    key = (checkpoint.model_id, str(checkpoint.device), str(checkpoint.dtype))
     with _lock:
         base = _kept.get(key)
         if base is None:
-            loading.current().progress(0.5, f"loading {model_id}")
-            with at_commit(commit):
-                base = _kept[key] = assembled(checkpoint_of(model_id, device), AutoPipelineForText2Image)
+            loading.current().progress(0.5, f"loading {checkpoint.model_id}")
+            base = _kept[key] = assembled(checkpoint, AutoPipelineForText2Image)
         return base
 
 

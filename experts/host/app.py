@@ -17,9 +17,11 @@ import structlog
 from google.protobuf import json_format
 
 from experts.host.describe import Description
+from experts.host.devices import Places
 from experts.host.expert import Expert, read_expert
 from experts.host.inference import Inference
 from experts.host.models import Limits, Models
+from experts.host.prefetch import prefetch
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import Threads, any_busy
@@ -28,7 +30,7 @@ from experts.host.workers import Workers
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.runtime.artifacts import ArtifactStore
-from services.runtime.server import Serving, run, serving
+from services.runtime.server import Serving, process, run, serving
 
 log = structlog.get_logger(__name__)
 
@@ -36,22 +38,29 @@ EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
 
 def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs the expert of a package until a signal comes; with --describe prints its description as JSON instead.
+    """Runs the expert of a package until a signal comes, unless it is only to describe itself or to fetch its models.
 
     Args:
         package: its name.
         arguments: None for those of the command line.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"The expert {package}, over gRPC.")
-    parser.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
-    settings = Settings()
-    if parser.parse_args(arguments).describe:
-        with redirect_stdout(sys.stderr):  # what is logged on the way is no part of the description
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--describe", action="store_true", help="print what it offers as JSON, and end")
+    instead.add_argument(
+        "--prefetch", action="store_true", help="fetch the models it may serve (EXPERT_ALLOWED) into the cache, and end"
+    )
+    told, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
+    if told.describe:
+        with process(name, Settings) as settings, redirect_stdout(sys.stderr):  # what is logged is no description
             description = describe(read_expert(package), settings)
         sys.stdout.write(description)
         return
-    name = "expert-" + package.rpartition(".")[2]
-    run(name, lambda settings: opened(read_expert(package), settings), settings)
+    if told.prefetch:
+        with process(name, Settings) as settings:
+            fetched = prefetch(read_expert(package).only(settings.allowed_ids), Places(settings.devices))
+        sys.exit(0 if fetched else 1)
+    run(name, lambda settings: opened(read_expert(package), settings), Settings)
     if any_busy():
         logging.shutdown()
         os._exit(0)  # the interpreter's teardown aborts under a thread in native code
@@ -67,11 +76,17 @@ def describe(expert: Expert, settings: Settings) -> str:
 
 @asynccontextmanager
 async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
-    """Serves the expert; it is ready once its models to be preloaded are."""
+    """Serves the expert; it is ready once its models to be preloaded are.
+
+    Raises:
+        FailedPrecondition: it has none of the models that are allowed, or no device that is asked for.
+        Unavailable: the artifact store does not answer, or the address is taken.
+    """
     began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
     expert = _as_told(expert, settings)
-    store = ArtifactStore.open(settings.artifacts_url)
+    store = await ArtifactStore.reached(settings.artifacts_url)
     with closing(_models(expert, settings)) as models, closing(Threads("cpu", settings.threads)) as cpu:
+        await models.check_places()
         description = Description(expert, models, settings)
         servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
         register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)

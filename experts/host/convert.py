@@ -15,6 +15,8 @@ from services.runtime.errors import CorruptData, InvalidRequest, ModelFailed, No
 _DEEPEST = 8
 """How far into an output a number that is none is looked for."""
 
+_ABSENT = "send the file again; where every file fails so, give this expert the house's ARTIFACTS_URL, and its volume"
+
 # ---------------------------------------------------------------- what a model sees
 
 
@@ -42,6 +44,8 @@ async def _content(port: Port, value: Value, store: ArtifactStore, tenant: str) 
         content = await store.get(tenant, value.artifact.sha256)
     except (NotFound, InvalidRequest, CorruptData) as error:
         error.port = port.name
+        if isinstance(error, NotFound):
+            error.remedy = _ABSENT
         raise
     if not content and port.modality != MODALITY_TEXT:  # of which _text says more
         raise InvalidRequest(f"the file for input {port.name} is empty", port=port.name, remedy=f"send {name_of(port)}")

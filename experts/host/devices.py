@@ -57,6 +57,9 @@ class Repositories(Protocol):
     def commit(self, model_id: str) -> str:
         """The one of a model that is on this machine, and stays the one that is loaded; empty if it is not here."""
 
+    def made_for(self) -> str:
+        """Where its models are going to compute, whether this machine has that or not: "cuda" or "cpu"."""
+
 
 class OnlyCpu:
     """The devices of an engine that has none of its own."""

@@ -24,6 +24,12 @@ class Loading:
     """Never "auto"."""
     dtype: str = ""
     """"float32", "float16" or "bfloat16" if the operator chose one for this model; empty leaves it to the engine."""
+    fetching: bool = False
+    """Only its files are wanted: the loader ends with Fetched once all are here, before it loads any of them."""
+
+
+class Fetched(Exception):  # it is no error
+    """All that a model needs is on this machine."""
 
 
 _NOTHING = Loading()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from experts.host import loading, observing
@@ -130,18 +130,32 @@ class Loads:
     def _used(self, device: str) -> int:
         return resident_bytes() if device == CPU else self._devices.memory(device).used
 
+    async def check_places(self, model_ids: Iterable[str]) -> None:
+        """Whether there is a device for each model that is to be on a certain one.
+
+        Raises:
+            FailedPrecondition: LOAD_FAILED, there is not.
+        """
+        for place in {self._places.of(model_id) for model_id in model_ids}:
+            if place.device != "auto":
+                await self._fitting(place)
+
     async def _room_at(self, place: Place) -> "Room[Model]":
         """Where a model is to go; of several devices that would do, the one with most room.
 
         Raises:
             FailedPrecondition: LOAD_FAILED, there is no such device.
         """
+        return max([await self._room(device) for device in await self._fitting(place)], key=lambda room: room.free)
+
+    async def _fitting(self, place: Place) -> list[str]:
         there = (CPU,) if place.device == CPU else await self._thread.run(self._devices.devices)
         fitting = [device for device in there if place.device in ("auto", device, device.partition(":")[0])]
         if not fitting:
-            remedy = f"choose among {', '.join(there)}, cpu in EXPERT_DEVICES"
+            known = ", ".join(dict.fromkeys([*there, CPU]))
+            remedy = f"give it one and its driver, or choose among {known} in EXPERT_DEVICES"
             raise FailedPrecondition(f"there is no device {place.device}", reason="LOAD_FAILED", remedy=remedy)
-        return max([await self._room(device) for device in fitting], key=lambda room: room.free)
+        return fitting
 
     async def _room(self, device: str) -> "Room[Model]":
         if device not in self._rooms:

@@ -121,6 +121,14 @@ class Models:
     def get(self, task: str, model_id: str) -> Model:
         return self._models[task, model_id]
 
+    async def check_places(self) -> None:
+        """Whether every model can compute where the operator wants it.
+
+        Raises:
+            FailedPrecondition: LOAD_FAILED, there is no such device.
+        """
+        await self._loads.check_places(self._queues)
+
     async def load(self, model_ids: Iterable[str]) -> bool:
         """Loads models one after the other, in the order given, while there is room; False if none could be."""
         wanted = [model for model_id in model_ids for model in self._models.values() if model.id == model_id]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from experts.host import loading
+from experts.host.loading import Fetched
 from experts.torch_host.devices import device_named, dtype_for
 from experts.torch_host.sources import snapshot
 from services.runtime.errors import FailedPrecondition, OutOfMemory, ServiceError
@@ -38,6 +39,8 @@ class Checkpoint:
     def of(cls, model_id: str, device: str, *, variant: str = "") -> Self:
         """The checkpoint of a model at its card's commit, fetched if it is not here yet.
 
+        A loader asks for all the checkpoints it needs before it loads a model of any.
+
         Args:
             model_id: the repository.
             device: as a loader gets it.
@@ -46,7 +49,8 @@ class Checkpoint:
         Raises:
             FailedPrecondition: LOAD_FAILED, with what is missing.
         """
-        told, place = loading.current(), device_named(device)
+        told = loading.current()
+        place = device_named("cpu" if told.fetching else device)  # weights for a GPU are fetched without one, too
         found = snapshot(model_id, told.revision, variant=variant)
         return cls(model_id, found.folder, found.commit, place, dtype_for(place, told.dtype))
 
@@ -65,7 +69,9 @@ class Checkpoint:
         Raises:
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: it does not fit.
+            Fetched: nothing is to be loaded.
         """
+        _check_wanted()
         chosen = {"dtype": self.dtype, "use_safetensors": True, "trust_remote_code": False, **options}
         with self._explained():
             model = kind.from_pretrained(self.folder, local_files_only=True, **chosen)
@@ -77,7 +83,9 @@ class Checkpoint:
         Raises:
             FailedPrecondition: LOAD_FAILED.
             OutOfMemory: it does not fit.
+            Fetched: nothing is to be loaded.
         """
+        _check_wanted()
         chosen = {"dtype": self.dtype, "use_safetensors": True, **options}
         with self._explained():
             return kind.from_pretrained(self.folder, local_files_only=True, **chosen).to(self.device)
@@ -105,3 +113,8 @@ class Checkpoint:
 
     def _failed(self, cause: str, remedy: str) -> FailedPrecondition:
         return FailedPrecondition(f"{self.model_id}: {cause}", remedy=remedy, reason="LOAD_FAILED")
+
+
+def _check_wanted() -> None:
+    if loading.current().fetching:
+        raise Fetched

@@ -52,6 +52,12 @@ class TorchDevices:
         """The commit of a model that is on this machine; empty if it is not here, or not under one."""
         return commit_here(model_id)
 
+    def made_for(self) -> str:
+        """What this build of torch is for."""
+        import torch
+
+        return "cuda" if torch.version.cuda else "cpu"
+
     def release(self) -> None:
         """Gives back what evicted models leave behind; to be called once nothing refers to them."""
         gc.collect()

@@ -191,10 +191,15 @@ def _explained(model_id: str) -> Iterator[None]:
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, RevisionResolutionError, httpx2.TransportError) as error:
         raise _unreachable(model_id) from error
     except OSError as error:
-        raise _failed(
-            f"{model_id} could not be kept in the cache: {error.strerror or type(error).__name__}",
-            "make room or give write access where HF_HOME points",
-        ) from error
+        raise unkept(model_id, error) from error
+
+
+def unkept(model_id: str, error: OSError) -> FailedPrecondition:
+    """What is said where the cache cannot be written."""
+    return _failed(
+        f"{model_id} could not be kept in the cache: {error.strerror or type(error).__name__}",
+        "make room or give write access where HF_HOME points",
+    )
 
 
 def _gated(model_id: str) -> FailedPrecondition:
@@ -236,8 +241,8 @@ def _unreachable(model_id: str) -> FailedPrecondition:
     why = "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{_endpoint()} cannot be reached"
     return _failed(
         f"{model_id} is not on this machine, and {why}",
-        f"fetch it where there is a network (hf download {model_id}) and bring the cache, or set HF_ENDPOINT to a "
-        "mirror or EXPERT_MODELS_URL to a folder that holds it",
+        f"fetch it with HF_HUB_OFFLINE=0 where there is a network (the expert's --prefetch, or hf download {model_id}) "
+        "and bring the cache, or set HF_ENDPOINT to a mirror or EXPERT_MODELS_URL to a folder that holds it",
     )
 
 

@@ -42,11 +42,10 @@ def keypoint_detection(model_id: str, device: str) -> Handler:
     from transformers import AutoImageProcessor, VitPoseForPoseEstimation
 
     checkpoint = Checkpoint.of(model_id, device)
-    model = checkpoint.model(VitPoseForPoseEstimation)
-    processor = checkpoint.processor(AutoImageProcessor)
     with loading.told(replace(loading.current(), revision="")):  # the card's is of the other one
-        finder = detector(Checkpoint.of(FINDS_PEOPLE, device))
-    return Poser(checkpoint, model, processor, finder)
+        people = Checkpoint.of(FINDS_PEOPLE, device)
+    model = checkpoint.model(VitPoseForPoseEstimation)
+    return Poser(checkpoint, model, checkpoint.processor(AutoImageProcessor), detector(people))
 
 
 class Poser(Viewer):

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -21,7 +22,8 @@ from gateway.cli.endpoints import endpoints
 from gateway.cli.finding import Finding, Level
 from gateway.cli.view import printable
 from gateway.client import HuggingGPT, HuggingGPTError, Refused, Unreachable
-from services.runtime.settings import StoreSettings, home
+from services.runtime.errors import InvalidRequest
+from services.runtime.settings import StoreSettings, from_environment, home
 
 GRPC_PORT = 50051
 OLDEST_PYTHON = (3, 11)
@@ -41,7 +43,7 @@ ENGINES = {
     "pocketsphinx": "speech recognition",
     "espeakng-loader": "speech",
 }
-"""The lite expert's packages, and what is missing without them."""
+"""The lite expert's packages, and what is missing without them; where it is not installed, it runs elsewhere."""
 
 
 def examine(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
@@ -61,12 +63,21 @@ def machine() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     old = sys.version_info[:2] < OLDEST_PYTHON
     yield Finding("python", Level.WRONG if old else Level.OK, version, "install Python 3.11 or later" if old else "")
-    yield from (_engine(package, use) for package, use in ENGINES.items())
+    if find_spec("experts") and find_spec("experts.lite"):
+        yield from (_engine(package, use) for package, use in ENGINES.items())
     yield _folder("home", home(), "HUGGINGGPT_HOME")
-    store = StoreSettings().artifacts_url
-    if store.startswith("file://"):
-        yield _folder("artifacts", Path(unquote(urlsplit(store).path)), "ARTIFACTS_URL")
+    yield from _store()
     yield _disk(home())
+
+
+def _store() -> Iterator[Finding]:
+    try:
+        url = from_environment(StoreSettings).artifacts_url
+    except InvalidRequest as wrong:
+        yield Finding("artifacts", Level.WRONG, wrong.message, wrong.remedy)
+        return
+    if url.startswith("file://"):
+        yield _folder("artifacts", Path(unquote(urlsplit(url).path)), "ARTIFACTS_URL")
 
 
 def house(url: str | None, api_key: str | None) -> Iterator[Finding]:

@@ -1,20 +1,28 @@
 """hugginggpt experts."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gateway.cli import completing
 from gateway.cli.options import ApiKey, Json, Url
 
-experts = typer.Typer(invoke_without_command=True)
+
+class ListFirst(TyperGroup):
+    """Lists where no command is named, with whatever options list has."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        unnamed = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+        return super().parse_args(ctx, ["list", *args] if unnamed else args)
+
+
+experts = typer.Typer(cls=ListFirst)
 
 
 @experts.callback()
-def experts_or_list(context: typer.Context) -> None:
+def of_experts() -> None:
     """List the experts, add one that runs elsewhere, forget one."""
-    if context.invoked_subcommand is None:
-        list_experts()
 
 
 @experts.command("list")

@@ -18,6 +18,7 @@ GREETING_SECONDS = 5.0
 SILENCE_SECONDS = 60.0
 """A stream that says nothing for so long, not even a comment, is broken."""
 
+_AS_MADE = "give it as it was made, without a stray character such as a carriage return or a space at its end"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -40,7 +41,7 @@ class Connection:
         key = os.environ.get(API_KEY, "") if api_key is None else api_key
         _host(found)
         if not (key.isascii() and key.isprintable()) or " " in key:
-            raise InvalidRequest("the API key cannot be one", code="API_KEY", remedy="give it as it was made")
+            raise InvalidRequest("the API key cannot be one", code="API_KEY", remedy=_AS_MADE)
         return cls(found, key, verify)
 
     def settings(self) -> dict[str, Any]:

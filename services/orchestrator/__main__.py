@@ -37,6 +37,7 @@ from services.orchestrator.settings import Settings
 from services.runtime import database
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import connect
+from services.runtime.reach import watched
 from services.runtime.server import Closing, Serving, run, serving
 
 if TYPE_CHECKING:  # this name exists for type checkers only
@@ -52,10 +53,17 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
         connect(settings.responder) as responder,
         database.opened(settings.journal, SCHEMA, MIGRATIONS) as kept,
     ):
-        owner, store = owner_name(), ArtifactStore.open(settings.artifacts_url)
+        owner, store = owner_name(), await ArtifactStore.reached(settings.artifacts_url)
         journal = Journal(kept, owner, settings.lease_seconds, settings.own_address)
         selector = SelectorServiceStub(selecting)
         async with (
+            watched(
+                {
+                    f"the planner at {settings.planner}": planner,
+                    f"the selector at {settings.selector}": selecting,
+                    f"the responder at {settings.responder}": responder,
+                }
+            ),
             Retention(kept, store, owner, settings.keep_seconds),
             Catalogue(Sleepers(selector)) as catalogue,
             _attempts(selector, settings) as attempts,
@@ -121,4 +129,4 @@ def _runs(journal: Journal, stages: Pipeline, pipelines: Pipelines, settings: Se
 
 
 if __name__ == "__main__":
-    run("orchestrator", orchestrator, Settings())
+    run("orchestrator", orchestrator, Settings)

@@ -99,6 +99,7 @@ class Driver:
     ) -> "tuple[RunState.ValueType, Failure | None]":
         """Ends what is under way and answers; gives how the run ends."""
         if not run.cancelled:
+            failure = _explained(run, failure)
             _end_tasks(run, TASK_STATE_FAILED, failure)
             state, wrong = outcome(run.view.run, failure, run.view.replaced)
             unanswered = None
@@ -139,6 +140,16 @@ def _let_go() -> bool:
     """Whether it is the driving of the run that is cancelled, and not the run."""
     driving = asyncio.current_task()
     return driving is not None and driving.cancelling() > 0
+
+
+def _explained(run: LiveRun, failure: Failure | None) -> Failure | None:
+    """A lack of time with what has taken it, if attempts at a task that has not ended have failed."""
+    troubles = [run.view.troubles[task_id] for task_id in run.view.under_way() if task_id in run.view.troubles]
+    if failure is not _DEADLINE or not troubles:
+        return failure
+    message = f"{failure.message}; the last attempt failed: {troubles[0].message}"
+    remedy = troubles[0].remedy or failure.remedy
+    return Failure(reason=failure.reason, code=failure.code, message=message, remedy=remedy)
 
 
 def _end_tasks(run: LiveRun, state: "TaskState.ValueType", failure: Failure | None) -> None:

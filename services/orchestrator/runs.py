@@ -12,6 +12,7 @@ from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.types_pb2 import (
     ON_DISCONNECT_CANCEL,
     RUN_STATE_AWAITING_APPROVAL,
+    RUN_STATE_QUEUED,
     BatchPlace,
     Plan,
     Run,
@@ -215,13 +216,16 @@ class Runs:
         return row.ended and after >= row.seq
 
     async def get(self, run_id: str) -> Run:
-        """A run as it stands.
+        """A run as it stands; one whose plan somebody has let run waits for a place alone.
 
         Raises:
             NotFound: RUN.
         """
         await self.row(run_id)
-        return RunView(await events_of(run_id, self._journal)).snapshot()
+        run = RunView(await events_of(run_id, self._journal)).snapshot()
+        if run.state == RUN_STATE_AWAITING_APPROVAL and await self._journal.wished(run_id):
+            run.state = RUN_STATE_QUEUED
+        return run
 
     async def row(self, run_id: str) -> Row:
         """A run of the caller's without what happened to it.

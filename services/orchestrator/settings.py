@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.settings import BalancedSettings, StoreSettings, home
+from services.runtime.settings import BalancedSettings, Given, StoreSettings, home
 
 
 class Settings(BalancedSettings, StoreSettings):
@@ -13,13 +13,13 @@ class Settings(BalancedSettings, StoreSettings):
 
     model_config = SettingsConfigDict(env_prefix="ORCHESTRATOR_")
 
-    planner: str = "dns:///planner:50051"
+    planner: Annotated[str, Given] = "dns:///planner:50051"
     """Where the planner answers."""
-    selector: str = "dns:///selector:50051"
+    selector: Annotated[str, Given] = "dns:///selector:50051"
     """Where the selector answers."""
-    responder: str = "dns:///responder:50051"
+    responder: Annotated[str, Given] = "dns:///responder:50051"
     """Where the responder answers."""
-    journal: Annotated[str, BeforeValidator(str)] = Field(
+    journal: Annotated[str, BeforeValidator(str), Given] = Field(
         default_factory=lambda: str(home() / "journal.sqlite"), repr=False
     )
     """Where runs are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""

@@ -11,6 +11,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TASK_STATE_RUNNING,
     TASK_STATE_WAITING,
     Decision,
+    Failure,
     Run,
     RunEvent,
     TaskResult,
@@ -41,6 +42,8 @@ class RunView:
         """Id of the last task planned before that."""
         self.decisions: list[Decision] = []
         """By whoever planned, chose and answered."""
+        self.troubles: dict[int, Failure] = {}
+        """Why the last attempt that failed did, by task."""
         self._tasks: dict[int, TaskStatus] = {}
         self._answer: list[str] = []
         for event in events:
@@ -159,6 +162,7 @@ class RunView:
         """How far a task is passes by; it is not kept."""
 
     def _attempt_failed(self, event: RunEvent) -> None:
+        self.troubles[event.task_id] = event.attempt_failed.failure
         self._tasks[event.task_id].result.failure.CopyFrom(event.attempt_failed.failure)
 
     def _task_ended(self, event: RunEvent) -> None:

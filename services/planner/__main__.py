@@ -1,5 +1,6 @@
 """Opens the planner."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from services.planner.planner import Planner
 from services.planner.servicer import PlannerServicer
 from services.planner.settings import Settings
 from services.runtime.channel import connect
+from services.runtime.reach import watched
 from services.runtime.server import Serving, run, serving
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PlannerService"]
@@ -25,11 +27,12 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
     """Serves plans within the block."""
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(connect(settings.selector))
+        await stack.enter_async_context(watched({f"the selector at {settings.selector}": channel}))
         catalog = await stack.enter_async_context(Catalog.following(channel))
         llm = await _llm(settings, stack) if settings.llm.base_url else None
         servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs()), llm))
         register = partial(rpc.add_PlannerServiceServicer_to_server, servicer)
-        yield await stack.enter_async_context(
+        running = await stack.enter_async_context(
             serving(
                 register,
                 SERVICE,
@@ -39,6 +42,25 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
                 health_listen=settings.health_listen,
             )
         )
+        await stack.enter_async_context(_readiness(catalog, running))
+        yield running
+
+
+@asynccontextmanager
+async def _readiness(catalog: Catalog, running: Serving) -> AsyncIterator[None]:
+    """Has it tell that there is something to plan with, once there is."""
+
+    async def tell() -> None:
+        await catalog.known.wait()
+        await running.set_ready("readiness")
+
+    await running.set_ready("readiness", ready=False)
+    task = asyncio.create_task(tell(), name="readiness")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:
@@ -47,4 +69,4 @@ async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:
 
 
 if __name__ == "__main__":
-    run("planner", planner, Settings())
+    run("planner", planner, Settings)

@@ -40,6 +40,8 @@ class Catalog:
         self._selector = rpc.SelectorServiceStub(channel)
         self._revision = ""
         self._tasks: Catalogue | None = None
+        self.known = asyncio.Event()
+        """Set once the selector has told what can be planned."""
         self._told = False
         self._confirmed = float("-inf")
         self._turn = asyncio.Lock()
@@ -89,6 +91,7 @@ class Catalog:
         reply = await self._selector.ListTasks(pb.ListTasksRequest(known_revision=self._revision), timeout=timeout)
         if self._tasks is None or not (reply.unchanged or reply.revision == self._revision):
             self._tasks = {task.spec.name: spec_from_pb(task.spec) for task in reply.tasks}
+            self.known.set()
             log.info("catalogue", revision=reply.revision, tasks=len(self._tasks))
         self._revision = reply.revision
         self._confirmed = asyncio.get_running_loop().time()

@@ -1,16 +1,18 @@
 """What the planner can be told."""
 
+from typing import Annotated
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.llm.settings import LlmSettings
-from services.runtime.settings import BalancedSettings
+from services.runtime.settings import BalancedSettings, Given
 
 
 class Settings(BalancedSettings):
     model_config = SettingsConfigDict(env_prefix="PLANNER_")
 
-    selector: str = "dns:///selector:50051"
+    selector: Annotated[str, Given] = "dns:///selector:50051"
     """Where the catalogue comes from: host:port or dns:///name:port."""
     llm: LlmSettings = Field(default_factory=lambda: LlmSettings.of("planner"))
     """Who plans; without an endpoint the embedded planner does."""

@@ -36,4 +36,4 @@ async def responder(settings: Settings) -> AsyncIterator[Serving]:
 
 
 if __name__ == "__main__":
-    run("responder", responder, Settings())
+    run("responder", responder, Settings)

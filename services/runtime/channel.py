@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import grpc
 
 from services.runtime.identity import own
+from services.runtime.renewing import Renewing
 from services.runtime.tracing import carrying
 
 MESSAGE_BYTES = 64 * 1024 * 1024
@@ -69,7 +71,7 @@ def dial(address: str) -> grpc.aio.Channel:
 
 def opened(target: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
     """A channel and nothing more; without TLS where this process has no identity."""
-    if identity := own():
-        named = [*options, ("grpc.ssl_target_name_override", identity.name)]
-        return grpc.aio.secure_channel(target, identity.for_channels(), options=named)
+    if shown := own():
+        named = [*options, ("grpc.ssl_target_name_override", shown.identity.name)]
+        return Renewing(partial(grpc.aio.secure_channel, target, options=named), shown)
     return grpc.aio.insecure_channel(target, options=options)

@@ -131,6 +131,16 @@ _BY_CODE: dict[StatusCode, type[ServiceError]] = {
 LOST = "the server does not answer"
 """Of a connection that is lost or was never made: gRPC's own words name addresses of the house."""
 
+UNKNOWN_CALL = "a server of this house does not know the call"
+"""While parts of the house are replaced one after the other, some are of an earlier release."""
+
+
+_BARE = {
+    StatusCode.UNAVAILABLE: (LOST, ""),
+    StatusCode.UNIMPLEMENTED: (UNKNOWN_CALL, "if it is being upgraded, wait; else check its version and its address"),
+}
+"""Message and remedy of what no program of ours has said."""
+
 
 class Verdict(Enum):
     """What a caller that has other candidates does about a failure."""
@@ -187,10 +197,11 @@ def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
             detail.Unpack(retry)
             retry_after = retry.retry_delay.ToTimedelta()
     kind = _BY_CODE.get(error.code(), ServiceError)
-    lost = error.code() is StatusCode.UNAVAILABLE and not info.reason
+    bare = _BARE.get(error.code()) if not info.reason else None
+    message, remedy = bare or (error.details() or error.code().name, "")
     result = kind(
-        LOST if lost else error.details() or error.code().name,
-        remedy=info.metadata.get("remedy", ""),
+        message,
+        remedy=info.metadata.get("remedy", remedy),
         reason=info.reason or (None if error.code() in _BY_CODE else error.code().name),
         port=info.metadata.get("port", ""),
         retry_after=retry_after,

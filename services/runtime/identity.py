@@ -5,16 +5,23 @@ All certificates of the house carry one common name beside their own, so that a 
 
 import os
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import grpc
+import structlog
 
-from services.runtime.errors import FailedPrecondition, Unavailable
+from services.runtime.errors import FailedPrecondition, ServiceError, Unavailable
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+LOOK_SECONDS = 1.0
+"""From one look whether files have been renewed to the next."""
 
 _MOST_STEPS = 10
 
@@ -76,12 +83,12 @@ class Certificate:
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Has a context show this certificate."""
+        for file in (self.chain, self.key):
+            _read(file)
         try:
             context.load_cert_chain(self.chain, self.key)
         except ssl.SSLError as error:
             raise _wrong(f"{self.chain} and {self.key} are not a certificate and its key: {error.reason}") from error
-        except OSError as error:
-            raise _unreadable(error) from error
 
 
 @dataclass(frozen=True)
@@ -120,21 +127,49 @@ class Identity:
         return self.certificate.credentials(self.authority)
 
     def for_channels(self) -> grpc.ChannelCredentials:
-        """Read once: a process whose certificate has run out must be started anew to make new connections."""
+        """As its files are now."""
         chain, key = _read(self.certificate.chain), _read(self.certificate.key)
         return grpc.ssl_channel_credentials(_read(self.authority), key, chain)
 
     def _trust(self, context: ssl.SSLContext) -> None:
+        _read(self.authority)
         try:
             context.load_verify_locations(self.authority)
         except ssl.SSLError as error:
             raise _wrong(f"{self.authority} is not a certificate: {error.reason}") from error
-        except OSError as error:
-            raise _unreadable(error) from error
+
+
+class Shown:
+    """The identity of a process, whose files are renewed while it runs; looked at once a second at most."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self._renewed = _Changes(identity.certificate.chain, identity.certificate.key, identity.authority)
+        self._credentials = identity.for_channels()
+        self._looked, self._stale = time.monotonic(), False
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """For a new connection: the same object as long as the files are the same, or are not whole yet."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            self._looked = time.monotonic()
+            self._look()
+        return self._credentials
+
+    def _look(self) -> None:
+        try:
+            self._stale = self._renewed() or self._stale
+            if not self._stale:
+                return
+            self.identity.check()
+            self._credentials, self._stale = self.identity.for_channels(), False
+        except ServiceError as error:
+            log.warning("a renewed certificate cannot be used", error=error.message, remedy=error.remedy)
+        else:
+            log.info("certificate renewed", file=str(self.identity.certificate.chain))
 
 
 class _Own:
-    identity: Identity | None = None
+    shown: Shown | None = None
 
 
 def assume(identity: Identity | None) -> None:
@@ -142,15 +177,16 @@ def assume(identity: Identity | None) -> None:
 
     Raises:
         FailedPrecondition: CERTIFICATE, others would not accept it.
+        Unavailable: its files cannot be read.
     """
     if identity:
         identity.check()
-    _Own.identity = identity
+    _Own.shown = Shown(identity) if identity else None
 
 
-def own() -> Identity | None:
-    """The identity of this process."""
-    return _Own.identity
+def own() -> Shown | None:
+    """What this process shows."""
+    return _Own.shown
 
 
 class _Changes:

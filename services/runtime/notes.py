@@ -1,12 +1,12 @@
 """Notes: small named bytes that a service keeps for its next life, in the object store beside the artifacts."""
 
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
 import obstore
-from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from services.runtime.errors import Unavailable
+from services.runtime.store_failures import answering
 
 
 class Notes:
@@ -21,38 +21,28 @@ class Notes:
 
     async def put(self, name: str, content: bytes) -> None:
         """Keeps a note in place of what had that name."""
-        try:
+        with answering():
             await obstore.put_async(self._store, self._key(name), content)
-        except (BaseError, OSError) as error:
-            raise _unavailable(error) from error
 
     async def all(self) -> dict[str, bytes]:
         """Every note, by name."""
-        try:
+        names = await self.names()
+        with answering():
+            return {name: await self._read(self._key(name)) for name in sorted(names)}
+
+    async def names(self) -> frozenset[str]:
+        """Of all notes."""
+        with answering():
             listed = await obstore.list(self._store, prefix=self._prefix).collect_async()
-            keys = [entry["path"] for entry in listed]
-            return {unquote(key.removeprefix(self._prefix)): await self._read(key) for key in keys}
-        except (BaseError, OSError) as error:
-            raise _unavailable(error) from error
+        return frozenset(unquote(entry["path"].removeprefix(self._prefix)) for entry in listed)
 
     async def drop(self, name: str) -> None:
         """Removes a note, if it is there."""
-        try:
+        with answering(), suppress(FileNotFoundError):
             await obstore.delete_async(self._store, self._key(name))
-        except FileNotFoundError:
-            return
-        except (BaseError, OSError) as error:
-            raise _unavailable(error) from error
 
     async def _read(self, key: str) -> bytes:
         return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
 
     def _key(self, name: str) -> str:
         return self._prefix + quote(name, safe="")
-
-
-def _unavailable(error: Exception) -> Unavailable:
-    return Unavailable(
-        f"the object store does not answer: {type(error).__name__}",
-        remedy="check ARTIFACTS_URL, its permissions and the free space",
-    )

@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
+import re
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,13 +17,14 @@ from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from pydantic import ValidationError
 
 from services.runtime import caller, metrics, telemetry, tracing
 from services.runtime.channel import MESSAGE_LIMITS
 from services.runtime.errors import InvalidRequest, ServiceError, Unavailable, from_rpc, to_status
 from services.runtime.health import HealthServicer
 from services.runtime.identity import Certificate, assume, own
-from services.runtime.settings import ServiceSettings
+from services.runtime.settings import ServiceSettings, from_environment, refused
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +34,7 @@ Bind = Callable[[grpc.aio.Server, str], int]
 S = TypeVar("S", bound=ServiceSettings)
 
 _CLOSING_SECONDS = 1.0
+_ADDRESS = re.compile(r".+:\d{1,5}")
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class Serving:
 
 def between_services(server: grpc.aio.Server, listen: str) -> int:
     """Opens a port with the identity of this process, or without TLS if it has none."""
-    if identity := own():
-        return server.add_secure_port(listen, identity.for_servers())
+    if shown := own():
+        return server.add_secure_port(listen, shown.identity.for_servers())
     return to_anyone(server, listen)
 
 
@@ -102,6 +105,7 @@ async def serving(
 
     Raises:
         Unavailable: the address cannot be bound.
+        InvalidRequest: it is no address.
     """
     options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0 if exclusive else 1), *_ageing(connection_seconds)]
     server = grpc.aio.server(interceptors=[*tracing.interceptors(), Boundary(), *interceptors], options=options)
@@ -151,10 +155,12 @@ async def _probed(health: HealthServicer, listen: str) -> grpc.aio.Server:
 
 
 def _bound(bind: Bind, server: grpc.aio.Server, listen: str) -> int:
+    if not _ADDRESS.fullmatch(listen):
+        raise InvalidRequest(f"cannot listen on {listen}: it is not host:port", remedy="write it as in 0.0.0.0:50051")
     try:
         return bind(server, listen)
     except RuntimeError as error:
-        remedy = "stop what listens there, or choose another address"
+        remedy = "stop what listens there, or choose another address of this machine"
         raise Unavailable(f"cannot listen on {listen}: the address is taken or not ours", remedy=remedy) from error
 
 
@@ -251,20 +257,33 @@ async def _until_signalled(opened: AbstractAsyncContextManager[object]) -> None:
             raise
 
 
-def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: S) -> None:
+def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], settings: type[S]) -> None:
     """A service as a process: opens it, waits for a signal, closes it. Exit status 1 says it could not start."""
-    telemetry.setup(name, level=settings.log_level, style=settings.log_format)
-    tracing.begin(name, settings.traces_endpoint)
 
-    async def main() -> None:
-        assume(settings.identity)
-        async with metrics.exposed(name, settings.metrics_listen, settings.traces_endpoint):
-            await _until_signalled(opened(settings))
+    async def main(told: S) -> None:
+        assume(told.identity)
+        async with metrics.exposed(name, told.metrics_listen, told.traces_endpoint):
+            await _until_signalled(opened(told))
 
+    with process(name, settings) as told:
+        asyncio.run(main(told))
+
+
+@contextmanager
+def process(name: str, settings: type[S]) -> Iterator[S]:
+    """What the environment tells a process, and its logs and traces.
+
+    What is expected to go wrong is told in one line, and makes its exit status 1.
+    """
+    telemetry.setup(name)
     try:
-        asyncio.run(main())
-    except ServiceError as error:
-        log.error("cannot run", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the trace says nothing more
+        told = from_environment(settings)
+        telemetry.setup(name, level=told.log_level, style=told.log_format)
+        tracing.begin(name, told.traces_endpoint)
+        yield told
+    except (ServiceError, ValidationError) as error:  # settings of a part are read when that is opened
+        wrong = refused(error, f"{error.title}.") if isinstance(error, ValidationError) else error
+        log.error("cannot run", error=wrong.message, remedy=wrong.remedy)  # noqa: TRY400  # the trace says nothing more
         raise SystemExit(1) from None
     finally:
         tracing.end()

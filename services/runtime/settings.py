@@ -2,12 +2,28 @@
 
 import os
 from pathlib import Path
+from typing import Annotated, TypeVar
 
-from pydantic import AliasChoices, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from services.runtime.errors import FailedPrecondition
+from services.runtime.errors import FailedPrecondition, InvalidRequest
 from services.runtime.identity import Certificate, Identity
+
+S = TypeVar("S", bound=BaseSettings)
+T = TypeVar("T")
+
+_REMEDY = "correct the environment; the settings.py of its room says what each variable means"
+
+
+def _given(value: T) -> T:
+    if not str(value).strip():
+        raise ValueError("is empty: is a secret or a variable missing? Unset it for the default, if there is one")
+    return value
+
+
+Given = BeforeValidator(_given)
+"""Of what cannot be empty: a secret that is not there must not pass for a default."""
 
 
 def home() -> Path:
@@ -18,7 +34,7 @@ def home() -> Path:
 class StoreSettings(BaseSettings):
     """For those who open the artifact store."""
 
-    artifacts_url: str = Field(
+    artifacts_url: Annotated[str, Given] = Field(
         default_factory=lambda: (home() / "artifacts").as_uri(),  # noqa: PLW0108  # home() is read when asked
         validation_alias=AliasChoices("ARTIFACTS_URL"),
     )
@@ -30,7 +46,7 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, use_attribute_docstrings=True, populate_by_name=True, extra="forbid")
 
-    listen: str = "127.0.0.1:50051"
+    listen: Annotated[str, Given] = "127.0.0.1:50051"
     """host:port of the gRPC server; port 0 takes any free one."""
     drain_seconds: float = Field(10.0, ge=0, validation_alias=AliasChoices("DRAIN_SECONDS"))
     """How long calls under way may finish after SIGTERM."""
@@ -42,11 +58,11 @@ class ServiceSettings(BaseSettings):
     """host:port of GET /metrics for Prometheus; port 0 takes any free one; empty measures nothing."""
     health_listen: str = Field("", validation_alias=AliasChoices("HEALTH_LISTEN"))
     """host:port where only grpc.health.v1 is answered, and without TLS: probes know none; empty: nowhere."""
-    tls_certificate: Path | None = Field(None, validation_alias=AliasChoices("TLS_CERTIFICATE"))
+    tls_certificate: Annotated[Path | None, Given] = Field(None, validation_alias=AliasChoices("TLS_CERTIFICATE"))
     """PEM file of the certificate this process shows to other services, and asks of them too; None: no TLS."""
-    tls_key: Path | None = Field(None, validation_alias=AliasChoices("TLS_KEY"))
+    tls_key: Annotated[Path | None, Given] = Field(None, validation_alias=AliasChoices("TLS_KEY"))
     """PEM file of its key."""
-    tls_authority: Path | None = Field(None, validation_alias=AliasChoices("TLS_AUTHORITY"))
+    tls_authority: Annotated[Path | None, Given] = Field(None, validation_alias=AliasChoices("TLS_AUTHORITY"))
     """PEM file of the authority that signs the certificates of all services."""
     tls_name: str = Field("hugginggpt", validation_alias=AliasChoices("TLS_NAME"))
     """The DNS name that all these certificates carry."""
@@ -80,3 +96,36 @@ class BalancedSettings(ServiceSettings):
     connection_seconds: float = Field(0.0, ge=0, validation_alias=AliasChoices("CONNECTION_SECONDS"))
     """How long clients keep a connection before they look anew which servers there are; calls under way stay on it.
     0 is for ever: where addresses come and go, as in a cluster, new servers are then found only when old ones leave."""
+
+
+def from_environment(settings: type[S]) -> S:
+    """The settings, as the environment has them.
+
+    Raises:
+        InvalidRequest: something in it is wrong; told without what stands there, since that may be secret.
+    """
+    try:
+        return settings()
+    except ValidationError as error:
+        prefix = settings.model_config.get("env_prefix", "") if error.title == settings.__name__ else f"{error.title}."
+        raise refused(error, prefix) from None
+    except SettingsError as error:
+        raise InvalidRequest(str(error), remedy=_REMEDY) from None
+
+
+def refused(error: ValidationError, prefix: str = "") -> InvalidRequest:
+    """What is wrong with settings, in one line.
+
+    Args:
+        error: as they raised it.
+        prefix: of the variables that belong to them alone.
+    """
+    complaints = [f"{_variable(each['loc'], prefix)}{each['msg']}" for each in error.errors(include_input=False)]
+    return InvalidRequest("; ".join(complaints).replace("Value error, ", ""), remedy=_REMEDY)
+
+
+def _variable(location: tuple[int | str, ...], prefix: str) -> str:
+    if not location:
+        return ""
+    name = str(location[0])
+    return f"{name if name.isupper() else prefix + name.upper()}: "

@@ -1,7 +1,7 @@
 """The selector as a process."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from services.selector.routes import watching
 from services.selector.selector import Selector
 from services.selector.servicer import SelectorServicer
 from services.selector.settings import Settings
+from services.selector.sleepers import Sleepers
 from services.selector.sources import parse
 from services.selector.table import Table, read
 
@@ -45,6 +46,7 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
             remembered.running(),
+            Sleepers(Path(settings.asleep), catalog).running() if settings.asleep else nullcontext(),
             discovery.running(),
             watching(table, catalog),
             serving(
@@ -73,4 +75,4 @@ async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[Judg
 
 
 if __name__ == "__main__":
-    run("selector", selector, Settings())
+    run("selector", selector, Settings)

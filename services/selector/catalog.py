@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
@@ -17,6 +17,16 @@ FORGET_SECONDS = 10.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
 """Of an expert: it is shown, typed, and a name in the store."""
+
+
+def check_name(expert: str) -> None:
+    """Whether an expert may go by it.
+
+    Raises:
+        CorruptData: it is none.
+    """
+    if not _NAME.fullmatch(expert):
+        raise CorruptData("does not say which expert it is, by a short plain name")
 
 
 class Catalog:
@@ -44,6 +54,7 @@ class Catalog:
         self._arrivals = itertools.count(1)
         self._replicas: dict[str, Replica] = {}
         self._asleep: dict[str, Replica] = {}
+        self._foretold = frozenset[str]()
         self._news = asyncio.Event()
         self._closed = False
         self.troubles: dict[str, str] = {}
@@ -81,8 +92,8 @@ class Catalog:
         """
         replica = self._replicas[address]
         unchanged = reply.unchanged and replica.attention is Attention.ANSWERS
-        if not unchanged and not _NAME.fullmatch(reply.expert):
-            raise CorruptData("does not say which expert it is, by a short plain name")
+        if not unchanged:
+            check_name(reply.expert)
         replica.carries(reply.load)
         replica.seen = self._clock()
         if not unchanged:
@@ -94,9 +105,15 @@ class Catalog:
 
     def remembered(self, reply: DescribeResponse) -> None:
         """An expert that may sleep was there in an earlier life of this service."""
-        if not self._counted(reply.expert):
+        if all(replica.yields_to(reply) for replica in self._counted(reply.expert)):
             self._fell_asleep(Description.of(reply), next(self._arrivals), seen=None)
             self._refresh()
+
+    def foretold(self, replies: Collection[DescribeResponse]) -> None:
+        """All experts that the operator has described, as they may sleep; of those that were met, more is known."""
+        self._foretold = frozenset(reply.expert for reply in replies)
+        for reply in replies:
+            self.remembered(reply)
 
     def expire(self) -> list[str]:
         """Lets go of experts that have been silent for too long, by name; those that may sleep are asleep now."""
@@ -112,13 +129,16 @@ class Catalog:
 
         Raises:
             NotFound: EXPERT, there is none of that name.
-            FailedPrecondition: AWAKE, it answers.
+            FailedPrecondition: AWAKE, it answers; or FORETOLD, the operator has described it.
         """
         known = self._counted(name)
         if not known:
             raise NotFound(
                 f"there is no expert {name}", reason="EXPERT", remedy="list the experts with: hugginggpt experts"
             )
+        if name in self._foretold:
+            remedy = "take its file out of the folder that SELECTOR_ASLEEP names"
+            raise FailedPrecondition(f"expert {name} is described to us", reason="FORETOLD", remedy=remedy)
         if any(replica.attention is Attention.ANSWERS for replica in known):
             raise FailedPrecondition(
                 f"expert {name} is awake", reason="AWAKE", remedy="stop it, or take its address out of SELECTOR_EXPERTS"
@@ -129,7 +149,7 @@ class Catalog:
 
         Raises:
             NotFound: EXPERT, there is none of that name.
-            FailedPrecondition: AWAKE, it answers.
+            FailedPrecondition: AWAKE or FORETOLD.
         """
         self.check_forgettable(name)
         for replica in self._counted(name):

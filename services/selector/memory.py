@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
-from services.runtime.errors import ServiceError
+from services.runtime.errors import FailedPrecondition, NotFound, ServiceError
 from services.runtime.notes import Notes
 from services.selector.catalog import Catalog
 
@@ -20,6 +20,8 @@ KIND = "experts"
 
 FIRST_LOOK_SECONDS = 2.0
 """Longest wait for what was written; a slower store is heard later."""
+
+LOOK_SECONDS = 5.0
 
 LAST_WRITE_SECONDS = 2.0
 """Longest wait for what is still to be written when the service stops."""
@@ -32,33 +34,36 @@ class Memory:
         notes: where it is written.
         catalog: whose experts are remembered.
         pause: seconds from one write to the next.
+        look: seconds from one look at what others have dropped to the next.
     """
 
-    def __init__(self, notes: Notes, catalog: Catalog, *, pause: float = 1.0) -> None:
+    def __init__(self, notes: Notes, catalog: Catalog, *, pause: float = 1.0, look: float = LOOK_SECONDS) -> None:
         self._notes = notes
         self._catalog = catalog
         self._pause = pause
+        self._look = look
         self._written: dict[str, bytes] = {}
         self._tried = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Remembers, then writes until the block exits; a store that does not answer costs only the memory."""
-        task = asyncio.create_task(self._run(), name="memory")
+        tasks = [asyncio.create_task(self._run(), name="memory"), asyncio.create_task(self._heed(), name="forgetting")]
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_LOOK_SECONDS):
                     await self._tried.wait()
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WRITE_SECONDS):
                     await self._write()
 
     async def forget(self, name: str) -> None:
-        """Drops what is written of an expert.
+        """Drops what is written of an expert, for all replicas of this service to forget it.
 
         Raises:
             Unavailable: the store does not answer.
@@ -73,6 +78,22 @@ class Memory:
         while news := await self._catalog.beyond(revision):
             revision = news if await self._write() else ""  # empty: tried again
             await asyncio.sleep(self._pause)
+
+    async def _heed(self) -> None:
+        """Forgets whom another replica was told to forget: what was written of it is there no more."""
+        while True:
+            await asyncio.sleep(self._look)
+            written = set(self._written)
+            try:
+                dropped = written - await self._notes.names()
+            except ServiceError as error:
+                log.debug("what was forgotten elsewhere is not known", error=error.message)
+                continue
+            for name in dropped:
+                self._written.pop(name, None)
+                with suppress(NotFound, FailedPrecondition):  # it is forgotten already, or awake, and then known anew
+                    self._catalog.forget(name)
+                    log.info("an expert is forgotten", expert=name)
 
     async def _recall(self) -> bool:
         try:

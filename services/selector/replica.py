@@ -68,6 +68,16 @@ class Replica:
     load: Load = field(default_factory=Load)
     loaded: frozenset[str] = frozenset()
 
+    def yields_to(self, reply: DescribeResponse) -> bool:
+        """Whether another description, told by somebody else, counts for more than this one.
+
+        It does while its expert sleeps and was never seen ready: from then on it tells how long it takes to start.
+        """
+        if self.attention is not Attention.ASLEEP or self.description is None:
+            return False
+        known = self.description.reply
+        return not known.HasField("start_time") and known != reply
+
     def carries(self, load: Load) -> None:
         """Takes note of how busy it is."""
         self.load = load

@@ -17,6 +17,9 @@ class Settings(BalancedSettings, StoreSettings):
 
     experts: str = Field(default_factory=lambda: str(home() / "experts"))
     """Where experts are: host:port, dns:///name:port or a folder of *.address files of one line; several by comma."""
+    asleep: str = ""
+    """Path of a folder of *.json, as `python -m experts.NAME --describe` prints them, of experts that may sleep:
+    who has not been met yet is in the catalogue all the same. It is read again while the service runs."""
     inference_mode: Mode = Mode.HYBRID
     """Where models may be, unless a request says otherwise: local, hybrid or remote."""
     region: str = ""

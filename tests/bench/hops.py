@@ -4,7 +4,7 @@ The request is planned, its model chosen and its answer composed without an LLM;
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.bench.processes import Running, service
 from tests.bench.rows import Row, gap, median
 from tests.fakes import FakeExpert, card
 
-RUNS, ROUNDS, CALLERS = 300, 3, 64
+RUNS, ROUNDS, CALLERS = 200, 5, 64
 REQUEST = {"request": "Summarize: one two three.", "bypass_memo": True}
 ROOMS = ("gateway", "planner", "selector", "orchestrator", "responder")
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
@@ -33,21 +33,23 @@ async def rows() -> list[Row]:
     """Figures of a run of one task through every service; none where PostgreSQL is not installed."""
     try:
         with postgres.standing() as url:
-            plain, traced = await _measured(url)
+            turns = await _turns(url)
     except RuntimeError as error:
         return [gap(f"hops.{room}_ms", "ms", None, str(error)) for room in ROOMS]
     note = f"processor time for a run of one task, {CALLERS} callers; {loaded()}"
-    more = sum(traced[room] - plain[room] for room in ROOMS)
+    plain = {name: median([one[name] for one, _ in turns]) for name in turns[0][0]}
+    more = [sum(traced[room] - bare[room] for room in ROOMS) for bare, traced in turns]
+    spread = f"what all five take more where every run is traced; by turns from {min(more):.1f} to {max(more):.1f} ms"
     return [
         *(Row(f"hops.{room}_ms", plain[room], "ms", note=note) for room in ROOMS),
         Row("hops.postgres_ms", plain["postgres"], "ms", note=f"likewise; {plain['commits']:g} commits a run"),
         Row("hops.kept_kb", plain["kept_kb"], "kB", note="what the database grows by for a run, indexes included"),
-        Row("hops.tracing_ms", round(more, 2), "ms", note="what all five take more where every run is traced"),
+        Row("hops.tracing_ms", median(more), "ms", note=spread),
     ]
 
 
-async def _measured(url: str) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """What a run takes without traces, and with them, by name; both take turns, so that a slow minute is both's."""
+async def _turns(url: str) -> list[tuple[Mapping[str, float], Mapping[str, float]]]:
+    """What a run takes without traces, and with them, by name; turn by turn, so that a slow minute is both's."""
     with TemporaryDirectory() as home:
         async with _collector() as endpoint, AsyncExitStack() as stack:
             plain = await stack.enter_async_context(_house(Path(home), url))
@@ -55,12 +57,7 @@ async def _measured(url: str) -> tuple[Mapping[str, float], Mapping[str, float]]
             with _told(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint):
                 traced = await stack.enter_async_context(_house(Path(home), other))
             turns = [(await plain.spent(), await traced.spent()) for _ in range(ROUNDS + 1)]
-    one, two = ([turn[which] for turn in turns[1:]] for which in (0, 1))
-    return _medians(one), _medians(two)
-
-
-def _medians(rounds: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    return {name: median([each[name] for each in rounds]) for name in rounds[0]}
+    return turns[1:]
 
 
 async def _asked(client: httpx.AsyncClient) -> None:
@@ -118,7 +115,7 @@ async def _database(url: str) -> tuple[int, int, int]:
     """Its first process, and how many commits and bytes it has seen so far."""
     connection = await asyncpg.connect(url)
     try:
-        commits, size, backend = await connection.fetchrow(
+        ((commits, size, backend),) = await connection.fetch(
             "SELECT xact_commit, pg_database_size(current_database()), pg_backend_pid() "
             "FROM pg_stat_database WHERE datname = current_database()"
         )
@@ -156,7 +153,7 @@ async def _collector() -> AsyncIterator[str]:
     async def export(_: bytes, __: object) -> bytes:
         return b""
 
-    handler = grpc.unary_unary_rpc_method_handler(export)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(export)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": handler}),))
     port = server.add_insecure_port("127.0.0.1:0")

@@ -121,4 +121,4 @@ async def expert(settings: Settings) -> AsyncIterator[Serving]:
 
 
 if __name__ == "__main__":
-    run("chaos-expert", expert, Settings())
+    run("chaos-expert", expert, Settings)

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
+
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2 as expert
 from protos.hugginggpt.v1 import expert_pb2_grpc, selector_pb2_grpc
@@ -58,6 +60,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         specs: its kinds of task that are not standard, or disagree with the standard.
         answer: what its models do.
         may_sleep: it may be scaled to zero.
+        start_seconds: how long it took to start; 0 says nothing of it.
     """
 
     def __init__(
@@ -68,12 +71,14 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         specs: Iterable[TaskSpec] = (),
         answer: Answer = echo,
         may_sleep: bool = False,
+        start_seconds: int = 0,
     ) -> None:
         self.name = name
         self.answer = answer
         self.asked: list[expert.InferRequest] = []
         self.described: list[expert.DescribeRequest] = []
         self._may_sleep = may_sleep
+        self._start_time = Duration(seconds=start_seconds) if start_seconds else None
         self._own_specs = tuple(specs)
         self._changes = 0
         self.offer(cards)
@@ -96,6 +101,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
             tasks=self._specs(),
             models=self.cards,
             may_sleep=self._may_sleep,
+            start_time=self._start_time,
             load=self.load,
         )
 

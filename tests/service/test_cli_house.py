@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from typer.testing import CliRunner, Result
 
-from gateway.cli import app
+from gateway.cli import app, doctor
 from tests.scripted_gateway import ScriptedGateway
 
 PAGES: dict[str, Any] = {
@@ -75,6 +75,7 @@ def lines(result: Result) -> list[str]:
         (["experts", "list"], "/v1/experts", "lite awake 127.0.0.1:5"),
         (["experts", "list"], "/v1/experts", "text asleep"),
         (["experts", "list"], "/v1/experts", "does not answer"),
+        (["experts"], "/v1/experts", "lite awake 127.0.0.1:5"),
     ],
 )
 def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
@@ -161,6 +162,14 @@ def test_the_doctor_is_content_with_a_house_that_is_well(gateway: ScriptedGatewa
     result = run("doctor")
     assert result.exit_code == 0
     assert f"ok gateway answers at {gateway.url}" in lines(result)
+
+
+def test_the_doctor_looks_for_engines_only_where_their_expert_is(
+    gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "rapidocr" in findings(run("doctor", "--json"))
+    monkeypatch.setattr("gateway.cli.doctor.find_spec", lambda name: None)
+    assert not doctor.ENGINES.keys() & findings(run("doctor", "--json")).keys()
 
 
 def test_the_doctor_says_when_another_server_answers(gateway: ScriptedGateway) -> None:

@@ -115,9 +115,9 @@ async def test_an_upload_goes_to_the_store(doors: Doors, bucket: Bucket) -> None
     assert not any(key.startswith("_staging") for key in left)
 
 
-async def test_a_store_that_is_not_there_is_a_problem_with_a_remedy(bucket: Bucket, tmp_path: Path) -> None:
-    async with opened_doors(tmp_path, settings={"ARTIFACTS_URL": f"s3://not-{bucket.name}"}) as doors:
-        files = {"file": ("a.txt", b"words", "text/plain")}
-        response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
+async def test_a_store_that_is_not_there_is_a_problem_with_a_remedy(doors: Doors, bucket: Bucket) -> None:
+    bucket.drop()
+    files = {"file": ("a.txt", b"words", "text/plain")}
+    response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
     assert (response.status_code, response.json()["code"]) == (503, "UNAVAILABLE")
     assert "bucket does not exist" in response.json()["detail"]

@@ -44,15 +44,16 @@ def problem(answer: bytes) -> tuple[int, dict[str, Any]]:
         b"POST /v1/runs HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 7\r\n\r\n12345",
         b"POST /v1/runs HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nauthorization: Bearer hgpt_1\r\r\n\r\n",
     ],
-    ids=["words", "TLS", "HTTP/2", "no colon", "two lengths", "a negative length", "HTTP/9.9"],
+    ids=["words", "TLS", "HTTP/2", "no colon", "two lengths", "a negative length", "HTTP/9.9", "a terminal's key"],
 )
 async def test_what_is_not_http_is_told_so_as_a_problem(doors: Doors, sent: bytes) -> None:
     async with connected(doors) as (reader, writer):
         writer.write(sent)
         status, told = problem(await reader.read())
     assert (status, told["code"]) == (400, "INVALID")
-    assert told["remedy"]
+    assert "carriage return" in told["remedy"]
     assert (await doors.http.get("/healthz")).status_code == 200
 
 

@@ -18,7 +18,7 @@ from tests.fakes.collector import collecting
 from tests.fakes.tracing import kept_traces
 from tests.logs import logged
 from tests.orchestrating import END, Cast, echo, ref, task
-from tests.starting import processes
+from tests.processes import processes
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
 HEARTBEAT = "services.orchestrator.ownership"

@@ -14,7 +14,7 @@ from services.runtime.caller import KEY
 from services.runtime.channel import dial
 from tests.fakes import Says, ScriptedLLM
 from tests.logs import logged
-from tests.starting import processes
+from tests.processes import processes
 
 ANY = "127.0.0.1:0"
 OPEN = ((KEY, Caller(tenant="default", policy=DATA_POLICY_OPEN).SerializeToString()),)

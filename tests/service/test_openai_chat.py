@@ -58,6 +58,12 @@ async def test_a_completion_has_the_answer_what_was_made_and_what_it_took(house:
     assert house.last().spec.on_disconnect == ON_DISCONNECT_CANCEL
 
 
+async def test_behind_a_proxy_that_ends_tls_addresses_begin_with_https(tmp_path: Path) -> None:
+    async with opened(tmp_path, WORK, settings={"tls_in_front": True}) as house:
+        content = (await house.client.chat.completions.create(**ASK)).choices[0].message.content
+        assert content == words(house).replace("http://", "https://")
+
+
 async def test_chunks_make_up_the_same_with_the_work_as_reasoning(house: Opened) -> None:
     stream = await house.client.chat.completions.create(**ASK, stream=True, stream_options={"include_usage": True})
     chunks = [chunk async for chunk in stream]

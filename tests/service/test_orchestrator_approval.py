@@ -6,13 +6,14 @@ from typing import Any
 import grpc
 import pytest
 
+from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from services.runtime import caller
 from services.runtime.errors import InvalidRequest, from_rpc
-from tests.orchestrating import END, Cast, House, connected, ended, kinds, note, states, task, text
+from tests.orchestrating import END, Cast, House, connected, echo, ended, kinds, note, states, task, text
 
 APPROVE = types.RUN_MODE_APPROVE
 
@@ -159,6 +160,36 @@ async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_
             watching = stub.Watch(pb.WatchRunRequest(run_id=asked.run_id), timeout=10)
             events = [event async for event in watching]
     assert ended(events).state == types.RUN_STATE_COMPLETED
+
+
+async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_room_for_it(
+    cast: Cast, settings: Settings
+) -> None:
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    async def held(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        entered.set()
+        await release.wait()
+        return await echo(request)
+
+    cast.infer["model"] = held
+    for _ in range(2):
+        cast.plan(task(1), END)
+    async with (
+        asyncio.timeout(20),
+        orchestrator(settings.model_copy(update={"max_runs": 1})) as running,
+        connected(running) as stub,
+    ):
+        house = House(cast, stub, settings)
+        asked = Asked(house)
+        await asked.waits.wait()
+        other = asyncio.create_task(house.run())
+        await entered.wait()
+        await stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        assert "plan_approved" not in kinds(asked.events)
+        assert (await stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)).state == types.RUN_STATE_QUEUED
+        release.set()
+        assert ended(await asked.end()).state == ended(await other).state == types.RUN_STATE_COMPLETED
 
 
 async def test_a_request_that_needs_no_task_is_answered_without_asking(house: House) -> None:

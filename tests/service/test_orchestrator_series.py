@@ -15,7 +15,7 @@ from services.runtime.channel import connect
 from services.runtime.errors import InvalidRequest
 from tests.logs import logged
 from tests.orchestrating import END, Cast, echo, task
-from tests.starting import processes
+from tests.processes import processes
 
 ANY = "127.0.0.1:0"
 KEYS, MANY, AT_ONCE = 500, 1000, 32

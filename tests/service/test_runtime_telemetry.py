@@ -16,7 +16,7 @@ from services.runtime import tracing
 from services.runtime.channel import dial
 from tests.fakes.collector import collecting
 from tests.logs import logged
-from tests.starting import Start, processes
+from tests.processes import Start, processes
 
 ANY = "127.0.0.1:0"
 COUNTED = ("responder", "rpc.server.call.duration")

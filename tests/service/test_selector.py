@@ -1,8 +1,8 @@
 """The selector's server among real expert servers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,15 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     Value,
 )
-from services.runtime import caller, errors
+from services.runtime import errors
 from services.runtime.channel import connect
 from services.runtime.server import serving
-from services.selector.__main__ import SERVICE, selector
+from services.selector.__main__ import SERVICE
 from services.selector.catalog import Catalog
-from services.selector.discovery import Discovery, Pace
-from services.selector.settings import Settings
+from services.selector.discovery import Discovery
 from services.selector.sources import parse
 from tests.fakes import FakeExpert, card
-
-QUICK = Pace(between=0.05, again=0.02, deadline=5)
+from tests.selecting import QUICK, Open, Room, selectors
 
 OCR = card("ocr", "image-to-text")
 MOOD = card("mood", "text-classification", "Sentiment: happy or sad.")
@@ -48,71 +46,9 @@ TEXT = Port(name="text", modality=MODALITY_TEXT, required=True)
 GREETING = TaskSpec(name="greeting", description="Greets.", inputs=[TEXT], outputs=[TEXT])
 
 
-class Room:
-    """A running selector, the folder it finds experts in, and a client."""
-
-    def __init__(self, address: str, channel: grpc.aio.Channel, folder: Path) -> None:
-        self.address = address
-        self.stub = rpc.SelectorServiceStub(channel)
-        self._folder = folder
-
-    def add(self, name: str, address: str) -> None:
-        (self._folder / f"{name}.address").write_text(f"{address}\n")
-
-    def remove(self, name: str) -> None:
-        (self._folder / f"{name}.address").unlink()
-
-    async def tasks(self) -> dict[str, pb.CatalogTask]:
-        reply = await self.stub.ListTasks(pb.ListTasksRequest(), timeout=5)
-        return {task.spec.name: task for task in reply.tasks}
-
-    async def experts(self) -> dict[str, pb.Expert]:
-        reply = await self.stub.ListExperts(pb.ListExpertsRequest(), timeout=5)
-        return {expert.name: expert for expert in reply.experts}
-
-    async def select(self, task: Task, who: Caller | None = None, **fields: object) -> pb.SelectResponse:
-        request = pb.SelectRequest(task=task, **fields)  # type: ignore[arg-type]  # fields of the message
-        with caller.acting_for(who or Caller()):
-            return await self.stub.Select(request, timeout=5, metadata=caller.metadata() if who else None)
-
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Looks again whenever the catalogue changes."""
-        async with asyncio.timeout(10):
-            async for _ in self.stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=20):
-                if await condition():
-                    return
-
-    async def until_planned(self, *names: str) -> None:
-        async def planned() -> bool:
-            return set(names) == set(await self.tasks())
-
-        await self.until(planned)
-
-
-Open = Callable[..., AbstractAsyncContextManager[Room]]
-
-
 @pytest.fixture
 def opened(tmp_path: Path) -> Open:
-    """Opens selectors, one after the other, that share a store and a folder."""
-    folder = tmp_path / "experts"
-    folder.mkdir()
-
-    @asynccontextmanager
-    async def start(experts: str = "", forget_seconds: float = 60) -> AsyncIterator[Room]:
-        settings = Settings(
-            listen="127.0.0.1:0",
-            drain_seconds=5,
-            experts=",".join(filter(None, (str(folder), experts))),
-            artifacts_url=(tmp_path / "artifacts").as_uri(),
-            forget_seconds=forget_seconds,
-        )
-        async with selector(settings, QUICK) as running:
-            address = f"127.0.0.1:{running.port}"
-            async with connect(address) as channel:
-                yield Room(address, channel, folder)
-
-    return start
+    return selectors(tmp_path)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from services.runtime.channel import connect
 from tests.fakes.collector import OFTEN, refusing, silent
 from tests.logs import logged
 from tests.orchestrating import END, Cast, ref, task
-from tests.starting import Start, processes
+from tests.processes import Start, processes
 
 RUNS, AT_ONCE = 60, 8
 FULL = {"OTEL_BSP_MAX_QUEUE_SIZE": "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}

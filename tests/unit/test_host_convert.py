@@ -204,6 +204,7 @@ async def test_an_artifact_of_another_tenant_is_not_there(store: ArtifactStore) 
     with pytest.raises(NotFound) as caught:
         await read(store, {"text": Value(artifact=artifact)})
     assert (caught.value.reason, caught.value.port) == ("ARTIFACT", "text")
+    assert "the house's ARTIFACTS_URL" in caught.value.remedy
 
 
 # ---------------------------------------------------------------- outputs

@@ -1,14 +1,16 @@
 """What was released stays as it was: each way to break it is noticed, and additions are welcome."""
 
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from protos import promises
+from protos import promises, released
 from protos.hugginggpt.tasks import read_tasks, standard_tasks
 from protos.hugginggpt.v1.types_pb2 import MODALITY_TEXT, Port, TaskSpec
-from protos.released import TASKS, released_protos, todays_protos
+from protos.released import PROTOS, TASKS, released_protos, todays_protos
 
 PACKAGE = "hugginggpt.v1"
 
@@ -172,6 +174,39 @@ def test_additions_break_nothing() -> None:
 
 def test_todays_protos_keep_what_was_promised() -> None:
     assert promises.broken(promises.of_protos(released_protos()), promises.of_protos(todays_protos())) == []
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a copy of the last release is kept, for programs of this process."""
+    for name in ("PROTOS", "TASKS"):
+        copy = shutil.copy(getattr(released, name), tmp_path)
+        monkeypatch.setattr(released, name, Path(copy))
+    return tmp_path / PROTOS.name
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr("sys.argv", ["released", *arguments])
+    released.main()
+
+
+def test_a_release_takes_over_what_was_added(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(monkeypatch, "--check")
+    assert kept.read_bytes() == PROTOS.read_bytes()
+    run(monkeypatch)
+    assert FileDescriptorSet.FromString(kept.read_bytes()) == todays_protos()
+
+
+@pytest.mark.parametrize("arguments", [["--check"], []], ids=["check", "release"])
+def test_a_broken_promise_ends_the_program_and_is_no_release(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    more = released_protos()
+    add_everywhere(more)
+    kept.write_bytes(more.SerializeToString())
+    with pytest.raises(SystemExit, match="Task was more, is gone"):
+        run(monkeypatch, *arguments)
+    assert kept.read_bytes() == more.SerializeToString()
 
 
 # ---------------------------------------------------------------- standard tasks

@@ -224,8 +224,31 @@ async def test_wrong_credentials_are_told(bucket: Bucket, monkeypatch: pytest.Mo
     async with opened_web({"*": reply(denied, status="403 Forbidden", connection="close")}) as web:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
         told = await refusals(ArtifactStore.open(bucket.url))
-    assert {each.message for each in told[:6]} == {"the artifact store refuses this server"}
+    assert {each.message for each in told} == {"the artifact store refuses this server"}
     assert not any("secret" in each.message for each in told)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "elsewhere", [{"AWS_METADATA_ENDPOINT": "http://127.0.0.1:9"}, {"AWS_WEB_IDENTITY_TOKEN_FILE": "/proc/none/token"}]
+)
+async def test_without_keys_it_is_told_which_variables_have_them(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, elsewhere: dict[str, str]
+) -> None:
+    for keys in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(keys)
+    for variable, value in {"AWS_ROLE_ARN": "arn:aws:iam::1:role/r", **elsewhere}.items():
+        monkeypatch.setenv(variable, value)
+    told = await refusals(ArtifactStore.open(bucket.url))
+    assert {each.message for each in told} == {"the artifact store has no keys to be opened with"}
+    assert all("AWS_ACCESS_KEY_ID" in each.remedy for each in told)
+
+
+def test_half_of_the_keys_are_told_in_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(InvalidRequest, match=r"Missing SecretAccessKey$") as refused:
+        ArtifactStore.open(bucket.url)
+    assert "AWS_ variables" in refused.value.remedy
 
 
 async def test_a_store_without_tls_needs_to_be_allowed(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ def test_what_a_failure_leads_to(error: ServiceError, expected: Verdict) -> None
     ("code", "message", "expected"),
     [
         (StatusCode.UNAVAILABLE, "the server does not answer", Verdict.RETRY),
+        (StatusCode.UNIMPLEMENTED, "a server of this house does not know the call", Verdict.NEXT_CANDIDATE),
         (StatusCode.CANCELLED, "CANCELLED", Verdict.RETRY),
         (StatusCode.UNKNOWN, "UNKNOWN", Verdict.NEXT_CANDIDATE),
         (StatusCode.ABORTED, "ABORTED", Verdict.GIVE_UP),

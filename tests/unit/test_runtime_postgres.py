@@ -104,7 +104,7 @@ async def refusal(address: str, kind: type[Exception]) -> str:
 
 
 async def test_a_server_that_is_not_there_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.database.postgres._START_SECONDS", 0.3)
+    monkeypatch.setattr("services.runtime.patience.SECONDS", 0.3)
     started = time.monotonic()
     said = await refusal("postgresql://me:secret@127.0.0.1:9/notes", Unavailable)
     assert 0.3 <= time.monotonic() - started < 3

@@ -117,3 +117,47 @@ async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
         catalog.listed("host:1")
         catalog.heard("host:1", ASLEEP)
         assert await written(notes) == "big one"
+
+
+async def forgotten(catalog: Catalog) -> None:
+    async with asyncio.timeout(5):
+        revision = ""
+        while catalog.view.tasks:
+            revision = await catalog.beyond(revision) or ""
+
+
+async def test_what_one_replica_is_told_to_forget_is_forgotten_by_all() -> None:
+    store = MemoryStore()
+    first, second = catalog_with(), catalog_with()
+    told = Memory(TellingNotes(store), first, look=0)
+    async with Memory(notes := TellingNotes(store), catalog_with(ASLEEP)).running():
+        await written(notes)
+    async with told.running(), Memory(TellingNotes(store), second, look=0).running():
+        assert second.view.tasks["text-to-video"].dormant
+        await told.forget("big one")
+        first.forget("big one")
+        await forgotten(second)
+    reborn = catalog_with()
+    async with Memory(TellingNotes(store), reborn).running():
+        assert not reborn.view.tasks
+
+
+async def test_who_is_awake_is_not_forgotten_and_written_down_when_it_changes() -> None:
+    store, catalog = MemoryStore(), catalog_with(ASLEEP)
+    notes = TellingNotes(store)
+    async with Memory(notes, catalog, pause=0, look=0).running():
+        await written(notes)
+        await Notes(store, KIND).drop("big one")
+        async with asyncio.timeout(5):
+            while not await Notes(store, KIND).names():
+                catalog.heard("host:1", changed(catalog))
+        assert catalog.view.tasks
+
+
+def changed(catalog: Catalog) -> DescribeResponse:
+    """The same expert, with one model more."""
+    (seat,) = catalog.view.seats
+    reply = DescribeResponse()
+    reply.CopyFrom(seat.description.reply)
+    reply.models.append(card(f"svd-{len(reply.models)}", "text-to-video"))
+    return reply

@@ -32,7 +32,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.channel import dial
 from services.runtime.errors import ServiceError, from_rpc
-from services.runtime.settings import StoreSettings
+from services.runtime.settings import StoreSettings, from_environment
 
 CONNECT_SECONDS = 10.0
 
@@ -86,7 +86,7 @@ async def _found(wanted: Wanted) -> list[Finding]:
 async def _reached(wanted: Wanted) -> AsyncIterator[Target]:
     policy = DATA_POLICY_OPEN if wanted.is_open else DATA_POLICY_LOCAL
     who = Caller(tenant=TENANT, policy=policy, priority=PRIORITY_INTERACTIVE)
-    store = ArtifactStore.open(StoreSettings().artifacts_url)
+    store = ArtifactStore.open(from_environment(StoreSettings).artifacts_url)
     async with dial(wanted.address) as channel:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):

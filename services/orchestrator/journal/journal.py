@@ -190,6 +190,10 @@ class Journal:
 
         return self._write("command", operation, run_id)
 
+    async def wished(self, run_id: str) -> bool:
+        """Whether a wish was left for a run, fulfilled or not."""
+        return bool(await self._database.read(statements.WISHES, run_id))
+
     async def commands(self) -> list[Command]:
         """The wishes for this owner's runs that have not ended, oldest first, those already fulfilled among them."""
         found = await self._database.read(statements.COMMANDS, self._owner)

@@ -40,16 +40,19 @@ def opened(url: str) -> tuple[ObjectStore, Path | None]:
             return from_url(url, client_options=_client(), retry_config=_RETRIES), None
         return from_url(url), None
     except (BaseError, ValueError) as error:
-        remedy = "give ARTIFACTS_URL as file:///folder or s3://bucket/prefix"
-        raise InvalidRequest(f"cannot open the artifact store: {error}", remedy=remedy) from error
+        cause = str(error).partition("\n")[0]
+        remedy = "give ARTIFACTS_URL as file:///folder or s3://bucket/prefix, and the AWS_ variables that give access"
+        raise InvalidRequest(f"cannot open the artifact store: {cause}", remedy=remedy) from error
 
 
 def _local(folder: Path) -> LocalStore:
+    remedy = "give ARTIFACTS_URL a folder this user may write"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        remedy = "give ARTIFACTS_URL a folder this user may write"
         raise Unavailable(f"cannot use {folder} for artifacts: {error.strerror}", remedy=remedy) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Unavailable(f"cannot write artifacts into {folder}", remedy=remedy)
     return LocalStore(folder)
 
 

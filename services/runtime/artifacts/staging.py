@@ -11,8 +11,8 @@ from uuid import uuid4
 import obstore
 from obstore.store import ObjectStore
 
-from services.runtime.artifacts.failures import answering
 from services.runtime.errors import ServiceError
+from services.runtime.store_failures import answering
 
 STAGING = "_staging"
 PART_BYTES = 5 * 1024 * 1024

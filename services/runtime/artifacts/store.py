@@ -19,13 +19,14 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from protos.hugginggpt.v1.types_pb2 import Artifact
 from services.runtime.artifacts.backends import opened
-from services.runtime.artifacts.failures import answering
 from services.runtime.artifacts.giving import describing
 from services.runtime.artifacts.keys import ARTIFACT, check_tenant, key_of
 from services.runtime.artifacts.pouring import BATCH_BYTES, batches, counted, drop, poured
 from services.runtime.artifacts.staging import STAGING, FileSink, ObjectSink, Sink
 from services.runtime.errors import CorruptData, NotFound
 from services.runtime.notes import Notes
+from services.runtime.patience import awaited
+from services.runtime.store_failures import answering
 
 INLINE_BYTES = 256 * 1024
 """Longest value that travels, and is kept, in messages; a longer one is an artifact."""
@@ -54,6 +55,22 @@ class ArtifactStore:
             InvalidRequest: the URL is of no known kind.
         """
         return cls(*opened(url))
+
+    @classmethod
+    async def reached(cls, url: str) -> "ArtifactStore":
+        """The same, once it answers.
+
+        Raises:
+            Unavailable: it does not, and has been waited for.
+        """
+        store = cls.open(url)
+        await awaited("the artifact store", store.check)
+        return store
+
+    async def check(self) -> None:
+        """Whether it is there and knows this server."""
+        with answering():
+            await anext(aiter(obstore.list(self._store, prefix=STAGING, chunk_size=1)), None)
 
     async def put(self, tenant: str, content: bytes, *, media_type: str, name: str) -> Artifact:
         """Keeps bytes; writing the same again is harmless."""

@@ -1,5 +1,6 @@
 """Databases by their address."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from services.runtime.database import sqlite
 from services.runtime.database.queries import Database
 from services.runtime.errors import FailedPrecondition, InvalidRequest
+
+_HOST_AND_PORT = re.compile(r"[\w.-]+:\d+")
 
 
 @asynccontextmanager
@@ -34,15 +37,14 @@ async def opened(address: str | Path, schema: str, migrations: Sequence[str]) ->
 
 async def _connected(address: str, schema: str, migrations: Sequence[str]) -> Database:
     kind, separator, place = address.partition("://")
+    if not separator and _HOST_AND_PORT.fullmatch(address):
+        raise _unknown(f"{address} is no file's path")
     if not separator:
         return await sqlite.connected(Path(address), schema, migrations)
     if kind == "sqlite":
         return await sqlite.connected(Path(place), schema, migrations)
     if kind not in {"postgresql", "postgres"}:
-        raise InvalidRequest(
-            f"there is no kind of database called {kind}",
-            remedy="give a path, sqlite:///path or postgresql://host/name",
-        )
+        raise _unknown(f"there is no kind of database called {kind}")
     try:
         from services.runtime.database import postgres  # noqa: PLC0415  # only clusters have its driver
     except ModuleNotFoundError as error:
@@ -50,3 +52,7 @@ async def _connected(address: str, schema: str, migrations: Sequence[str]) -> Da
             "the driver of PostgreSQL is not installed", reason="DATABASE", remedy="pip install 'hugginggpt[postgres]'"
         ) from error
     return await postgres.connected(address, schema, migrations)
+
+
+def _unknown(why: str) -> InvalidRequest:
+    return InvalidRequest(why, remedy="give a path, sqlite:///path or postgresql://user:password@host:5432/name")

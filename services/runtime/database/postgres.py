@@ -1,7 +1,6 @@
 """PostgreSQL: lines for writing and reading, and notices of what has been written."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from services.runtime.database.notices import Notices
 from services.runtime.database.places import Connection, Place
 from services.runtime.database.queries import Dialect, Into, Operation, Query, Rows, Steps
 from services.runtime.errors import Unavailable
+from services.runtime.patience import awaited
 
 T = TypeVar("T")
 
@@ -32,9 +32,8 @@ WRITERS, READERS = 6, 3
 
 log = structlog.get_logger(__name__)
 
-_START_SECONDS = 30.0
 _MIGRATION_SECONDS = 60
-"""How long a database that is not there, and another replica that migrates, are waited for at the start."""
+"""How long another replica that migrates is waited for at the start."""
 
 _WORDS = {
     "INTEGER PRIMARY KEY AUTOINCREMENT": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -87,7 +86,7 @@ async def connected(url: str, schema: str, migrations: Sequence[str]) -> Postgre
         InvalidRequest: the URL cannot be read.
     """
     place = Place(url, schema)
-    connection = await _patiently(place)
+    connection = await awaited("the database", partial(place.connect, patient=True))
     try:
         await _migrate(connection, place, migrations)
     except asyncpg.LockNotAvailableError as error:
@@ -100,20 +99,6 @@ async def connected(url: str, schema: str, migrations: Sequence[str]) -> Postgre
     finally:
         connection.terminate()
     return PostgreSQL(place)
-
-
-async def _patiently(place: Place) -> Connection:
-    until, told = time.monotonic() + _START_SECONDS, False
-    while True:
-        try:
-            return await place.connect(patient=True)
-        except Unavailable as error:
-            if time.monotonic() > until:
-                raise
-            if not told:
-                told = True
-                log.warning("waiting for the database", error=error.message, seconds=_START_SECONDS)
-            await asyncio.sleep(0.2)
 
 
 async def _migrate(connection: Connection, place: Place, migrations: Sequence[str]) -> None:

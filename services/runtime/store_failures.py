@@ -13,6 +13,8 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _NO_BUCKET = "NoSuchBucket"
 _DENIED = re.compile(r"\b(InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|40[13] )")
 _SLOW = re.compile(r"timed out|timeout|TimedOut")
+_NO_KEYS = re.compile(r"/latest/(api/token|meta-data/iam/)|//169\.254\.170\.2/|Failed to read \w* ?token file")
+"""Without keys the machine's own are asked for, of its cloud: these are the places."""
 _CREDENTIALS = "check ARTIFACTS_URL and the AWS_ variables that give access to it"
 
 
@@ -40,6 +42,9 @@ def unavailable(error: Exception) -> Unavailable:
     """An object store's failure in words of ours."""
     if _NO_BUCKET in str(error):
         return Unavailable("the artifact store's bucket does not exist", remedy="make it, or check ARTIFACTS_URL")
+    if _NO_KEYS.search(str(error)):
+        remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and check the other AWS_ variables and ARTIFACTS_URL"
+        return Unavailable("the artifact store has no keys to be opened with", remedy=remedy)
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _refused(error):
         return Unavailable("the artifact store refuses this server", remedy=_CREDENTIALS)
     return Unavailable(

@@ -1,0 +1,7 @@
+# The expert lite with a newer revision of one of its models.
+ARG BASE
+FROM ${BASE}
+USER 0:0
+RUN sed -i '/"lite\/textrank"/,/}/ s/"revision": "1"/"revision": "2"/' /app/experts/lite/models.json \
+    && grep -q '"revision": "2"' /app/experts/lite/models.json
+USER 65532:65532

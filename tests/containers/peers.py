@@ -1,0 +1,68 @@
+"""PostgreSQL and an S3 API as containers, by the names that the manifests give them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import httpx
+
+from tests.containers.building import REPOSITORY, Builder
+from tests.containers.container import Container
+from tests.containers.engine import Engine, Network
+from tests.postgres import PASSWORD
+from tests.s3 import FIRST_SECONDS
+
+BUCKET = "hugginggpt"
+S3_PORT = 8333
+DATABASE = f"postgresql://postgres:{PASSWORD}@postgres:5432/postgres"
+"""As the network sees it."""
+
+_FILE = Path(__file__).with_name("peers.Dockerfile")
+
+
+@dataclass(frozen=True)
+class Peers:
+    """What the house finds on its network."""
+
+    postgres: Container
+    s3: Container
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Settings by which services use them."""
+        return {
+            "ORCHESTRATOR_JOURNAL": DATABASE,
+            "GATEWAY_DATABASE": DATABASE,
+            "GATEWAY_PRESIGN": "false",  # who asks is not on this network
+            "ARTIFACTS_URL": f"s3://{BUCKET}/artifacts",
+            "AWS_ENDPOINT_URL": f"http://s3:{S3_PORT}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+        }
+
+    def asked(self, query: str) -> str:
+        """What the database answers, without ornament."""
+        return self.postgres.inside("psql", "--tuples-only", "--no-align", f"--command={query}", DATABASE)
+
+
+def start(engine: Engine, builder: Builder, network: Network) -> Peers:
+    """Both of them, once they answer; the bucket is there."""
+    postgres = engine.run(
+        builder.build(f"{REPOSITORY}/postgres", _FILE, target="postgres", PASSWORD=PASSWORD),
+        network=network,
+        aliases=["postgres"],
+        options=["--read-only=false"],
+    )
+    s3 = engine.run(
+        builder.build(f"{REPOSITORY}/s3", _FILE, target="s3", MOTO=version("moto")),
+        network=network,
+        aliases=["s3"],
+        ports=[S3_PORT],
+    )
+    postgres.said("ready to accept connections")
+    s3.said("Running on")
+    httpx.put(f"http://{s3.address(S3_PORT)}/{BUCKET}", timeout=FIRST_SECONDS, trust_env=False).raise_for_status()
+    return Peers(postgres, s3)

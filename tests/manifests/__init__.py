@@ -1,0 +1,1 @@
+"""What the Kubernetes manifests promise, as rules over what they render to."""

@@ -1,0 +1,1 @@
+"""Of what the sound house is made."""

@@ -1,0 +1,55 @@
+"""Scaling, doors, monitors and certificates of the sound house."""
+
+from tests.manifests.house import Document
+from tests.manifests.parts.documents import document
+
+
+def extensions() -> list[Document]:
+    return [_scaled("expert-text"), _gateway(), _route(), _monitor(), _certificate()]
+
+
+def _scaled(name: str) -> Document:
+    query = f'sum(expert_queue_depth{{expert="{name.removeprefix("expert-")}"}})'
+    trigger = {"serverAddress": "http://prometheus.monitoring:9090", "query": query, "threshold": "5"}
+    return document(
+        "keda.sh/v1alpha1",
+        "ScaledObject",
+        name,
+        spec={
+            "scaleTargetRef": {"name": name},
+            "minReplicaCount": 0,
+            "maxReplicaCount": 4,
+            "fallback": {"failureThreshold": 3, "replicas": 1, "behavior": "currentReplicasIfHigher"},
+            "triggers": [{"type": "prometheus", "metadata": trigger}],
+        },
+    )
+
+
+def _gateway() -> Document:
+    listener = {"name": "http", "hostname": "house.example.org", "port": 443, "protocol": "HTTPS"}
+    spec = {"gatewayClassName": "external", "listeners": [listener]}
+    return document("gateway.networking.k8s.io/v1", "Gateway", "house", spec=spec)
+
+
+def _route() -> Document:
+    spec = {
+        "parentRefs": [{"name": "house", "sectionName": "http"}],
+        "hostnames": ["house.example.org"],
+        "rules": [{"backendRefs": [{"name": "gateway", "port": 8080}]}],
+    }
+    return document("gateway.networking.k8s.io/v1", "HTTPRoute", "gateway", spec=spec)
+
+
+def _monitor() -> Document:
+    selector = {"matchLabels": {"app.kubernetes.io/part-of": "hugginggpt"}}
+    spec = {"selector": selector, "podMetricsEndpoints": [{"port": "metrics", "interval": "5s"}]}
+    return document("monitoring.coreos.com/v1", "PodMonitor", "house", spec=spec)
+
+
+def _certificate() -> Document:
+    spec = {
+        "secretName": "hugginggpt-tls",
+        "dnsNames": ["hugginggpt"],
+        "issuerRef": {"name": "house", "kind": "Issuer"},
+    }
+    return document("cert-manager.io/v1", "Certificate", "hugginggpt", spec=spec)

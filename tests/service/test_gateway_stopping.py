@@ -1,0 +1,102 @@
+"""How the gateway ends: both doors at once, and what is under way is finished."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from protos.hugginggpt.v1.gateway_pb2 import UploadRequest
+from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
+from services.runtime.channel import dial
+from tests.doors import Doors, opened_doors, refusal
+
+DRAIN_SECONDS = 3.0
+
+
+HEAD = b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nsome words'
+TAIL = b' and more\r\n--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n--x--\r\n'
+
+
+class Slow:
+    """An upload of which the last part comes when it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        yield HEAD
+        self.begun.set()
+        await self.let_go.wait()
+        yield TAIL
+
+    async def requests(self) -> AsyncIterator[UploadRequest]:
+        yield UploadRequest(name="a.txt")
+        async for part in self.body():
+            yield UploadRequest(chunk=part)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Clients that outlive the gateway."""
+
+    http: httpx.AsyncClient
+    channel: grpc.aio.Channel
+
+    def upload(self, file: Slow) -> "asyncio.Task[httpx.Response]":
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        return asyncio.create_task(self.http.post("/v1/files", content=file.body(), headers=headers))
+
+
+@asynccontextmanager
+async def outside(doors: Doors) -> AsyncIterator[Outside]:
+    base = f"http://127.0.0.1:{doors.http_port}"
+    async with (
+        httpx.AsyncClient(base_url=base, timeout=20, trust_env=False) as http,
+        dial(f"127.0.0.1:{doors.grpc_port}") as channel,
+    ):
+        yield Outside(http, channel)
+
+
+async def test_nobody_is_sent_here_any_more_while_an_upload_is_finished(tmp_path: Path) -> None:
+    file = Slow()
+    async with asyncio.timeout(20), AsyncExitStack() as gateway:
+        doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 10.0}))
+        async with outside(doors) as clients:
+            health: Any = HealthStub(clients.channel)
+            watch = health.Watch(HealthCheckRequest(service="readiness"))
+            assert (await watch.read()).status == HealthCheckResponse.SERVING
+            upload = clients.upload(file)
+            await file.begun.wait()
+            closing = asyncio.create_task(gateway.aclose())
+            assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING
+            assert not upload.done()
+            file.let_go.set()
+            assert (await upload).is_success
+            await closing
+
+
+async def test_two_doors_take_no_longer_to_close_than_one(tmp_path: Path) -> None:
+    by_http, by_grpc = Slow(), Slow()
+    async with asyncio.timeout(20), AsyncExitStack() as gateway:
+        doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": DRAIN_SECONDS}))
+        async with outside(doors) as clients:
+            upload = clients.upload(by_http)
+            call = GatewayServiceStub(clients.channel).Upload(by_grpc.requests())
+            await by_http.begun.wait()
+            await by_grpc.begun.wait()
+            began = time.monotonic()
+            await gateway.aclose()
+            assert time.monotonic() - began < 1.8 * DRAIN_SECONDS
+            assert (await refusal(call)).code() == grpc.StatusCode.UNAVAILABLE
+            by_http.let_go.set()
+            with pytest.raises(httpx.HTTPError):
+                await upload

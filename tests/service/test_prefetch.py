@@ -1,0 +1,135 @@
+"""What --prefetch brings is all that a model needs where there is no network any more."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from experts.audio.voices import VOCODER
+from experts.diffusion.control import BASES
+from experts.host import loading
+from experts.host.devices import Places
+from experts.host.expert import Expert, offered, read_expert
+from experts.host.prefetch import prefetch
+from experts.vision.poses import FINDS_PEOPLE
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.types_pb2 import ModelCard
+from tests.fakes.hub import Hub, Repository, running_hub
+from tests.tiny import Tiny
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+COMMIT = "1" * 40
+NAMES = "dslim/bert-base-NER"
+
+MODELS = {
+    "text": ("token-classification", "tiny/tagger"),
+    "vision": ("keypoint-detection", "tiny/vitpose"),
+    "audio": ("audio-to-audio", "tiny/conversion"),
+    "diffusion": ("canny-text-to-image", "tiny/controlnet"),
+}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """The one this process asks, with an empty cache."""
+    with running_hub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        monkeypatch.delenv("EXPERT_MODELS_URL", raising=False)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+        yield hub
+
+
+def repository(folder: Path, commit: str = COMMIT, without: str = "") -> Repository:
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return Repository({name: files[name] for name in files if not without or not name.startswith(without)}, commit)
+
+
+def everything(tiny: Tiny) -> dict[str, Repository]:
+    """Each model apart from the others it needs, as on the Hub."""
+    built = {model: tiny.built(modality, model) for modality, (_, model) in MODELS.items()}
+    base = BASES[768]
+    return {
+        **{model: repository(folder, without="vocoder/") for model, folder in built.items()},
+        VOCODER: repository(built["tiny/conversion"] / "vocoder"),
+        FINDS_PEOPLE: repository(tiny.built("vision", FINDS_PEOPLE)),
+        base.model_id: repository(tiny.folder / base.model_id, base.commit),
+    }
+
+
+@pytest.mark.parametrize("modality", MODELS)
+def test_a_model_that_was_fetched_is_loaded_without_a_network_with_all_that_it_works_with(
+    modality: str, tiny: Tiny, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.repositories.update(everything(tiny))
+    task, model = MODELS[modality]
+    tasks = import_module(f"experts.{modality}.tasks")
+    offers = offered([ModelCard(id=model, task=task, revision=COMMIT)], standard_tasks(), tasks.TASKS)
+    assert prefetch(Expert(modality, offers, devices=tasks.DEVICES), Places("*=cpu"))
+    hub.repositories.clear()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with loading.told(loading.Loading(COMMIT)):
+        assert tasks.TASKS[task](model, "cpu")
+
+
+def test_for_a_gpu_that_is_elsewhere_the_weights_come_in_half(tiny: Tiny, hub: Hub) -> None:
+    plain = repository(tiny.built("diffusion", "tiny/sd"))
+    halves = {name.replace(".safetensors", ".fp16.safetensors"): content for name, content in plain.files.items()}
+    hub.repositories["tiny/sd"] = Repository({**plain.files, **halves}, COMMIT)
+    tasks = import_module("experts.diffusion.tasks")
+    offers = offered([ModelCard(id="tiny/sd", task="text-to-image", revision=COMMIT)], standard_tasks(), tasks.TASKS)
+    assert prefetch(Expert("diffusion", offers, devices=tasks.DEVICES), Places("*=cuda"))
+    weights = {path for path in hub.asked if path.endswith(".safetensors")}
+    assert weights
+    assert all(path.endswith(".fp16.safetensors") for path in weights)
+
+
+def tagger(tiny: Tiny) -> Repository:
+    """In the place of the real one, at its commit."""
+    card = read_expert("experts.text").find("token-classification", NAMES).card
+    return repository(tiny.built("text", "tiny/tagger"), card.revision)
+
+
+async def fetched(hub: Hub, folder: Path, **environment: str) -> tuple[int, list[dict[str, str]]]:
+    """The exit status of the program, and its log."""
+    own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(folder), "HF_HUB_OFFLINE": "0", **environment}
+    inherited = {name: value for name, value in os.environ.items() if name != "EXPERT_MODELS_URL"}
+    command = (sys.executable, "-m", "experts.text", "--prefetch")
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**inherited, **own})
+    _, log = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return process.returncode, [json.loads(line) for line in log.splitlines()]
+
+
+async def test_the_program_fetches_what_is_allowed_and_once_is_enough(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
+    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny)
+    status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=NAMES)
+    assert (status, {line["level"] for line in log}) == (0, {"info"})
+    assert {"fetching", "downloaded", "model is here"} <= {line["event"] for line in log}
+    hub.asked.clear()
+    status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=NAMES, HF_HUB_OFFLINE="1")
+    assert (status, hub.asked) == (0, [])
+
+
+async def test_the_program_names_each_model_it_cannot_fetch_in_one_line(tiny: Tiny, hub: Hub, tmp_path: Path) -> None:
+    other = "google-bert/bert-base-uncased"
+    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny)
+    hub.repositories[other] = Repository({}, gated=True)
+    status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=f"{other},{NAMES}")
+    (complaint,) = (line for line in log if line["level"] == "error")
+    assert (status, complaint["model"], "safetensors" in complaint["error"]) == (1, other, True)
+    assert complaint["remedy"]
+    assert [line["model"] for line in log if line["event"] == "model is here"] == [NAMES]
+
+
+async def test_the_program_says_that_no_model_is_allowed(hub: Hub, tmp_path: Path) -> None:
+    status, (complaint,) = await fetched(hub, tmp_path, EXPERT_ALLOWED="org/unknown")
+    assert (status, complaint["event"]) == (1, "cannot run")
+    assert NAMES in complaint["remedy"]

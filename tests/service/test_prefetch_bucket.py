@@ -1,0 +1,132 @@
+"""Models of a bucket: fetched by --prefetch, then taken from the cache, which nothing writes any more."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+
+from experts.host.expert import read_expert
+from experts.torch_host.sources import snapshot
+from services.runtime.errors import FailedPrecondition
+from tests.s3 import Bucket
+from tests.tiny import Tiny
+
+NAMES, OTHER = "dslim/bert-base-NER", "google-bert/bert-base-uncased"
+UNWRITABLE = Path("/sys/models")
+"""A folder that even root cannot make."""
+
+
+@pytest.fixture
+def filled(bucket: Bucket, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """With one model in it; this process has an empty cache and may fetch."""
+    folder = tiny.built("text", "tiny/tagger")
+    for path in folder.rglob("*"):
+        if path.is_file():
+            bucket.overwrite(f"{NAMES}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    monkeypatch.setenv("EXPERT_MODELS_URL", bucket.url)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return bucket
+
+
+@pytest.fixture
+def gone(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """Its model was fetched; then the bucket went, and this process is told to be offline."""
+    snapshot(NAMES)
+    filled.drop()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return filled
+
+
+def refusal(model_id: str = NAMES) -> FailedPrecondition:
+    with pytest.raises(FailedPrecondition) as caught:
+        snapshot(model_id)
+    assert (caught.value.reason, "\n" in caught.value.message) == ("LOAD_FAILED", False)
+    return caught.value
+
+
+async def fetched(folder: Path, **environment: str) -> tuple[int, list[dict[str, str]]]:
+    """The exit status of the program, and its log."""
+    told = {**os.environ, "HF_HOME": str(folder), "HF_HUB_OFFLINE": "0", **environment}
+    command = (sys.executable, "-m", "experts.text", "--prefetch")
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=told)
+    _, log = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return process.returncode, [json.loads(line) for line in log.splitlines()]
+
+
+@pytest.mark.usefixtures("gone")
+def test_offline_the_cache_is_taken_and_the_bucket_not_asked(tmp_path: Path) -> None:
+    assert snapshot(NAMES).folder == tmp_path / "bucket" / NAMES
+
+
+@pytest.mark.usefixtures("gone")
+def test_offline_what_is_not_in_the_cache_is_told_with_a_remedy() -> None:
+    error = refusal(OTHER)
+    assert f"{OTHER} is not on this machine, and HF_HUB_OFFLINE is set" in error.message
+    assert "--prefetch" in error.remedy
+
+
+@pytest.mark.parametrize("left", ["", ".partial"])
+def test_offline_what_was_not_fetched_to_its_end_is_not_taken(gone: Bucket, tmp_path: Path, left: str) -> None:
+    weights = tmp_path / "bucket" / NAMES / "model.safetensors"
+    if left:
+        weights.with_name(weights.name + left).write_bytes(b"")
+    else:
+        weights.unlink()
+    assert "is not on this machine" in refusal().message
+    assert gone.keys() == set()
+
+
+def test_offline_a_newer_object_is_left_where_it_is(filled: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = snapshot(NAMES).folder / "model.safetensors"
+    before = weights.read_bytes()
+    filled.overwrite(f"{NAMES}/model.safetensors", b"newer")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    snapshot(NAMES)
+    assert weights.read_bytes() == before
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_cache_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(UNWRITABLE))
+    error = refusal()
+    assert f"{NAMES} could not be kept in the cache" in error.message
+    assert "HF_HOME" in error.remedy
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "bucket" / NAMES
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors.partial").symlink_to("/dev/full")
+    assert "could not be kept in the cache: No space left on device" in refusal().message
+
+
+def test_a_bucket_that_is_gone_is_not_taken_for_a_full_disk(filled: Bucket) -> None:
+    filled.drop()
+    assert f"could not be read from {filled.url}" in refusal().message
+
+
+@pytest.mark.usefixtures("filled")
+async def test_each_model_that_cannot_be_kept_is_named_in_one_line() -> None:
+    cards = [read_expert("experts.text").find("token-classification", NAMES).card.id, OTHER]
+    elsewhere = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    status, log = await fetched(UNWRITABLE, EXPERT_ALLOWED=",".join(cards), **elsewhere)
+    complaints = [line for line in log if line["level"] == "error"]
+    assert (status, sorted({line["model"] for line in complaints})) == (1, sorted(cards))
+    assert all(line["event"] == "model not fetched" and line["remedy"] for line in complaints)
+
+
+@pytest.mark.usefixtures("filled")
+async def test_once_fetched_the_program_needs_no_bucket(tmp_path: Path) -> None:
+    told = {"EXPERT_ALLOWED": NAMES}
+    assert (await fetched(tmp_path, **told))[0] == 0
+    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1"}
+    status, log = await fetched(tmp_path, **told, **nowhere)
+    assert (status, [line["model"] for line in log if line["event"] == "model is here"]) == (0, [NAMES])

@@ -1,0 +1,127 @@
+"""The one way to a server, in the test's hands: it may be slow, break while something is sent, or be closed."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+CHUNK_BYTES = 65_536
+
+
+class Strait:
+    """A way to a port of this machine; its methods may be called from any thread.
+
+    Args:
+        port: the server's.
+        loop: where it runs.
+    """
+
+    def __init__(self, port: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._port, self._loop = port, loop
+        self._listening: asyncio.Server | None = None
+        self._own = 0
+        self._under_way: set[asyncio.StreamWriter] = set()
+        self._breaks_after: int | None = None
+        self._closes = False
+        self.broken = threading.Event()
+        """It broke, as it was told to."""
+        self.delay = 0.0
+        """Seconds by which answers are late."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._own}"
+
+    def open(self) -> None:
+        """Lets everybody through."""
+        if not self._listening:
+            self._run(self._open())
+
+    def close(self) -> None:
+        """Nobody is let through any more; connections under way are reset."""
+        self._run(self._close())
+
+    def breaks(self, after: int, *, closes: bool = False) -> None:
+        """The next connection over which so many bytes are sent is reset.
+
+        Args:
+            after: how many bytes.
+            closes: then nobody is let through any more.
+        """
+        self.broken.clear()
+        self._breaks_after, self._closes = after, closes
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _open(self) -> None:
+        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self._own)
+        self._own = self._listening.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        if self._listening:
+            self._listening.close()
+            self._listening = None
+        for writer in self._under_way:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        ends = {writer, server_writer}
+        self._under_way |= ends
+        try:
+            both = [
+                asyncio.ensure_future(self._up(reader, server_writer)),
+                asyncio.ensure_future(self._down(server_reader, writer)),
+            ]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._under_way -= ends
+            for each in both:
+                each.cancel()
+            for end in ends:
+                end.transport.abort()
+
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sent = 0
+        with suppress(ConnectionError):
+            while data := await reader.read(CHUNK_BYTES):
+                sent += len(data)
+                if self._breaks_after is not None and sent > self._breaks_after:
+                    await self._break()
+                    return
+                writer.write(data)
+                await writer.drain()
+
+    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(CHUNK_BYTES):
+                await asyncio.sleep(self.delay)
+                writer.write(data)
+                await writer.drain()
+
+    async def _break(self) -> None:
+        self._breaks_after = None
+        if self._closes:
+            await self._close()
+        self.broken.set()
+
+
+@contextmanager
+def strait(port: int) -> Iterator[Strait]:
+    """Opens a way to a port of this machine, on a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    way = Strait(port, loop)
+    try:
+        way.open()
+        yield way
+        way.close()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

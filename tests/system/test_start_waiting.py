@@ -1,0 +1,129 @@
+"""What is not there yet is waited for: each try is said, nothing is ready meanwhile, and then all goes on."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from protos.hugginggpt.v1 import responder_pb2
+from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
+from services.runtime import server as runtime
+from services.runtime.database.migrations import MIGRATED, VERSIONS
+from services.runtime.probe import complaint
+from tests import s3
+from tests.postgres import PASSWORD, Server, serving
+from tests.starting import Started, started
+
+RESPONDER = responder_pb2.DESCRIPTOR.services_by_name["ResponderService"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving(durable=False) as server:
+        yield server
+
+
+async def unready(address: str) -> str:
+    return await asyncio.to_thread(complaint, address, "readiness")
+
+
+async def becomes_ready(process: Started, address: str) -> None:
+    await process.until("serving")
+    assert await unready(address) == ""
+    assert process.complaints == []
+
+
+async def test_a_database_that_is_not_up_yet_is_waited_for(
+    server: Server, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    await asyncio.to_thread(server.stop)
+    address = f"127.0.0.1:{unused_tcp_port}"
+    environment = {"ORCHESTRATOR_JOURNAL": server.url, "HEALTH_LISTEN": address}
+    async with started(tmp_path, "services.orchestrator", **environment) as process:
+        for _ in range(2):
+            waiting = await process.until("waiting at the start", wanted="the database")
+            assert "does not answer" in waiting["error"]
+            assert waiting["remedy"]
+        assert await unready(address)
+        await asyncio.to_thread(server.start)
+        await becomes_ready(process, address)
+        assert PASSWORD not in str(process.log)
+
+
+@pytest.mark.parametrize("module", ["gateway", "experts.lite"])
+async def test_a_bucket_that_is_not_made_yet_is_waited_for(
+    module: str, s3_endpoint: str, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    address, name = f"127.0.0.1:{unused_tcp_port}", f"late-{uuid4().hex[:12]}"
+    environment = {**s3.access(s3_endpoint), "ARTIFACTS_URL": f"s3://{name}/artifacts", "HEALTH_LISTEN": address}
+    async with started(tmp_path, module, **environment) as process:
+        waiting = await process.until("waiting at the start", wanted="the artifact store")
+        assert waiting["error"] == "the artifact store's bucket does not exist"
+        assert await unready(address)
+        await asyncio.to_thread(s3.made, s3_endpoint, name)
+        await becomes_ready(process, address) if module == "gateway" else await process.until("ready")
+
+
+async def test_a_store_that_is_not_there_is_waited_for(s3_endpoint: str, tmp_path: Path, unused_tcp_port: int) -> None:
+    environment = {**s3.access(f"http://127.0.0.1:{unused_tcp_port}"), "ARTIFACTS_URL": "s3://hugginggpt/artifacts"}
+    async with started(tmp_path, "services.orchestrator", **environment) as process:
+        waiting = await process.until("waiting at the start", wanted="the artifact store")
+        assert "does not answer" in waiting["error"]
+
+
+@pytest.mark.parametrize(
+    ("module", "setting", "name"),
+    [
+        ("services.planner", "PLANNER_SELECTOR", "selector"),
+        ("services.orchestrator", "ORCHESTRATOR_RESPONDER", "responder"),
+        ("gateway", "GATEWAY_ORCHESTRATOR", "orchestrator"),
+    ],
+)
+async def test_an_address_at_which_nobody_answers_is_named_until_somebody_does(
+    module: str, setting: str, name: str, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+    async with started(tmp_path, module, **{setting: address}) as process:
+        missing = await process.until("cannot be reached", peer=f"the {name} at {address}")
+        assert "Connection refused" in missing["error"]
+        assert missing["remedy"]
+        async with runtime.serving(lambda _: None, RESPONDER, listen=address):
+            await process.until("can be reached", peer=f"the {name} at {address}")
+
+
+async def test_a_planner_is_ready_once_it_knows_what_can_be_planned(
+    tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    address, selector = (f"127.0.0.1:{unused_tcp_port_factory()}" for _ in range(2))
+    environment = {"PLANNER_SELECTOR": selector, "HEALTH_LISTEN": address}
+    async with started(tmp_path, "services.planner", **environment) as planner:
+        await planner.until("serving")
+        assert await unready(address) == f"{address}: readiness is NOT_SERVING"
+        async with started(tmp_path, "services.selector", SELECTOR_LISTEN=selector):
+            await planner.until("catalogue")
+            assert await unready(address) == ""
+
+
+async def test_whoever_waits_at_the_start_can_be_stopped(tmp_path: Path) -> None:
+    environment = {"GATEWAY_DATABASE": "postgresql://me@127.0.0.1:9/gateway"}
+    async with started(tmp_path, "gateway", **environment) as process:
+        await process.until("waiting at the start")
+        process.process.terminate()
+        assert await process.end() == 0
+        assert process.complaints == []
+
+
+async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.sqlite"
+    with closing(sqlite3.connect(journal)) as database, database:
+        database.execute(VERSIONS)
+        database.execute(MIGRATED, (SCHEMA, len(MIGRATIONS) + 2))
+    async with started(tmp_path, "services.orchestrator", ORCHESTRATOR_JOURNAL=str(journal)) as process:
+        assert await process.end() == 1
+        (complaint,) = process.complaints
+        assert f"this program knows {len(MIGRATIONS)}" in complaint["error"]
+        assert complaint["remedy"].startswith("run the newer program")

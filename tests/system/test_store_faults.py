@@ -1,0 +1,226 @@
+"""A house on a real S3 API that is slow, breaks or is away: runs wait or say so, and nothing is corrupt."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.s3 import Bucket, access, made
+from tests.strait import Strait, strait
+from tests.system.conftest import ROOT, House, eventually, standing
+
+SIGN = (ROOT / "tests" / "data" / "sign.png").read_bytes()
+LARGE = SIGN + bytes(range(256)) * 4096 * 12
+"""12 MiB more, of which whoever opens the picture takes no notice: three parts."""
+
+READING = {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "file1"}}}
+SPEAKING = {"id": 2, "task": "text-to-speech", "arguments": {"text": {"task_id": 1, "output": "text"}}}
+ALOUD = [READING, SPEAKING]
+BREAKING_BYTES = 50_000
+"""More than any request to the store but one that carries a file."""
+
+SILENT_SECONDS = 25.0
+"""Less than anybody waits for an answer of the store, and more than this takes otherwise."""
+
+
+@dataclass(frozen=True)
+class Shore:
+    """A house, the way from it to its store, and the store behind."""
+
+    house: House
+    way: Strait
+    bucket: Bucket
+    http: httpx.Client
+
+    def ask(self, content: bytes = SIGN, **spec: Any) -> httpx.Response:
+        told = {"plan": ALOUD, "mode": "results", "bypass_memo": True, **spec}
+        parts: list[tuple[str, Any]] = [("spec", (None, json.dumps(told))), ("file", ("sign.png", content))]
+        return self.http.post("/v1/runs", files=parts)
+
+    def events(self, run_id: str) -> Iterator[dict[str, Any]]:
+        """Of a run, until it ends."""
+        with self.http.stream("GET", f"/v1/runs/{run_id}/events") as reply:
+            for line in reply.iter_lines():
+                if line.startswith("data:"):
+                    yield json.loads(line.removeprefix("data:"))
+
+    def ended(self, run_id: str) -> dict[str, Any]:
+        """A run once it has."""
+        for _ in self.events(run_id):
+            pass
+        run: dict[str, Any] = self.http.get(f"/v1/runs/{run_id}").json()
+        return run
+
+    def spoken(self, run: dict[str, Any]) -> bytes:
+        """What the sign sounds like, as the store itself gives it out."""
+        assert run["state"] == "completed", run
+        artifact = run["tasks"][1]["result"]["outputs"]["audio"]["artifact"]
+        redirect = self.http.get(f"/v1/artifacts/{artifact['sha256']}")
+        assert redirect.status_code == 307
+        content = httpx.get(redirect.headers["location"], trust_env=False).content
+        assert hashlib.sha256(content).hexdigest() == artifact["sha256"]
+        return content
+
+
+@pytest.fixture(scope="module")
+def standing_shore(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shore]:
+    bucket = made(s3_endpoint)
+    with strait(httpx.URL(s3_endpoint).port or 0) as way:
+        settings = {**access(way.url), "ARTIFACTS_URL": bucket.url}
+        with (
+            standing(tmp_path_factory.mktemp("shore"), "--experts", "lite", **settings) as house,
+            httpx.Client(base_url=house.url, timeout=90, trust_env=False) as http,
+        ):
+            yield Shore(house, way, bucket, http)
+
+
+@pytest.fixture
+def shore(standing_shore: Shore) -> Iterator[Shore]:
+    yield standing_shore
+    standing_shore.way.delay = 0.0
+    standing_shore.way.open()
+
+
+def test_a_large_file_goes_in_by_parts_and_results_come_from_the_store(shore: Shore) -> None:
+    accepted = shore.ask(LARGE)
+    assert accepted.status_code == 202, accepted.text
+    run = shore.ended(accepted.json()["run_id"])
+    assert shore.spoken(run).startswith(b"RIFF")
+    sent = run["spec"]["inputs"][0]["artifact"]
+    assert (sent["sha256"], sent["size_bytes"]) == (hashlib.sha256(LARGE).hexdigest(), len(LARGE))
+    assert no_leftovers(shore.bucket)
+
+
+def test_a_slow_store_only_takes_time(shore: Shore) -> None:
+    shore.way.delay = 0.5
+    run = shore.ended(shore.ask().json()["run_id"])
+    assert shore.spoken(run)
+    assert not [task for task in run["tasks"] if task["result"]["attempt"] > 1]
+
+
+def test_an_upload_that_breaks_once_is_whole(shore: Shore) -> None:
+    shore.way.breaks(after=3_000_000)
+    accepted = shore.ask(LARGE)
+    assert shore.way.broken.is_set()
+    assert accepted.status_code == 202, accepted.text
+    assert shore.spoken(shore.ended(accepted.json()["run_id"]))
+    assert no_leftovers(shore.bucket)
+
+
+def test_a_store_that_vanishes_while_a_file_comes_in_is_told_and_leaves_nothing_half(shore: Shore) -> None:
+    other = LARGE + b"another"
+    before, runs = shore.bucket.keys(), shore.http.get("/v1/runs").json()
+    shore.way.breaks(after=3_000_000, closes=True)
+    refused = shore.ask(other)
+    assert shore.way.broken.is_set()
+    assert_away(refused)
+    shore.way.open()
+    assert (shore.bucket.keys(), shore.http.get("/v1/runs").json()) == (before, runs)
+    assert shore.ended(shore.ask(other).json()["run_id"])["state"] == "completed"
+
+
+def test_without_its_store_the_house_takes_no_files_and_gives_none_out(shore: Shore) -> None:
+    run = shore.ended(shore.ask().json()["run_id"])
+    sha256 = run["tasks"][1]["result"]["outputs"]["audio"]["artifact"]["sha256"]
+    shore.way.close()
+    assert_away(shore.ask(SIGN + b"new"))
+    assert_away(shore.http.get(f"/v1/artifacts/{sha256}"))
+    assert shore.http.get(f"/v1/runs/{run['run_id']}").json() == run
+    shore.way.open()
+    assert shore.spoken(run)
+
+
+def assert_away(answer: httpx.Response) -> None:
+    told = answer.json()
+    assert (answer.status_code, told["code"]) == (503, "UNAVAILABLE")
+    assert told["detail"].startswith("the artifact store does not answer")
+    assert "ARTIFACTS_URL" in told["remedy"]
+    assert "127.0.0.1" not in answer.text
+
+
+def no_leftovers(bucket: Bucket) -> bool:
+    return not bucket.unfinished() and not any("_staging" in key for key in bucket.keys())  # noqa: SIM118  # no dict
+
+
+# ---------------------------------------------------------------- a run under way
+
+
+def waiting(shore: Shore, **spec: Any) -> str:
+    """A run whose file is in the store and whose plan may yet run."""
+    run_id: str = shore.ask(mode="approve", **spec).json()["run_id"]
+    eventually(lambda: shore.http.get(f"/v1/runs/{run_id}").json()["state"] == "awaiting_approval")
+    return run_id
+
+
+def approve(shore: Shore, run_id: str) -> None:
+    shore.http.post(f"/v1/runs/{run_id}/approve", json={}).raise_for_status()
+
+
+def test_a_run_waits_for_a_store_that_comes_back(shore: Shore) -> None:
+    run_id = waiting(shore)
+    shore.way.close()
+    approve(shore, run_id)
+    for event in shore.events(run_id):
+        if failed := event.get("attempt_failed"):
+            assert failed["failure"]["message"].startswith("the artifact store does not answer")
+            assert failed["next"] == "retry"
+            shore.way.open()
+    run = shore.ended(run_id)
+    assert shore.spoken(run)
+    assert run["tasks"][0]["result"]["attempt"] > 1
+
+
+def test_a_run_whose_store_stays_away_ends_and_says_why(shore: Shore) -> None:
+    run_id = waiting(shore, budget={"wall_time": 6})
+    shore.way.close()
+    approve(shore, run_id)
+    run = shore.ended(run_id)
+    for told in (run["failure"], run["tasks"][0]["result"]["failure"]):
+        assert "the artifact store does not answer" in told["message"], run
+        assert told["remedy"]
+    assert run["state"] == "failed"
+
+
+def test_a_run_that_a_silent_store_holds_up_is_cancelled_at_once(shore: Shore) -> None:
+    run_id = waiting(shore)
+    shore.way.delay = SILENT_SECONDS
+    approve(shore, run_id)
+    began = time.monotonic()
+    for event in shore.events(run_id):
+        if "task_started" in event:
+            shore.http.post(f"/v1/runs/{run_id}/cancel").raise_for_status()
+    assert shore.ended(run_id)["state"] == "cancelled"
+    assert time.monotonic() - began < SILENT_SECONDS
+
+
+def test_a_result_that_breaks_off_on_its_way_into_the_store_is_whole(shore: Shore) -> None:
+    run_id = waiting(shore)
+    shore.way.breaks(after=BREAKING_BYTES)
+    approve(shore, run_id)
+    run = shore.ended(run_id)
+    assert shore.way.broken.is_set()
+    assert shore.spoken(run)
+
+
+def test_changed_bytes_are_never_taken_for_the_file(shore: Shore) -> None:
+    run_id = waiting(shore)
+    run = shore.http.get(f"/v1/runs/{run_id}").json()
+    sha256 = run["spec"]["inputs"][0]["artifact"]["sha256"]
+    shore.bucket.overwrite(f"default/{sha256}", SIGN[:-1] + b"x")
+    approve(shore, run_id)
+    failure = shore.ended(run_id)["tasks"][0]["result"]["failure"]
+    assert (failure["code"], failure["reason"], failure["port"]) == ("DATA_LOSS", "CORRUPT", "image")
+
+
+def test_a_bucket_that_is_removed_is_told_until_it_is_there_again(shore: Shore) -> None:
+    shore.bucket.drop()
+    refused = shore.ask()
+    assert (refused.status_code, refused.json()["code"]) == (503, "UNAVAILABLE")
+    assert refused.json()["detail"] == "the artifact store's bucket does not exist"
+    made(shore.bucket.endpoint, shore.bucket.name)
+    assert shore.spoken(shore.ended(shore.ask().json()["run_id"]))

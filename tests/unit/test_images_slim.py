@@ -1,0 +1,77 @@
+"""What the core image's packages lose while it is built, and that they work without."""
+
+import ctypes
+import runpy
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SLIM = ROOT / "docker" / "slim.py"
+SAID = runpy.run_path(str(SLIM))
+
+
+def library(module: str) -> Path:
+    spec = find_spec(module)
+    assert spec
+    assert spec.origin
+    return Path(spec.origin)
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """As installed: a library with its symbols, one that was patched after it was linked, files for other programs."""
+    shutil.copy(library("asyncpg.protocol.protocol"), tmp_path / "whole.so")
+    shutil.copy(library("numpy._core._multiarray_umath"), tmp_path / "patched.so")
+    others = ("numpy/core.h", "numpy/core/tests/data.csv", "rich/hints.pyi", "rich/tests/test_never.py")
+    for name in ("numpy/never.py", "numpy/py.typed", "rich/never.py", "rich/tests.py", *others):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    return tmp_path
+
+
+def slimmed(folder: Path) -> set[str]:
+    subprocess.run([sys.executable, SLIM, folder], check=True, timeout=60)
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+def test_what_only_others_read_goes(packages: Path) -> None:
+    assert slimmed(packages) == {"whole.so", "patched.so", "numpy/py.typed", "rich/never.py", "rich/tests.py"}
+
+
+def test_libraries_load_without_their_symbols(packages: Path) -> None:
+    whole = packages / "whole.so"
+    before = whole.stat().st_size
+    slimmed(packages)
+    assert whole.stat().st_size < before
+    assert ctypes.CDLL(str(whole)).PyInit_protocol
+
+
+def test_a_second_time_changes_nothing(packages: Path) -> None:
+    slimmed(packages)
+    once = {file: (packages / file).read_bytes() for file in ("whole.so", "patched.so")}
+    slimmed(packages)
+    assert {file: (packages / file).read_bytes() for file in once} == once
+
+
+def test_what_is_no_library_of_this_kind_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "script.so").write_text("INPUT(other.so)")
+    slimmed(tmp_path)
+    assert (tmp_path / "script.so").read_text() == "INPUT(other.so)"
+
+
+def test_programs_need_no_more_of_large_packages_than_is_kept() -> None:
+    command = [sys.executable, "-m", "tests.rehearsal", ",".join(SAID["NARROWED"]), *SAID["IMPORTED"].split()]
+    told = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
+    assert told.stdout == ""
+
+
+def test_what_is_not_kept_would_be_told() -> None:
+    command = [sys.executable, "-m", "tests.rehearsal", "openai", "openai"]
+    told = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
+    assert "openai.resources.chat.chat" in told.stdout.split()

@@ -1,0 +1,61 @@
+"""Components put together otherwise than in our overlays keep the rules, too; none is left untried."""
+
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import yaml
+
+from tests.manifests import rendering, schemas
+from tests.manifests.house import House
+from tests.manifests.rules import RULES
+
+pytestmark = pytest.mark.needs("kubectl")
+
+EXPERTS = ("text", "vision", "audio", "video", "diffusion")
+STORES = ("postgres", "s3")
+
+COMPOSED = {
+    "without-gpus": (*EXPERTS, "model-init", "remote", "served", *STORES, "otel", "prometheus", "hpa", "ingress"),
+    "gpus-and-cpus": (*EXPERTS, "gpu", "cpu-fallback", "model-init", *STORES, "tls", "gateway-api"),
+    "weights-in-the-house": ("text", "text/prefetch", "model-prefetch", *STORES),
+    "scaled-from-none": ("text", "model-init", "text/keda", "keda", "managed-stores"),
+}
+
+
+@cache
+def house(name: str) -> House:
+    with TemporaryDirectory() as folder:
+        return rendering.composed(COMPOSED[name], Path(folder))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_composition_keeps_the_rules(name: str, rule: str) -> None:
+    assert list(RULES[rule](house(name))) == []
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_kubernetes_takes_a_composition(name: str) -> None:
+    assert list(schemas.complaints(house(name), schemas.VERSIONS[0])) == []
+
+
+def test_no_component_is_left_out() -> None:
+    assert set(rendering.components()) - _used() == set()
+
+
+def _used() -> set[str]:
+    """Components of overlays and compositions, with those that they bring."""
+    named = set(chain(*COMPOSED.values(), *map(_components_of, rendering.K8S.glob("overlays/*/kustomization.yaml"))))
+    folders = (rendering.K8S / "components" / each for each in named)
+    return named.union(*(_components_of(folder / "kustomization.yaml") for folder in folders))
+
+
+def _components_of(path: Path) -> list[str]:
+    """Paths below k8s/components that a kustomization names."""
+    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    named = [(path.parent / each).resolve() for key in ("components", "resources") for each in told.get(key) or []]
+    folder = rendering.K8S / "components"
+    return [str(each.relative_to(folder)) for each in named if each.is_dir() and each.is_relative_to(folder)]

@@ -1,0 +1,80 @@
+"""Network policies are read as Kubernetes means them: what one isolates another may open, and both ends have a say."""
+
+import pytest
+
+from tests.manifests.house import Document, House, selects
+from tests.manifests.network import Edge, Network
+from tests.manifests.parts.documents import document
+from tests.manifests.rules.resources import amount
+
+CALL = Edge("caller", "called", 50051)
+
+
+def _house(*specs: Document) -> House:
+    """Two pods, and policies with these specs."""
+    policies = [document("networking.k8s.io/v1", "NetworkPolicy", f"p{n}", spec=spec) for n, spec in enumerate(specs)]
+    return House((_pods("caller"), _pods("called"), *policies))
+
+
+def _pods(name: str) -> Document:
+    container = {"name": "server", "ports": [{"name": "grpc", "containerPort": 50051}]}
+    template = {"metadata": {"labels": {"name": name}}, "spec": {"containers": [container]}}
+    return document("apps/v1", "Deployment", name, spec={"template": template})
+
+
+ALL: Document = {"podSelector": {}}
+CALLED = {"podSelector": {"matchLabels": {"name": "called"}}}
+CALLER = {"podSelector": {"matchLabels": {"name": "caller"}}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_open"),
+    [
+        ({}, True),
+        ({"from": [CALLER]}, True),
+        ({"from": [CALLED]}, False),
+        ({"from": [CALLER], "ports": [{"port": 50051}]}, True),
+        ({"from": [CALLER], "ports": [{"port": "grpc"}]}, True),
+        ({"from": [CALLER], "ports": [{"port": 50000, "endPort": 50100}]}, True),
+        ({"from": [CALLER], "ports": [{"port": 50052}]}, False),
+        ({"from": [CALLER], "ports": [{"port": "http"}]}, False),
+        ({"from": [{"namespaceSelector": {}}]}, True),
+        ({"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}]}, False),
+        ({"from": [{"namespaceSelector": {}, **CALLED}]}, False),
+        ({"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}, False),
+    ],
+)
+def test_a_rule_opens_what_it_says(rule: Document, *, is_open: bool) -> None:
+    house = _house(CALLED | {"policyTypes": ["Ingress"], "ingress": [rule]})
+    assert (CALL in Network(house).edges()) == is_open
+
+
+def test_both_ends_have_a_say() -> None:
+    opened = CALLED | {"policyTypes": ["Ingress"], "ingress": [{"from": [CALLER]}]}
+    closed = CALLER | {"policyTypes": ["Egress"]}
+    assert CALL in Network(_house(opened)).edges()
+    assert CALL not in Network(_house(opened, closed)).edges()
+
+
+def test_nobody_is_isolated_without_a_policy() -> None:
+    assert CALL in Network(_house()).edges()
+    assert Network(_house(ALL | {"policyTypes": ["Ingress", "Egress"]})).edges() == set()
+
+
+@pytest.mark.parametrize(
+    ("expression", "matches"),
+    [
+        ({"key": "a", "operator": "In", "values": ["1", "2"]}, True),
+        ({"key": "a", "operator": "NotIn", "values": ["1"]}, False),
+        ({"key": "b", "operator": "NotIn", "values": ["1"]}, True),
+        ({"key": "a", "operator": "Exists"}, True),
+        ({"key": "a", "operator": "DoesNotExist"}, False),
+    ],
+)
+def test_labels_are_selected_by_expressions(expression: Document, *, matches: bool) -> None:
+    assert selects({"matchExpressions": [expression]}, {"a": "1"}) == matches
+
+
+@pytest.mark.parametrize(("quantity", "bytes_or_cores"), [("500m", 0.5), ("2", 2), (1, 1), ("1Ki", 1024), ("1M", 1e6)])
+def test_quantities_are_read(quantity: object, bytes_or_cores: float) -> None:
+    assert amount(quantity) == pytest.approx(bytes_or_cores)

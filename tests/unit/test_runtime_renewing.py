@@ -1,0 +1,138 @@
+"""A certificate that is renewed on disk is shown by the channels of a process that goes on."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from protos.hugginggpt.v1 import responder_pb2 as pb
+from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Turn
+from services.runtime import identity
+from services.runtime.channel import connect, dial
+from services.runtime.identity import Identity
+from services.runtime.renewing import Renewing
+from services.runtime.server import serving
+from tests.certificates import Authority
+
+RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
+
+
+class TellingCertificates(rpc.ResponderServiceServicer):
+    """Tells the certificate of whoever asks; whoever says "stay" is told again when released."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+
+    async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        shown = context.auth_context()["x509_pem_cert"][0].decode()
+        await context.write(pb.RespondEvent(text=shown))
+        if request.conversation[0].text == "stay":
+            await self.release.wait()
+            await context.write(pb.RespondEvent(text=shown))
+
+
+@pytest.fixture
+def servicer() -> TellingCertificates:
+    return TellingCertificates()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def own(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
+    """This process's, looked at for each call."""
+    monkeypatch.setattr("services.runtime.identity.LOOK_SECONDS", 0.0)
+    shown = authority.identity("planner")
+    identity.assume(shown)
+    yield shown
+    identity.assume(None)
+
+
+@pytest.fixture
+async def port(own: Identity, servicer: TellingCertificates) -> AsyncIterator[int]:
+    register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
+    async with serving(register, RESPONDER) as running:
+        yield running.port
+
+
+def renew(authority: Authority, own: Identity, tick: int = 1) -> str:
+    """The new one."""
+    authority.identity("planner")
+    os.utime(own.certificate.chain, (tick, tick))  # a clock of coarse grain would not see the change
+    return own.certificate.chain.read_text()
+
+
+async def asked(channel: grpc.aio.Channel) -> str:
+    request = pb.RespondRequest(conversation=[Turn(text="hello")])
+    return "".join([event.text async for event in rpc.ResponderServiceStub(channel).Respond(request, timeout=10)])
+
+
+@pytest.mark.parametrize("reach", [connect, dial])
+async def test_a_renewed_certificate_is_shown_by_the_next_call_of_a_channel_that_is_open(
+    reach: Callable[[str], grpc.aio.Channel], authority: Authority, own: Identity, port: int
+) -> None:
+    first = own.certificate.chain.read_text()
+    async with reach(f"127.0.0.1:{port}") as channel:
+        stub = rpc.ResponderServiceStub(channel)
+        request = pb.RespondRequest(conversation=[Turn(text="hello")])
+        shown = [event.text async for event in stub.Respond(request, timeout=10)]
+        second = renew(authority, own)
+        shown += [event.text async for event in stub.Respond(request, timeout=10)]
+        third = renew(authority, own, tick=2)
+        shown += [event.text async for event in stub.Respond(request, timeout=10)]
+    assert [one.strip() for one in shown] == [one.strip() for one in (first, second, third)]
+
+
+async def test_a_call_under_way_ends_on_the_connection_it_began_on(
+    authority: Authority, own: Identity, port: int, servicer: TellingCertificates
+) -> None:
+    async with connect(f"127.0.0.1:{port}") as channel:
+        staying: Any = rpc.ResponderServiceStub(channel).Respond(
+            pb.RespondRequest(conversation=[Turn(text="stay")]), timeout=20
+        )
+        before = (await staying.read()).text
+        renew(authority, own)
+        assert await asked(channel) != before
+        servicer.release.set()
+        assert (await staying.read()).text == before
+
+
+async def test_files_that_do_not_fit_one_another_yet_change_nothing(
+    authority: Authority, own: Identity, port: int
+) -> None:
+    async with connect(f"127.0.0.1:{port}") as channel:
+        before, chain = await asked(channel), own.certificate.chain.read_bytes()
+        second = renew(authority, own)
+        own.certificate.chain.write_bytes(chain)
+        with capture_logs() as logs:
+            assert await asked(channel) == before
+        assert [line["event"] for line in logs if "certificate" in line["event"]] == [
+            "a renewed certificate cannot be used"
+        ]
+        own.certificate.chain.write_text(second)
+        os.utime(own.certificate.chain, (2, 2))
+        assert (await asked(channel)).strip() == second.strip()
+
+
+async def test_a_channel_that_is_closed_leaves_nothing_open(authority: Authority, own: Identity, port: int) -> None:
+    async with connect(f"127.0.0.1:{port}") as channel:
+        assert isinstance(channel, Renewing)
+        before = channel.latest()
+        staying: Any = rpc.ResponderServiceStub(channel).Respond(
+            pb.RespondRequest(conversation=[Turn(text="stay")]), timeout=20
+        )
+        await staying.read()
+        renew(authority, own)
+        await asked(channel)
+    assert before.get_state() is channel.latest().get_state() is grpc.ChannelConnectivity.SHUTDOWN
+    assert staying.done()
