@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -27,6 +28,9 @@ _TAGS = [
     {"name": "health", "description": "Whether it is there."},
 ]
 
+_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+"""The Door sees to that; the framework's own has paths, hosts and the words of errors in it."""
+
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _METHOD_NOT_ALLOWED = 405
 
@@ -41,6 +45,7 @@ def application(version: str, routers: Sequence[APIRouter]) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=_TELEMETRY,
         exception_handlers={
             ServiceError: _problem,
             Exception: _problem,

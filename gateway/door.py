@@ -1,6 +1,5 @@
 """Where HTTP comes in: every request gets a caller and an id, every answer its headers, every error its body."""
 
-import time
 from collections.abc import Sequence
 
 import structlog
@@ -9,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.access.caller import Callers
+from gateway.observing import Request, observed
 from gateway.status import MEDIA_TYPE, http_status, problem_bytes, problem_headers
 from services.runtime.caller import acting_for
 from services.runtime.errors import ServiceError
@@ -49,32 +49,41 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.update(self._schemes)
         who = self._callers.caller(Headers(scope=scope).get("x-request-id", ""))
-        answer = _Answer(send, who.request_id)
-        began = time.perf_counter()
-        with acting_for(who):
+        with acting_for(who), observed(scope) as request:
+            answer = _Answer(send, who.request_id, request)
             try:
                 await self._app(scope, receive, answer)
             except Exception as error:  # nobody else would answer
                 if not isinstance(error, ServiceError):
                     log.exception("unexpected error")
-                if not answer.status:
+                if not request.status:
                     await problem_response(error, scope["path"])(scope, receive, answer)
             finally:
-                route = getattr(scope.get("route"), "path", "")
-                seconds = round(time.perf_counter() - began, 4)
-                log.info("request", method=scope["method"], route=route, status=answer.status, seconds=seconds)
+                told = {"run_id": run_id} if (run_id := answer.run_id or request.run_id) else {}
+                seconds = round(request.seconds, 4)
+                log.info(
+                    "request",
+                    method=scope["method"],
+                    route=request.route,
+                    status=request.status,
+                    seconds=seconds,
+                    **told,
+                )
 
 
 class _Answer:
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, request: Request) -> None:
         self._send = send
         self._request_id = request_id
-        self.status = 0
+        self._request = request
+        self.run_id = ""
+        """The run that it began."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self._request.status = message["status"]
             headers = MutableHeaders(scope=message)
+            self.run_id = headers.get("x-run-id", "")
             headers["x-request-id"] = self._request_id
             for name, value in _HEADERS:
                 headers.setdefault(name, value)

@@ -14,7 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from opentelemetry.trace import SpanContext
 
+from experts.host import observing
 from experts.host.blame import is_out_of_memory
 from experts.host.composing import Composer, Member
 from experts.host.loaded import Loaded
@@ -158,7 +160,8 @@ class Queue:
         cost = model.batching.cost([member.cost for member in batch])
         try:
             items = [member.item for member in batch]
-            outcomes: Sequence[Ran | Exception] = batch[0].context.run(self._run, model, items, cost, call)
+            members = observing.members_of(batch)
+            outcomes: Sequence[Ran | Exception] = batch[0].context.run(self._run, model, items, cost, call, members)
         except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it
             self._failed(batch, cost, sendable(error))
         else:
@@ -182,11 +185,19 @@ class Queue:
             waiting, self._waiting = self._waiting, []
         return waiting
 
-    def _run(self, model: Loaded, items: Sequence[Any], cost: float, call: CallUnderWay | Together) -> list[Ran]:
+    def _run(
+        self,
+        model: Loaded,
+        items: Sequence[Any],
+        cost: float,
+        call: CallUnderWay | Together,
+        members: Sequence[SpanContext] = (),
+    ) -> list[Ran]:
         self._running += len(items)
         self._at, self.busy_since = model, (began := time.monotonic())
         try:
-            raws = model.handler.run(items, call)  # type: ignore[union-attr]  # who is asked never comes here
+            with observing.running(self.model_id, len(items), members):
+                raws = model.handler.run(items, call)  # type: ignore[union-attr]  # who is asked never comes here
             seconds = time.monotonic() - began
         finally:
             self._running -= len(items)
@@ -197,6 +208,7 @@ class Queue:
                 remedy="report it to whoever made the expert",
             )
         model.ran(cost, seconds)
+        observing.ran(self.model_id, len(items), seconds)
         share = seconds / len(items)
         self._each = self._each * _FADE + share * (1 - _FADE) if self._each else share
         return [Ran(raw, seconds, share) for raw in raws]

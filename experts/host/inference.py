@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from experts.host import strict_json
+from experts.host import observing, strict_json
 from experts.host.batching import Queue, Ran
 from experts.host.blame import blaming
 from experts.host.journey import Journey, Steps
@@ -72,8 +72,10 @@ class Inference:
         item, _ = await self._cpu.run(steps.prepare, loaded)
         with queue.elsewhere():
             began = time.monotonic()
-            raw = await loaded.handler.ask(item, steps.call)  # type: ignore[union-attr]  # it has one
+            with observing.running(queue.model_id, 1, ()):
+                raw = await loaded.handler.ask(item, steps.call)  # type: ignore[union-attr]  # it has one
             seconds = time.monotonic() - began
+            observing.ran(queue.model_id, 1, seconds)
         return Ran(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
 
     async def _in_turn(self, task: str, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:

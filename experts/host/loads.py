@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from experts.host import loading
+from experts.host import loading, observing
 from experts.host.batching import Queue
 from experts.host.blame import is_out_of_memory
 from experts.host.devices import CPU, Devices, Place, Places, limit_bytes, resident_bytes, trim
@@ -54,6 +54,14 @@ class Loads:
         """What models may still take where most is left; 0 if that is not known."""
         return max((room.free for room in self._rooms.values()), default=0)
 
+    @property
+    def memory(self) -> dict[tuple[str, str], int]:
+        """Bytes, by device and what they are: taken by models, or their budget there."""
+        rooms = tuple(self._rooms.values())
+        return {(room.device, "models"): room.used for room in rooms} | {
+            (room.device, "budget"): room.budget for room in rooms
+        }
+
     def has_room_for(self, model: "Model") -> bool:
         """Whether it is likely to come in without another leaving."""
         rooms = self._rooms.values()
@@ -72,7 +80,8 @@ class Loads:
             await room.make(_expected(model, room.device))
             self.since = began = time.monotonic()
             try:
-                loaded, taken = await self._fitted(room, model, place)
+                with observing.loading(model.id, model.task, room.device):
+                    loaded, taken = await self._fitted(room, model, place)
             finally:
                 self.since = None
             model.came_in(loaded, taken, seconds=time.monotonic() - began)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from experts.host import observing
 from experts.host.batching import Queue
 from experts.host.expert import Offer
 from experts.host.handler import Trouble
@@ -188,6 +189,7 @@ class Model:
             self._watching.discard(call)
 
     async def _loaded(self) -> Loaded | Failure | None:
+        began = time.monotonic()
         try:
             await self._loads.load(self)
         except ServiceError as error:
@@ -203,6 +205,7 @@ class Model:
             facts = {"seconds": round(self.load_seconds, 3), "bytes": self.loaded_bytes}
             log.info("model loaded", model=self.id, task=self.task, **facts)
         finally:
+            observing.loaded(self.id, time.monotonic() - began, well=isinstance(self._outcome, Loaded))
             self._load = self.loading = None
             self._loads.tell()
         return self._outcome

@@ -1,12 +1,13 @@
 """The models of one expert."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
+from experts.host import observing
 from experts.host.batching import Queue
 from experts.host.composing import Composer
 from experts.host.devices import Devices, OnlyCpu, Places
@@ -54,6 +55,7 @@ class Models:
         for offer in offers:
             queue = self._queues.get(offer.card.id) or self._queue(offer.card.id)
             self._models[offer.spec.name, offer.card.id] = Model(offer, queue, self._loads)
+        observing.watch(self)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -104,6 +106,17 @@ class Models:
     def free_bytes(self) -> int:
         """What models may still take of memory; 0 until that is known."""
         return self._loads.free_bytes
+
+    @property
+    def depths(self) -> Mapping[tuple[str, str], int]:
+        """Calls, by model and state: waiting or running."""
+        waiting = {(queue.model_id, "waiting"): queue.waiting for queue in self.queues}
+        return waiting | {(queue.model_id, "running"): queue.running for queue in self.queues}
+
+    @property
+    def memory(self) -> Mapping[tuple[str, str], int]:
+        """Bytes, by device and what they are: taken by models, or their budget there."""
+        return self._loads.memory
 
     def get(self, task: str, model_id: str) -> Model:
         return self._models[task, model_id]

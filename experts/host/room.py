@@ -8,6 +8,9 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
+from experts.host import observing
+from services.runtime import conventions as names
+
 log = structlog.get_logger(__name__)
 
 
@@ -99,6 +102,7 @@ class Room(Generic[R]):
             self.residents.remove(resident)
         for resident in leaving:
             await resident.unload()
+            observing.evictions.add(1, {names.REQUEST_MODEL: resident.id, "device": self.device})
             log.info("model unloaded", model=resident.id, device=self.device, freed_bytes=resident.loaded_bytes)
         await self._release()
 

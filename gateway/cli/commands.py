@@ -292,5 +292,5 @@ app.command()(batches.batch)
 app.command()(batches.resume)
 app.command()(batches.batches)
 app.command()(compare)
-for command in (records.record, records.verify):
+for command in (records.record, records.verify, records.trace):
     app.command()(command)

@@ -1,4 +1,4 @@
-"""The commands that show what did what, and try whether it does the same again."""
+"""The commands that show what did what and how long it took, and try whether it does the same again."""
 
 import typer
 
@@ -37,3 +37,19 @@ def verify(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = 
     with terminal.problems_told():
         verified = recorded.verify(run, url, api_key, as_json=as_json)
     raise typer.Exit(0 if verified else 1)
+
+
+def trace(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """Show what took how long in a run that has ended, or so far: planning, choosing, waiting, attempts, the answer.
+
+    Of an attempt the solid part of its bar is work, the light part before it waiting inside the expert and transport.
+
+    [bold]Example[/]
+
+      hugginggpt trace run_19a2b3c4d5e6f708192a3b4
+    """
+    from gateway.cli import terminal
+    from gateway.cli.tracing import showing
+
+    with terminal.problems_told():
+        showing.show(run, url, api_key, as_json=as_json)

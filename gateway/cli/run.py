@@ -38,7 +38,7 @@ class Task:
 
     @property
     def depends_on(self) -> list[int]:
-        return sorted({argument["task_id"] for argument in _each(self.arguments.values()) if "task_id" in argument})
+        return sorted(needed(self.arguments))
 
     @property
     def under_way(self) -> bool:
@@ -222,6 +222,11 @@ _CHANGES = {
     "taken_over": _taken_over,
     "run_ended": _run_ended,
 }
+
+
+def needed(arguments: Mapping[str, Any]) -> set[int]:
+    """The tasks whose outputs stand among a task's arguments."""
+    return {argument["task_id"] for argument in _each(arguments.values()) if "task_id" in argument}
 
 
 def _each(arguments: Any) -> Iterator[Mapping[str, Any]]:

@@ -55,6 +55,7 @@ class Call:
             self._settle(error)
             raise
         self._exchange, self._reply = exchange, Reply(exchange, self._usage)
+        self._trace.began(time.monotonic() - self._begun)
         return self._reply
 
     async def __aexit__(
@@ -96,8 +97,13 @@ class Call:
             too_late = state.upcoming_sleep >= self._patience.left
             return too_late or state.attempt_number >= self._line.settings.attempts
 
+        def note(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            if isinstance(error, Unusable):
+                self._trace.failed(error, state.upcoming_sleep)
+
         again = retry_if_exception(lambda error: isinstance(error, Unusable) and error.again)
-        return AsyncRetrying(retry=again, wait=pause, stop=enough, reraise=True)
+        return AsyncRetrying(retry=again, wait=pause, stop=enough, before_sleep=note, reraise=True)
 
     async def _attempt(self) -> Exchange:
         """One request, in its turn; what it holds is given back unless text comes."""

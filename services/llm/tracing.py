@@ -1,16 +1,31 @@
 """What traces and logs say of a call, in the names of OpenTelemetry's conventions for generative AI; never content."""
 
+import time
 from urllib.parse import urlsplit
 
 import structlog
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 
 from services.llm.dialect import Ask
 from services.llm.settings import LlmSettings
 from services.llm.unusable import Unusable
 from services.llm.usage import Usage
+from services.runtime import conventions as names
 
 log = structlog.get_logger(__name__)
+
+_meter = metrics.get_meter("hugginggpt.llm")
+_seconds = _meter.create_histogram(names.LLM_SECONDS, unit="s", description="Calls of LLMs, by model and error.")
+_first = _meter.create_histogram(
+    names.LLM_FIRST_CHUNK, unit="s", description="Until the first text of an answer came, by model."
+)
+_tokens = _meter.create_histogram(
+    names.LLM_TOKENS,
+    unit="{token}",
+    description="Tokens of calls of LLMs, by model and type: input or output.",
+    explicit_bucket_boundaries_advisory=[4**power for power in range(11)],
+)
+_cost = _meter.create_counter("llm_cost", description="Cost of calls of LLMs, by model, in the price table's currency.")
 
 
 class Trace:
@@ -19,33 +34,48 @@ class Trace:
     def __init__(self, settings: LlmSettings, ask: Ask) -> None:
         address = urlsplit(settings.base_url or "")
         attributes: dict[str, str | float] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "openai",
-            "gen_ai.request.model": settings.model,
-            "gen_ai.request.temperature": settings.temperature,
-            "gen_ai.request.max_tokens": ask.answer_tokens,
-            "gen_ai.output.type": "json" if ask.schema else "text",
-            "server.address": address.hostname or "",
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: "openai",
+            names.REQUEST_MODEL: settings.model,
+            names.TEMPERATURE: settings.temperature,
+            names.MAX_TOKENS: ask.answer_tokens,
+            names.STREAM: True,
+            names.OUTPUT_TYPE: "json" if ask.schema else "text",
+            names.SERVER: address.hostname or "",
         }
         if address.port:
-            attributes["server.port"] = address.port
+            attributes[names.SERVER_PORT] = address.port
         self._model = settings.model
+        self._began = time.monotonic()
+        self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: settings.model}
         self._facts: dict[str, object] = {}
         self._span = trace.get_tracer(__name__).start_span(
-            f"chat {settings.model}", kind=trace.SpanKind.CLIENT, attributes=attributes
+            names.named(names.CHAT, settings.model), kind=trace.SpanKind.CLIENT, attributes=attributes
         )
+
+    def began(self, seconds: float) -> None:
+        """Notes how long the first text took to come."""
+        self._span.set_attribute(names.FIRST_CHUNK, seconds)
+        _first.record(seconds, self._labels)
+
+    def failed(self, error: Unusable, pause: float) -> None:
+        """Notes an attempt that failed and is followed by another after a pause."""
+        self._span.add_event(names.ATTEMPT_FAILED, {names.ERROR: error.why.name, names.DELAY: pause})
 
     def answered(self, model: str, finish: str | None, usage: Usage) -> None:
         """Notes what came, whole or in part."""
         self._span.set_attributes(
             {
-                "gen_ai.response.model": model,
-                "gen_ai.response.finish_reasons": [finish] if finish else [],
-                "gen_ai.usage.input_tokens": usage.input_tokens,
-                "gen_ai.usage.output_tokens": usage.output_tokens,
-                "hugginggpt.usage.cost": usage.cost,
+                names.RESPONSE_MODEL: model,
+                names.FINISH_REASONS: [finish] if finish else [],
+                names.INPUT_TOKENS: usage.input_tokens,
+                names.OUTPUT_TOKENS: usage.output_tokens,
+                names.COST: usage.cost,
             }
         )
+        _tokens.record(usage.input_tokens, {**self._labels, names.TOKEN_TYPE: "input"})
+        _tokens.record(usage.output_tokens, {**self._labels, names.TOKEN_TYPE: "output"})
+        _cost.add(usage.cost, self._labels)
         self._facts = {
             "finish": finish,
             "input_tokens": usage.input_tokens,
@@ -56,8 +86,10 @@ class Trace:
 
     def ended(self, error: BaseException | None) -> None:
         """Closes the span."""
+        wrong = {names.ERROR: error.why.name if isinstance(error, Unusable) else "CANCELLED"} if error else {}
+        _seconds.record(time.monotonic() - self._began, {**self._labels, **wrong})
         if isinstance(error, Unusable):
-            self._span.set_attribute("error.type", error.why.name)
+            self._span.set_attribute(names.ERROR, error.why.name)
             self._span.set_status(trace.StatusCode.ERROR, str(error))
             log.warning("an LLM is unusable", model=self._model, why=error.why.name, error=str(error))
         else:

@@ -17,6 +17,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunSpec,
     Value,
 )
+from services.orchestrator import observing
 from services.orchestrator.arguments import is_too_long
 from services.orchestrator.journal.tables import NewRun, Row
 from services.runtime.errors import InvalidRequest
@@ -105,7 +106,13 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
     kept.run_id = run_id
     kept.deadline.FromMicroseconds(int(deadline * 1e6))
     conversation = parent.conversation_id if parent else run_id
-    accepted = RunAccepted(spec=spec, deadline=kept.deadline, conversation_id=conversation, caller=_told(who))
+    accepted = RunAccepted(
+        spec=spec,
+        deadline=kept.deadline,
+        conversation_id=conversation,
+        caller=_told(who),
+        trace=observing.begun(spec),
+    )
     first = RunEvent(run_id=run_id, sequence=1, run_accepted=accepted)
     first.time.FromMicroseconds(int(now * 1e6))
     return NewRun(

@@ -24,7 +24,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskState,
     Turn,
 )
-from services.orchestrator import approval, metrics
+from services.orchestrator import approval, metrics, observing
 from services.orchestrator.conversation import turns_of
 from services.orchestrator.execution import end_task
 from services.orchestrator.journal import Journal, LeaseLost
@@ -54,17 +54,17 @@ class Driver:
 
     async def drive(self, run: LiveRun, parent_id: str) -> None:
         """Takes a run to its end; being cancelled leaves it for another owner, as does a journal that is not there."""
-        try:
-            with caller.acting_for(run.caller):
+        with caller.acting_for(run.caller), observing.driving(run.trace):
+            try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(run.keep(), name=f"keep-{run.id}")
                     await self._through(run, parent_id)
-        except* LeaseLost:
-            log.warning("run lost to another orchestrator", run_id=run.id)
-        except* Unavailable:
-            log.warning("run let go: the journal does not answer", run_id=run.id)
-        finally:
-            await run.let_go()
+            except* LeaseLost:
+                log.warning("run lost to another orchestrator", run_id=run.id)
+            except* Unavailable:
+                log.warning("run let go: the journal does not answer", run_id=run.id)
+            finally:
+                await run.let_go()
 
     async def _through(self, run: LiveRun, parent_id: str) -> None:
         turns = await turns_of(run.view.run, parent_id, run.caller.tenant, self._journal) if _speaks(run) else []
@@ -83,7 +83,9 @@ class Driver:
         usage = spent(run.view.run, run.view.decisions)
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=usage)))
         reason = wrong.reason if wrong else ""
-        metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": reason})
+        metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": metrics.reason(reason)})
+        metrics.run_seconds.record(usage.elapsed.ToNanoseconds() / 1e9, {"state": RunState.Name(state)})
+        observing.ended(run, state, wrong)
         told = log.debug if run.of_batch and state == RUN_STATE_COMPLETED else log.info
         told("run ended", state=RunState.Name(state), reason=reason)
 

@@ -1,6 +1,7 @@
 """The tasks of a run under way: a model is chosen once a task is planned, it is called once what it needs is there."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     TaskEnded,
     TaskResult,
+    TaskSpec,
     TaskState,
 )
-from services.orchestrator import seeds
+from services.orchestrator import metrics, observing, seeds
 from services.orchestrator.arguments import digest, needs, resolved
 from services.orchestrator.calling.attempts import Attempts, Job, to_failure
 from services.orchestrator.calling.retries import RetryBudget
@@ -104,13 +106,14 @@ class Execution:
 
     async def _choice(self, task: Task) -> SelectResponse | ServiceError:
         """Who is to do it; an item of a batch, whose plan was vouched for, waits for who is away for the moment."""
-        while True:
-            try:
-                return await self._means.selections.choose(self._run, task)
-            except ServiceError as error:
-                if not (self._run.of_batch and isinstance(error, _AWAY)):
-                    return error
-            await self._means.selections.change()
+        with observing.driving(self._run.trace):
+            while True:
+                try:
+                    return await self._means.selections.choose(self._run, task)
+                except ServiceError as error:
+                    if not (self._run.of_batch and isinstance(error, _AWAY)):
+                        return error
+                await self._means.selections.change()
 
     async def _step(self, task_id: int, results: Mapping[int, TaskResult]) -> TaskResult:
         """One task to its end, which is the last that is heard of it; a failure is a result."""
@@ -118,14 +121,21 @@ class Execution:
         if broken := [need for need, result in results.items() if result.HasField("failure")]:
             self._choices[task_id].cancel()
             return end_task(self._run, TASK_STATE_SKIPPED, TaskResult(task_id=task_id, failure=_skipped(task, broken)))
+        with observing.executing(self._run, task) as span:
+            result = await self._done_or_failed(task, results)
+            observing.executed(span, result)
+            return result
+
+    async def _done_or_failed(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         try:
             return await self._done(task, results)
         except ServiceError as error:
-            self._choices[task_id].cancel()
-            return self._failed(TaskResult(task_id=task_id, failure=to_failure(error)))
+            self._choices[task.id].cancel()
+            return self._failed(TaskResult(task_id=task.id, failure=to_failure(error)))
 
     async def _done(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         run, means = self._run, self._means
+        began = time.monotonic()
         request = resolved(task, self._inputs, results)
         chosen = await self._choices[task.id]
         if isinstance(chosen, ServiceError):
@@ -136,6 +146,7 @@ class Execution:
         if known := await means.memory.recalled(run, chosen.spec, chosen.candidates[0], of_inputs):
             known.task_id, known.attempt = task.id, 0
             known.ClearField("usage")
+            _measured(chosen.spec, known, "reused", began)
             return end_task(run, TASK_STATE_REUSED, known)
         await run.startable()
         job = Job(
@@ -150,6 +161,7 @@ class Execution:
         )
         result = await means.attempts.infer(job)
         result.seed, result.input_digest = seed, of_inputs
+        _measured(chosen.spec, result, "failed" if result.HasField("failure") else "succeeded", began)
         if result.HasField("failure"):
             return self._failed(result)
         means.attempts.follow(job, result)
@@ -178,6 +190,11 @@ def end_task(
     ended = TaskEnded(state=state, result=result)
     run.emit(RunEvent(task_id=result.task_id, attempt=result.attempt, task_ended=ended), found_again)
     return result
+
+
+def _measured(spec: TaskSpec, result: TaskResult, outcome: str, began: float) -> None:
+    labels = {"task": spec.name, "model": result.by.model_id, "outcome": outcome}
+    metrics.task_seconds.record(time.monotonic() - began, labels)
 
 
 def _skipped(task: Task, broken: Sequence[int]) -> Failure:

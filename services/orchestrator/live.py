@@ -107,6 +107,7 @@ class LiveRun:
     def __init__(self, journal: Journal, run_id: str, fence: int, caller: Caller, events: Sequence[RunEvent]) -> None:
         self.id = run_id
         self.caller = caller
+        self.trace = events[0].run_accepted.trace
         self.view = RunView(events)
         self.of_batch = bool(self.view.run.spec.batch.index)
         """Whether it is an item's."""

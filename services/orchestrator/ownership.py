@@ -14,7 +14,7 @@ from typing import Self
 import structlog
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent, TakenOver
-from services.orchestrator import approval, metrics
+from services.orchestrator import approval, metrics, observing
 from services.orchestrator.bells import Bells
 from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
@@ -126,7 +126,8 @@ class Ownership:
         if left:
             left(run)
         if not driving.cancelled() and (error := driving.exception()):
-            log.error("a run was let go", run_id=run.id, exc_info=error)
+            with observing.driving(run.trace):
+                log.error("a run was let go", run_id=run.id, exc_info=error)
 
     async def _beat(self) -> None:
         """Keeps this process's runs, and lets go of those it has lost or cannot keep."""
@@ -151,7 +152,8 @@ class Ownership:
         fences = await asyncio.shield(self._journal.renew(held))
         for run_id, run in held.items():
             if fences.get(run_id) != run.fence and run in self._driving:
-                log.warning("run lost to another orchestrator", run_id=run_id)
+                with observing.driving(run.trace):
+                    log.warning("run lost to another orchestrator", run_id=run_id)
                 self._driving[run].cancel()
 
     async def _follow(self) -> None:
@@ -194,7 +196,8 @@ class Ownership:
                 reason = "its orchestrator was not heard of"
                 run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason=reason)))
                 metrics.runs_taken_over.add(1)
-                log.info("run taken over", run_id=row.id, events=row.seq)
+                with observing.taking_over(run):
+                    log.info("run taken over", run_id=row.id, events=row.seq)
         except Unavailable as error:
             log.warning("a run is not taken over: the journal does not answer", run_id=row.id, error=error.message)
             return

@@ -18,6 +18,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskStatus,
     Turn,
 )
+from services.orchestrator import observing
 from services.orchestrator.arguments import needs
 from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.live import LiveRun
@@ -115,6 +116,12 @@ class Plans:
         Raises:
             ServiceError: the stream breaks off, or has a task that cannot stand.
         """
+        with observing.planning(run, request.goal.WhichOneof("kind") or "") as span:
+            decision = await self._taken(run, request, add)
+            observing.planned(span, decision, len(run.view.run.tasks))
+            return decision
+
+    async def _taken(self, run: LiveRun, request: planning.PlanRequest, add: Add) -> Decision:
         seconds = max(SHARE * (run.deadline - time.time()), 1.0)
         told = request.goal.WhichOneof("kind") != "replan"  # what has failed is told by its failure
         call = self._planner.Plan(request, timeout=seconds, metadata=caller.metadata())

@@ -21,13 +21,14 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, TraceFlags
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-_W3C = TraceContextTextMapPropagator()
-_HEADERS = frozenset(_W3C.fields)
+from services.runtime import conventions as names
+from services.runtime import spans
+
+_HEADERS = frozenset({"traceparent", "tracestate"})
 _IDS = RandomIdGenerator()
 _SECONDS = metrics.get_meter("hugginggpt.rpc").create_histogram(
-    "rpc.server.call.duration", unit="s", description="Calls answered, by method and status."
+    names.RPC_SECONDS, unit="s", description="Calls answered, by method and status."
 )
 _SCOPE = InstrumentationScope("hugginggpt.rpc")
 _UNSET = Status()
@@ -63,7 +64,7 @@ class _Observation:
 
     def __init__(self, traces: Traces | None, kind: SpanKind, method: str, parent: SpanContext) -> None:
         self._traces, self._kind, self._method, self._parent, self._ended = traces, kind, method, parent, False
-        self.context = trace.INVALID_SPAN_CONTEXT if traces is None else _begun(traces, kind, method, parent)
+        self.context = trace.INVALID_SPAN_CONTEXT if traces is None else begun(traces, kind, method, parent)
         self._began = time.time_ns()
 
     def end(self, code: StatusCode, details: str | None = None) -> None:
@@ -94,7 +95,7 @@ class _Observation:
         self.end(StatusCode.CANCELLED)
 
 
-def _begun(traces: Traces, kind: SpanKind, method: str, parent: SpanContext) -> SpanContext:
+def begun(traces: Traces, kind: SpanKind, method: str, parent: SpanContext) -> SpanContext:
     """The name of a new span: of its parent's trace and as its parent sampled, else of a trace of its own."""
     if parent.is_valid:
         return SpanContext(parent.trace_id, _IDS.generate_span_id(), False, parent.trace_flags, parent.trace_state)
@@ -139,7 +140,7 @@ def _method(
 
 def _carried(span: SpanContext) -> Iterator[tuple[str, str]]:
     """A span's name as W3C has it in headers."""
-    yield "traceparent", f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+    yield "traceparent", spans.written(span)
     if span.trace_state:
         yield "tracestate", span.trace_state.to_header()
 
@@ -260,12 +261,8 @@ class Observing(grpc.aio.ServerInterceptor):
 
 
 def _parent(arrived: grpc.aio.ServicerContext[Any, Any]) -> SpanContext:
-    headers = {key: value for key, value in arrived.invocation_metadata() or () if key in _HEADERS}
-    return (
-        trace.get_current_span(_W3C.extract(headers, context.Context())).get_span_context()
-        if headers
-        else trace.INVALID_SPAN_CONTEXT
-    )
+    headers = {key: str(value) for key, value in arrived.invocation_metadata() or () if key in _HEADERS}
+    return spans.read(headers) if headers else trace.INVALID_SPAN_CONTEXT
 
 
 def _status(error: BaseException | None, arrived: grpc.aio.ServicerContext[Any, Any]) -> StatusCode:

@@ -1,14 +1,24 @@
-"""Metrics: what the instruments of a process have counted, for Prometheus to fetch, where an address is set for it."""
+"""Metrics: what the instruments of a process have counted, for Prometheus to fetch, and sent to a collector by OTLP.
+
+Each where it is set up. Labels are bounded: no run, no caller, no file and nothing that somebody wrote is one.
+"""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import structlog
 
+from services.runtime import flushing
 from services.runtime.errors import Unavailable
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricReader
 
 log = structlog.get_logger(__name__)
 
@@ -21,22 +31,28 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def exposed(service: str, listen: str) -> AsyncIterator[int]:
+async def exposed(service: str, listen: str, endpoint: str = "") -> AsyncIterator[int]:
     """Answers GET /metrics in Prometheus' text format while the block lasts; yields the port.
 
     Args:
         service: whose metrics they are; stands in target_info.
-        listen: host:port, port 0 for any free one; empty opens nothing, and instruments cost nothing.
+        listen: host:port, port 0 for any free one; empty opens nothing.
+        endpoint: http://host:port that speaks OTLP over gRPC, where they are sent every minute, or as
+            OTEL_METRIC_EXPORT_INTERVAL says; empty, and OTEL_METRICS_EXPORTER=none, send nothing. Without both
+            instruments cost nothing.
 
     Raises:
         Unavailable: the address cannot be listened on.
     """
+    endpoint = "" if os.environ.get("OTEL_METRICS_EXPORTER") == "none" else endpoint
+    if listen or endpoint:
+        _begun(service, endpoint)
     if not listen:
         yield 0
         return
     host, _, port = listen.rpartition(":")
     try:
-        server = await asyncio.start_server(_answering(_text(service)), host.strip("[]"), int(port))
+        server = await asyncio.start_server(_answering(_text), host.strip("[]"), int(port))
     except (OSError, ValueError, OverflowError) as error:
         remedy = "set METRICS_LISTEN to a free host:port, one per process; port 0 takes any"
         raise Unavailable(f"metrics cannot be served on {listen}: {error}", remedy=remedy) from error
@@ -48,30 +64,64 @@ async def exposed(service: str, listen: str) -> AsyncIterator[int]:
 
 def exposing() -> bool:
     """Whether this process keeps metrics."""
-    return _text.cache_info().currsize > 0
+    return _begun.cache_info().currsize > 0
+
+
+def end() -> None:
+    """Sends what was counted since it was sent last, for two seconds at most."""
+    if exposing():
+        from opentelemetry import metrics  # noqa: PLC0415  # loaded by now
+
+        flushing.flushed(metrics.get_meter_provider().shutdown)  # type: ignore[attr-defined]  # it is ours
+
+
+def _text() -> bytes:
+    from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415  # loaded by now
+
+    return generate_latest(REGISTRY)
 
 
 @cache
-def _text(service: str) -> Callable[[], bytes]:
-    """Makes the instruments of this process real, those made before included; gives what writes them down."""
+def _begun(service: str, endpoint: str) -> "MeterProvider":
+    """Makes the instruments of this process real, those made before included."""
     # Loaded only here: 70 ms and 3 MB, not needed where nobody fetches metrics.
     from opentelemetry import metrics  # noqa: PLC0415
     from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
     from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, Histogram, MeterProvider  # noqa: PLC0415
     from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-    from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415
 
     buckets = ExplicitBucketHistogramAggregation(SECONDS)
     provider = MeterProvider(
-        [PrometheusMetricReader(scope_info_enabled=False)],
+        [PrometheusMetricReader(scope_info_enabled=False), *_sending(endpoint)],
         Resource.create({"service.name": service}),
         exemplar_filter=AlwaysOffExemplarFilter(),  # the text format has no place for them
-        shutdown_on_exit=False,  # nothing is sent
+        shutdown_on_exit=False,
         views=[View(instrument_type=Histogram, instrument_unit="s", aggregation=buckets)],
     )
     metrics.set_meter_provider(provider)
-    return lambda: generate_latest(REGISTRY)
+    return provider
+
+
+def _sending(endpoint: str) -> "list[MetricReader]":
+    """What sends all there is now and then, by a thread of its own: an endpoint that is slow or away costs nothing."""
+    if not endpoint:
+        return []
+    try:
+        # Loaded only here, as above.
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
+
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint))
+    except ImportError as error:
+        remedy = "pip install 'hugginggpt[telemetry]', or set OTEL_METRICS_EXPORTER=none"
+        log.error("metrics are not sent: the exporter is not installed", missing=error.name, remedy=remedy)  # noqa: TRY400  # the trace says nothing more
+        return []
+    except (RuntimeError, ValueError) as error:
+        log.error("metrics are not sent", error=str(error), remedy="correct the OTEL_ variables")  # noqa: TRY400  # likewise
+        return []
+    log.info("sending metrics", endpoint=endpoint)
+    return [reader]
 
 
 def _answering(text: Callable[[], bytes]) -> Answer:

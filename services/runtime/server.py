@@ -262,7 +262,7 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
 
     async def main(told: S) -> None:
         assume(told.identity)
-        async with metrics.exposed(name, told.metrics_listen):
+        async with metrics.exposed(name, told.metrics_listen, told.traces_endpoint):
             await _until_signalled(opened(told))
 
     with process(name, settings) as told:
@@ -287,3 +287,4 @@ def process(name: str, settings: type[S]) -> Iterator[S]:
         raise SystemExit(1) from None
     finally:
         tracing.end()
+        metrics.end()

@@ -67,7 +67,8 @@ class ServiceSettings(BaseSettings):
     tls_name: str = Field("hugginggpt", validation_alias=AliasChoices("TLS_NAME"))
     """The DNS name that all these certificates carry."""
     traces_endpoint: str = Field("", validation_alias=AliasChoices("OTEL_EXPORTER_OTLP_ENDPOINT"))
-    """Where traces go, by OTLP over gRPC; empty traces nothing. The other OTEL_ variables mean what they always do."""
+    """Where traces and metrics go, by OTLP over gRPC; empty sends nothing. The other OTEL_ variables mean what they
+    always do."""
 
     @property
     def identity(self) -> Identity | None:

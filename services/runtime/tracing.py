@@ -1,20 +1,17 @@
 """Traces: begun only where an endpoint is set, and costing nothing where none is."""
 
-import threading
 from typing import TYPE_CHECKING
 
 import grpc
 import structlog
 from opentelemetry import trace
 
-from services.runtime import metrics
+from services.runtime import flushing, metrics
 
 if TYPE_CHECKING:
     from services.runtime.calls import Traces
 
 log = structlog.get_logger(__name__)
-
-_FLUSH_SECONDS = 2.0
 
 
 def begin(service: str, endpoint: str) -> None:
@@ -51,9 +48,7 @@ def begin(service: str, endpoint: str) -> None:
 def end() -> None:
     """Sends what is still there, for two seconds at most."""
     if traces := current():
-        last = threading.Thread(target=traces.shutdown, daemon=True)
-        last.start()
-        last.join(_FLUSH_SECONDS)
+        flushing.flushed(traces.shutdown)
 
 
 def current() -> "Traces | None":

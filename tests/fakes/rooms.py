@@ -154,6 +154,7 @@ class ScriptedRun:
         """Numbers events and sends them to whoever watches."""
         for event in events:
             numbered = RunEvent(run_id=self.run_id, sequence=len(self.events) + 1)
+            numbered.time.GetCurrentTime()
             numbered.MergeFrom(event)
             self.events.append(numbered)
         self._more.set()

@@ -171,6 +171,20 @@ async def test_runs_are_listed_watched_and_what_they_made_is_saved(shell: Shell)
     assert (shell.folder / "out" / "speech.wav").read_bytes() == b"RIFF"
 
 
+async def test_what_took_how_long_is_told_of_a_run_as_far_as_it_has_come(shell: Shell) -> None:
+    await shell.type("ask", "first")
+    told = json.loads((await shell.type("trace", "run_1", "--json")).out)
+    kinds = [span["kind"] for span in told["spans"]]
+    assert (told["run_id"], told["state"], kinds) == ("run_1", "completed", ["plan", "task", "select", "answer"])
+    shell.doors.orchestrator.script = shell.doors.orchestrator.script[:1]
+    await shell.doors.ask()
+    running = await shell.type("trace", "run_2")
+    assert (running.status, running.out.splitlines()[0].split()[:2]) == (0, ["run_2", "running"])
+    assert "1 text-to-speech" in running.out
+    unknown = await shell.type("trace", "run_9")
+    assert (unknown.status, "there is no run run_9" in unknown.err) == (1, True)
+
+
 async def test_runs_are_approved_cancelled_and_deleted(shell: Shell) -> None:
     run = json.loads((await shell.type("ask", "first", "--json")).out)
     (shell.folder / "plan.json").write_text(json.dumps(run))

@@ -1,25 +1,12 @@
 """Traces and metrics of services as processes of their own."""
 
 import asyncio
-import os
 import socket
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncIterator
 
-import grpc
 import httpx
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
-    TraceServiceServicer,
-    add_TraceServiceServicer_to_server,
-)
 from structlog.testing import capture_logs
 
 from protos.hugginggpt.v1 import responder_pb2 as pb
@@ -27,9 +14,12 @@ from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Turn
 from services.runtime import tracing
 from services.runtime.channel import dial
+from tests.fakes.collector import collecting
 from tests.logs import logged
+from tests.processes import Start, processes
 
-Start = Callable[..., Awaitable[Process]]
+ANY = "127.0.0.1:0"
+COUNTED = ("responder", "rpc.server.call.duration")
 
 COUNTING = """
 import asyncio
@@ -50,21 +40,8 @@ asyncio.run(main())
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts programs; kills those that a test leaves behind."""
-    started: list[Process] = []
-
-    async def start(*arguments: str, **environment: str) -> Process:
-        own = {**os.environ, "RESPONDER_LISTEN": "127.0.0.1:0", "DRAIN_SECONDS": "1", **environment}
-        process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE, stderr=PIPE, env=own)
-        started.append(process)
-        return process
-
-    async with asyncio.timeout(60):
+    async with processes(60) as start:
         yield start
-    for process in started:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
 
 
 async def fetched(port: int, path: str = "/metrics") -> httpx.Response:
@@ -77,26 +54,6 @@ async def respond(port: int) -> None:
         request = pb.RespondRequest(conversation=[Turn(text="hello")])
         async for _ in rpc.ResponderServiceStub(channel).Respond(request, timeout=10, wait_for_ready=True):
             pass
-
-
-@asynccontextmanager
-async def collector(arrived: asyncio.Queue[tuple[str, str]]) -> AsyncIterator[str]:
-    """Takes spans by OTLP, and tells service and name of each."""
-
-    class Collector(TraceServiceServicer):
-        async def Export(self, request: ExportTraceServiceRequest, context: Any) -> ExportTraceServiceResponse:
-            for of in request.resource_spans:
-                (service,) = [each.value.string_value for each in of.resource.attributes if each.key == "service.name"]
-                for span in (span for scope in of.scope_spans for span in scope.spans):
-                    arrived.put_nowait((service, span.name))
-            return ExportTraceServiceResponse()
-
-    server = grpc.aio.server()
-    add_TraceServiceServicer_to_server(Collector(), server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield f"http://127.0.0.1:{port}"
-    await server.stop(0)
 
 
 async def test_instruments_are_read_by_the_names_they_have(start: Start) -> None:
@@ -112,7 +69,7 @@ async def test_instruments_are_read_by_the_names_they_have(start: Start) -> None
 
 
 async def test_a_service_counts_its_calls(start: Start) -> None:
-    process = await start("-m", "services.responder", METRICS_LISTEN="127.0.0.1:0")
+    process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN="127.0.0.1:0")
     port = (await logged(process, "metrics"))["port"]
     await respond((await logged(process, "serving"))["port"])
     (line,) = [
@@ -138,32 +95,50 @@ async def test_a_fetch_that_breaks_off_costs_the_next_nothing(start: Start) -> N
 async def test_an_address_that_cannot_be_had_is_a_clear_error(listen: str, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}" if listen == "taken" else listen
-        process = await start("-m", "services.responder", METRICS_LISTEN=listen)
+        process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN=listen)
         told = await logged(process, "cannot run")
         assert await process.wait() == 1
     assert listen in told["error"]
     assert "METRICS_LISTEN" in told["remedy"]
 
 
-async def test_an_endpoint_that_is_away_slows_and_fails_nothing(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        process = await start("-m", "services.responder", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
-        port = (await logged(process, "serving"))["port"]
-        async with asyncio.timeout(10):
-            await asyncio.gather(*(respond(port) for _ in range(20)))
-        process.terminate()
-        async with asyncio.timeout(5):
-            assert await process.wait() == 0
-
-
 async def test_spans_arrive_where_they_are_sent(start: Start) -> None:
-    arrived: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-    async with collector(arrived) as endpoint:
-        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "10"}
-        process = await start("-m", "services.responder", **environment)
+    async with collecting() as collected:
+        process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, **collected.settings)
         await respond((await logged(process, "serving"))["port"])
-        assert await arrived.get() == ("responder", "hugginggpt.v1.ResponderService/Respond")
+        assert await collected.spans.get() == ("responder", "hugginggpt.v1.ResponderService/Respond")
+
+
+async def test_metrics_arrive_where_they_are_sent_and_can_be_fetched_too(start: Start) -> None:
+    async with collecting() as collected:
+        settings = {"RESPONDER_LISTEN": ANY, "METRICS_LISTEN": ANY, **collected.settings}
+        process = await start("-m", "services.responder", **settings)
+        fetch, serving = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
+        await respond(serving)
+        while await collected.metrics.get() != COUNTED:
+            pass
+        assert "rpc_server_call_duration_seconds_count" in (await fetched(fetch)).text
+
+
+async def test_what_was_counted_last_is_sent_before_the_end(start: Start) -> None:
+    async with collecting() as collected:
+        settings = {"RESPONDER_LISTEN": ANY, **collected.settings, "OTEL_METRIC_EXPORT_INTERVAL": "3600000"}
+        process = await start("-m", "services.responder", **settings)
+        await respond((await logged(process, "serving"))["port"])
+        process.terminate()
+        assert await collected.metrics.get() == COUNTED
+        assert await process.wait() == 0
+
+
+async def test_who_wants_traces_alone_has_no_metrics_sent(start: Start) -> None:
+    async with collecting() as collected:
+        settings = {"RESPONDER_LISTEN": ANY, **collected.settings, "OTEL_METRICS_EXPORTER": "none"}
+        process = await start("-m", "services.responder", **settings)
+        await respond((await logged(process, "serving"))["port"])
+        await collected.spans.get()
+        process.terminate()
+        await process.wait()
+        assert collected.metrics.empty()
 
 
 def test_an_exporter_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,22 @@ def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(hous
     assert not any(task["reused"] for task in again["tasks"])
 
 
+def test_a_run_tells_what_took_how_long(house: House) -> None:
+    told = house.ask(DEMO, SIGN)
+    found = json.loads(house.cli("trace", told["run_id"], "--json").out)
+    spans = found["spans"]
+    assert [span["kind"] for span in spans if not span["task_id"]] == ["plan", "answer"]
+    assert {span["task_id"] for span in spans} == {0, *(task["id"] for task in told["plan"])}
+    for span in spans:
+        assert 0 <= span["begin"] <= span["end"] <= found["seconds"]
+        if span["kind"] == "attempt":
+            assert 0 < span["work_seconds"] <= span["seconds"]
+    assert 0 < found["work_seconds"] < found["usage"]["elapsed"] * len(told["plan"])
+    shown = house.cli("trace", told["run_id"])
+    assert (shown.status, shown.err) == (0, "")
+    assert all(task["task"] in shown.out for task in told["plan"])
+
+
 def test_an_expert_that_answers_otherwise_is_named(house: House, tmp_path: Path) -> None:
     def offered() -> bool:
         return "letter-counting" in house.cli("tasks").out

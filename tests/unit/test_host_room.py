@@ -66,6 +66,18 @@ def gone(*lodgers: Lodger) -> list[str]:
     return [lodger.id for lodger in lodgers if lodger.gone]
 
 
+async def test_who_leaves_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[object] = []
+
+    class Counter:
+        def add(self, amount: int, labels: object) -> None:
+            counted.append((amount, labels))
+
+    monkeypatch.setattr("experts.host.observing.evictions", Counter())
+    await room(1, Lodger("a")).make(1)
+    assert counted == [(1, {"gen_ai.request.model": "a", "device": "cpu"})]
+
+
 async def test_who_was_not_used_for_longest_leaves_and_no_more_than_needed() -> None:
     lodgers = Lodger("a", used_at=3), Lodger("b", used_at=1), Lodger("c", used_at=2)
     full = room(3, *lodgers)

@@ -2206,6 +2206,7 @@ class RunAccepted(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     CALLER_FIELD_NUMBER: _builtins.int
+    TRACE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     @_builtins.property
     def spec(self) -> Global___RunSpec: ...
@@ -2215,6 +2216,10 @@ class RunAccepted(_message.Message):
     def caller(self) -> Global___Caller:
         """Who asked: tenant, key, policy and priority."""
 
+    @_builtins.property
+    def trace(self) -> Global___Trace:
+        """Where what is traced of the run belongs; absent where nothing is."""
+
     def __init__(
         self,
         *,
@@ -2222,14 +2227,41 @@ class RunAccepted(_message.Message):
         deadline: _timestamp_pb2.Timestamp | None = ...,
         conversation_id: _builtins.str = ...,
         caller: Global___Caller | None = ...,
+        trace: Global___Trace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "deadline", b"deadline", "spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "deadline", b"deadline", "spec", b"spec", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "conversation_id", b"conversation_id", "deadline", b"deadline", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "conversation_id", b"conversation_id", "deadline", b"deadline", "spec", b"spec", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunAccepted: _TypeAlias = RunAccepted  # noqa: Y015
+
+@_typing.final
+class Trace(_message.Message):
+    """The span of a run. It is kept with the run, since whoever ends the run writes the span down."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    PARENT_ID_FIELD_NUMBER: _builtins.int
+    traceparent: _builtins.str
+    """The run's own span, as W3C Trace Context writes it."""
+    parent_id: _builtins.str
+    """The span within which the run was asked for, 16 hexadecimal digits; empty if there is none."""
+    def __init__(
+        self,
+        *,
+        traceparent: _builtins.str = ...,
+        parent_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parent_id", b"parent_id", "traceparent", b"traceparent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Trace: _TypeAlias = Trace  # noqa: Y015
 
 @_typing.final
 class TaskPlanned(_message.Message):

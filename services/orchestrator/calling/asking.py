@@ -24,7 +24,8 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.orchestrator import metrics
 from services.orchestrator.calling.retries import RetryBudget
-from services.runtime import caller
+from services.runtime import caller, spans
+from services.runtime import conventions as names
 from services.runtime.errors import (
     DeadlineExceeded,
     FailedPrecondition,
@@ -106,6 +107,15 @@ class Asking:
     def failed(self, error: ServiceError, by: Candidate, then: Verdict, delay: float = 0.0) -> None:
         """An attempt failed, and another follows."""
         _count(error, by, then)
+        facts: spans.Attributes = {
+            names.ATTEMPT: self.attempt,
+            names.EXPERT: by.expert,
+            names.MODEL: by.model_id,
+            names.ERROR: error.reason,
+            names.NEXT: then.value,
+            names.DELAY: delay,
+        }
+        spans.event(names.ATTEMPT_FAILED, facts)
         event = AttemptFailed(failure=to_failure(error), by=by, next=then.value)
         event.delay.FromTimedelta(timedelta(seconds=delay))
         self._tell(RunEvent(attempt_failed=event))
@@ -114,6 +124,7 @@ class Asking:
         """It cannot go on just now; told once for the same reason."""
         if reason not in self._waited_for:
             self._waited_for.add(reason)
+            spans.event(names.WAITING, {names.EXPERT: expert})
             waiting = TaskWaiting(expert=expert, reason=reason, start_time=start_time)
             self._tell(RunEvent(task_waiting=waiting))
 

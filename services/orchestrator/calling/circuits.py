@@ -13,6 +13,8 @@ import structlog
 
 from protos.hugginggpt.v1.selector_pb2 import Avoid
 from services.orchestrator import metrics
+from services.runtime import conventions as names
+from services.runtime import spans
 
 log = structlog.get_logger(__name__)
 
@@ -179,6 +181,8 @@ class Circuits:
         if was_open is is_open:
             return
         metrics.circuit_open.add(1 if is_open else -1, {"expert": key.expert, "kind": key.kind})
+        facts = {names.EXPERT: key.expert, names.MODEL: key.model, names.CIRCUIT: key.kind}
+        spans.event(names.CIRCUIT_OPENED if is_open else names.CIRCUIT_CLOSED, facts)
         what = {name: value for name, value in key._asdict().items() if value}
         if is_open:
             log.warning("circuit opened", kind=key.kind, **what, reason=circuit.reason)

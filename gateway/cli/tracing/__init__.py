@@ -1,0 +1,1 @@
+"""hugginggpt trace: what took how long in a run."""

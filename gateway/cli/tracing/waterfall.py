@@ -1,0 +1,282 @@
+"""A run as a waterfall: all that took time in it, as its events tell."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from gateway.cli.run import Event, needed
+
+Body = Mapping[str, Any]
+
+PLAN, REPLAN, APPROVAL, TASK, SELECT, WAIT, ATTEMPT, HANDOVER, ANSWER = (
+    "plan",
+    "replan",
+    "approval",
+    "task",
+    "select",
+    "wait",
+    "attempt",
+    "handover",
+    "answer",
+)
+"""Kinds of spans."""
+
+SHORTEST_WAIT = 0.005
+"""Seconds between being ready and being started that are told as waiting."""
+
+
+@dataclass
+class Span:
+    """Something that took time; seconds count from the run's first event."""
+
+    kind: str
+    begin: float
+    task_id: int = 0
+    """0: the run."""
+    attempt: int = 0
+    end: float | None = None
+    """None: it goes on."""
+    what: str = ""
+    """Kind of task, for a task."""
+    by: str = ""
+    """Who did it: a controller, an LLM, or a model and its expert."""
+    state: str = ""
+    """How it ended, for tasks and attempts."""
+    note: str = ""
+    """Why it failed, or what is waited for."""
+    work: float | None = None
+    """Seconds the expert was at it: what is left of an attempt it waited there, or was on its way."""
+    first: float | None = None
+    """When the first words of an answer came."""
+
+
+@dataclass
+class _Task:
+    whole: Span
+    needs: frozenset[int]
+    ready: float
+    """When it was planned and a model was chosen."""
+    parts: list[Span] = field(default_factory=list)
+
+    def open(self, kind: str) -> Span | None:
+        """The part of a kind that goes on."""
+        return next((span for span in self.parts if span.kind == kind and span.end is None), None)
+
+    def close(self, now: float, *kinds: str) -> None:
+        for span in self.parts:
+            if span.kind in kinds and span.end is None:
+                span.end = now
+
+
+class Waterfall:
+    """Grows with every event."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.trace_id = ""
+        """Under which it is found where traces are sent; empty if none were."""
+        self.state = "running"
+        self.began: datetime | None = None
+        self.seconds = 0.0
+        """From the first event to the last."""
+        self.usage: Body = {}
+        self._of_run: list[Span] = []
+        self._tasks: dict[int, _Task] = {}
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> "Waterfall":
+        waterfall = cls()
+        for event in events:
+            waterfall.apply(event)
+        return waterfall
+
+    @property
+    def spans(self) -> Iterator[Span]:
+        """In the order in which they are read: what leads to the tasks, each task and its parts, the answer."""
+        yield from (span for span in self._of_run if span.kind != ANSWER)
+        for task in self._tasks.values():
+            yield task.whole
+            yield from task.parts
+        yield from (span for span in self._of_run if span.kind == ANSWER)
+
+    def apply(self, event: Event) -> None:
+        """Takes an event in; one that takes no time changes nothing."""
+        self.run_id, time = event["run_id"], datetime.fromisoformat(event["time"])
+        self.began = self.began or time
+        self.seconds = max(self.seconds, (time - self.began).total_seconds())
+        for kind, change in _CHANGES.items():
+            if kind in event:
+                change(self, event, event[kind])
+
+    def begin(self, kind: str, **known: Any) -> None:
+        """Something of the run as a whole begins now, unless it is under way."""
+        if not self.going_on(kind):
+            self._of_run.append(Span(kind, self.seconds, **known))
+
+    def going_on(self, kind: str) -> Span | None:
+        return next((span for span in self._of_run if span.kind == kind and span.end is None), None)
+
+    def end(self, *kinds: str, by: str = "") -> None:
+        for kind in kinds:
+            if span := self.going_on(kind):
+                span.end, span.by = self.seconds, by
+
+    def plan(self, task: Body) -> None:
+        """A task is planned; a model is looked for at once."""
+        task_id, needs = task["id"], frozenset(needed(task.get("arguments", {})))
+        whole = Span(TASK, self.seconds, task_id, what=task["task"])
+        self._tasks[task_id] = _Task(whole, needs, self.seconds, [Span(SELECT, self.seconds, task_id)])
+
+    def clear(self) -> None:
+        """Another plan takes the place of the one there was."""
+        self._tasks.clear()
+
+    def task(self, event: Event) -> _Task:
+        return self._tasks[event["task_id"]]
+
+    def ready(self, task: _Task) -> float:
+        """When a task had all it needs."""
+        ends = (self._tasks[need].whole.end or 0.0 for need in task.needs if need in self._tasks)
+        return max(task.ready, *ends, 0.0)
+
+    def settled(self) -> float:
+        """When the last thing ended that an answer waits for."""
+        ends = [span.end or 0.0 for span in self.spans if span.kind in (PLAN, REPLAN, APPROVAL, TASK)]
+        return max(ends, default=0.0)
+
+    def over(self, state: str) -> None:
+        """Whatever goes on ends with the run."""
+        self.state = state
+        for span in self.spans:
+            if span.end is None:
+                span.end, span.state = self.seconds, span.state or "cancelled"
+
+
+def decider(decision: Body) -> str:
+    """Who decided."""
+    controller = str(decision.get("controller", ""))
+    who = " ".join(filter(None, (controller, decision.get("llm_model", "") if controller == "llm" else "")))
+    because = decision.get("fell_back_because")
+    return f"{who}: {because}" if because else who
+
+
+def model(candidate: Body) -> str:
+    expert = candidate.get("expert")
+    return " on ".join(filter(None, (candidate.get("model_id", ""), expert)))
+
+
+def _run_accepted(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.trace_id = body.get("trace", {}).get("traceparent", "")[3:35]
+    waterfall.begin(PLAN)
+
+
+def _plan_completed(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.end(PLAN, REPLAN, by=decider(body.get("decision", {})))
+
+
+def _replanning(waterfall: Waterfall, _: Event, body: Body) -> None:
+    failed = ", ".join(map(str, body.get("failed", [])))
+    waterfall.begin(REPLAN, note=f"another way for task {failed}")
+
+
+def _approval_requested(waterfall: Waterfall, _: Event, __: Body) -> None:
+    waterfall.begin(APPROVAL)
+
+
+def _plan_approved(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.end(APPROVAL)
+    if "plan" in body:
+        waterfall.clear()
+        for task in body["plan"]:
+            waterfall.plan(task)
+
+
+def _task_planned(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.plan(body["task"])
+
+
+def _task_selected(waterfall: Waterfall, event: Event, body: Body) -> None:
+    task = waterfall.task(event)
+    if selecting := task.open(SELECT):
+        selecting.end = task.ready = waterfall.seconds
+        chosen: Body = next(iter(body.get("candidates", [])), {})
+        selecting.by, selecting.note = decider(body.get("decision", {})), model(chosen)
+
+
+def _task_waiting(waterfall: Waterfall, event: Event, body: Body) -> None:
+    task = waterfall.task(event)
+    task.close(waterfall.seconds, WAIT)
+    reason = body.get("reason", "")
+    task.parts.append(Span(WAIT, waterfall.seconds, task.whole.task_id, by=body.get("expert", ""), note=reason))
+
+
+def _task_started(waterfall: Waterfall, event: Event, body: Body) -> None:
+    task, now = waterfall.task(event), waterfall.seconds
+    task.close(now, SELECT, WAIT, ATTEMPT)
+    tried = any(span.kind in (WAIT, ATTEMPT) for span in task.parts)
+    ready = waterfall.ready(task)
+    if not tried and now - ready >= SHORTEST_WAIT:
+        task.parts.append(Span(WAIT, ready, task.whole.task_id, end=now, note="for its turn"))
+    by = model(body.get("by", {}))
+    task.parts.append(Span(ATTEMPT, now, task.whole.task_id, event.get("attempt", 1), by=by))
+
+
+def _attempt_failed(waterfall: Waterfall, event: Event, body: Body) -> None:
+    task, now, number = waterfall.task(event), waterfall.seconds, event.get("attempt", 0)
+    attempt = task.open(ATTEMPT)
+    if attempt is None:  # it was passed over
+        attempt = Span(ATTEMPT, now, task.whole.task_id, number, by=model(body.get("by", {})))
+        task.parts.append(attempt)
+    failure = body.get("failure", {})
+    attempt.end, attempt.state = now, "failed"
+    attempt.note = ", then ".join(filter(None, (failure.get("message", ""), body.get("next", ""))))
+
+
+def _task_ended(waterfall: Waterfall, event: Event, body: Body) -> None:
+    task, now, result = waterfall.task(event), waterfall.seconds, body.get("result", {})
+    failure = result.get("failure", {}).get("message", "")
+    if attempt := task.open(ATTEMPT):
+        attempt.state, attempt.note = body["state"], failure
+        attempt.work = result.get("usage", {}).get("busy")
+    task.close(now, SELECT, WAIT, ATTEMPT)
+    task.whole.end, task.whole.state, task.whole.note = now, body["state"], failure
+
+
+def _answer_chunk(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.begin(ANSWER)
+    if answer := waterfall.going_on(ANSWER):
+        if answer.first is None:
+            answer.begin, answer.first = waterfall.settled(), waterfall.seconds
+        if "decision" in body:
+            waterfall.end(ANSWER, by=decider(body["decision"]))
+
+
+def _taken_over(waterfall: Waterfall, _: Event, body: Body) -> None:
+    for span in waterfall.spans:
+        if span.kind in (ATTEMPT, WAIT) and span.end is None:
+            span.end, span.state = waterfall.seconds, "lost"
+    waterfall.begin(HANDOVER, end=waterfall.seconds, by=body.get("owner", ""), note=body.get("reason", ""))
+
+
+def _run_ended(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.usage = body.get("usage", {})
+    waterfall.over(body["state"])
+
+
+_CHANGES = {
+    "run_accepted": _run_accepted,
+    "task_planned": _task_planned,
+    "plan_completed": _plan_completed,
+    "replanning": _replanning,
+    "approval_requested": _approval_requested,
+    "plan_approved": _plan_approved,
+    "task_selected": _task_selected,
+    "task_waiting": _task_waiting,
+    "task_started": _task_started,
+    "attempt_failed": _attempt_failed,
+    "task_ended": _task_ended,
+    "answer_chunk": _answer_chunk,
+    "taken_over": _taken_over,
+    "run_ended": _run_ended,
+}

@@ -1,0 +1,81 @@
+"""HTTP requests as traces and metrics see them: by their route, never by their content."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from opentelemetry import metrics
+from opentelemetry.trace import SpanKind
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from services.runtime import conventions as names
+from services.runtime import spans
+
+_SECONDS = metrics.get_meter("hugginggpt.gateway").create_histogram(
+    names.HTTP_SECONDS, unit="s", description="HTTP requests answered, by method, route and status."
+)
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+_OTHER = "_OTHER"
+_RUN_ID = re.compile(r"run_[0-9a-f]{1,64}")
+_UNTRACED = ("/healthz", "/readyz")
+_SERVER_ERROR = 500
+
+
+@dataclass
+class Request:
+    """One request under way."""
+
+    scope: Scope
+    status: int = 0
+    """Of the answer; 0: none was sent."""
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def method(self) -> str:
+        method: str = self.scope["method"]
+        return method if method in _METHODS else _OTHER
+
+    @property
+    def route(self) -> str:
+        """As the application has it, with names in place of ids; empty for a path that leads nowhere."""
+        return getattr(self.scope.get("route"), "path", "")
+
+    @property
+    def run_id(self) -> str:
+        """The run that the path names, if that looks like one."""
+        named = str(self.scope.get("path_params", {}).get("run_id", ""))
+        return named if _RUN_ID.fullmatch(named) else ""
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+
+@contextmanager
+def observed(scope: Scope) -> Iterator[Request]:
+    """A request's span, beneath the one that its headers name; counted once it is answered."""
+    request = Request(scope)
+    if scope["path"] in _UNTRACED:
+        yield request
+        return
+    parent, facts = spans.read(_trace(scope)), {names.METHOD: request.method}
+    with spans.within(parent), spans.doing(request.method, facts, kind=SpanKind.SERVER) as span:
+        try:
+            yield request
+        finally:
+            answered: spans.Attributes = {names.ROUTE: request.route, names.STATUS: request.status}
+            _SECONDS.record(request.seconds, {**facts, **answered})
+            if span.is_recording():
+                span.update_name(names.named(request.method, request.route))
+                span.set_attributes(answered)
+            if request.status >= _SERVER_ERROR:
+                spans.failed(span, str(request.status))
+
+
+def _trace(scope: Scope) -> dict[str, str]:
+    headers = Headers(scope=scope)
+    return {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}

@@ -1,0 +1,59 @@
+"""The names of spans, attributes and metrics, all here: OpenTelemetry's conventions for generative AI still change.
+
+Where these have no name it is ours and begins with `hugginggpt.`. Nothing here carries content: no words of a request,
+of a prompt or of an answer, and no names of files.
+"""
+
+# ---------------------------------------------------------------- spans
+
+INVOKE_WORKFLOW, PLAN, CHAT, EXECUTE_TOOL = "invoke_workflow", "plan", "chat", "execute_tool"
+"""Operations: a run, a plan, a call of an LLM, a task. With what they are about behind them they name spans."""
+
+RUN_BATCH, LOAD_MODEL, TAKE_OVER = "run_batch", "load_model", "take_over"
+"""Spans of ours: a batch on a device, a model on its way into memory, a run that another orchestrator goes on with."""
+
+# ---------------------------------------------------------------- events
+
+ATTEMPT_FAILED, WAITING, FELL_BACK = "attempt_failed", "waiting", "fell_back"
+CIRCUIT_OPENED, CIRCUIT_CLOSED = "circuit_opened", "circuit_closed"
+
+# ---------------------------------------------------------------- attributes
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+WORKFLOW = "gen_ai.workflow.name"
+CONVERSATION = "gen_ai.conversation.id"
+TOOL, TOOL_CALL = "gen_ai.tool.name", "gen_ai.tool.call.id"
+REQUEST_MODEL, RESPONSE_MODEL = "gen_ai.request.model", "gen_ai.response.model"
+TEMPERATURE, MAX_TOKENS, STREAM = "gen_ai.request.temperature", "gen_ai.request.max_tokens", "gen_ai.request.stream"
+OUTPUT_TYPE = "gen_ai.output.type"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
+INPUT_TOKENS, OUTPUT_TOKENS = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"
+TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  # of an LLM's tokens
+ERROR = "error.type"
+SERVER, SERVER_PORT = "server.address", "server.port"
+METHOD, ROUTE, STATUS = "http.request.method", "http.route", "http.response.status_code"
+
+COST = "hugginggpt.usage.cost"
+RUN, STATE = "hugginggpt.run.id", "hugginggpt.state"
+TASK, TASK_ID, ATTEMPT = "hugginggpt.task.name", "hugginggpt.task.id", "hugginggpt.attempt"
+MODEL, EXPERT, DEVICE = "hugginggpt.model.id", "hugginggpt.expert", "hugginggpt.device"
+CONTROLLER = "hugginggpt.controller"
+GOAL, TASKS = "hugginggpt.plan.goal", "hugginggpt.plan.tasks"
+NEXT, DELAY = "hugginggpt.next", "hugginggpt.delay_seconds"
+CIRCUIT = "hugginggpt.circuit"
+ITEMS = "hugginggpt.batch.items"
+
+
+# ---------------------------------------------------------------- metrics
+
+HTTP_SECONDS, RPC_SECONDS = "http.server.request.duration", "rpc.server.call.duration"
+RUN_SECONDS = "gen_ai.workflow.duration"
+LLM_SECONDS, LLM_TOKENS = "gen_ai.client.operation.duration", "gen_ai.client.token.usage"
+LLM_FIRST_CHUNK = "gen_ai.client.operation.time_to_first_chunk"
+
+
+def named(operation: str, about: str) -> str:
+    """A span's name."""
+    return f"{operation} {about}" if about else operation

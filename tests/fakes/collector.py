@@ -1,0 +1,106 @@
+"""Collectors of telemetry: one that takes all, and those that do not."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
+    MetricsServiceServicer,
+    add_MetricsServiceServicer_to_server,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+Named = asyncio.Queue[tuple[str, str]]
+"""Services, and names of what they sent."""
+
+OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "10", "OTEL_METRIC_EXPORT_INTERVAL": "50"}
+"""Settings by which telemetry is sent many times a second."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What has arrived."""
+
+    endpoint: str
+    spans: Named = field(default_factory=asyncio.Queue)
+    metrics: Named = field(default_factory=asyncio.Queue)
+    whole: list[tuple[str, Span]] = field(default_factory=list)
+    """Services, and their spans."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """By which a process sends here, and does so often."""
+        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint, **OFTEN}
+
+
+class _Traces(TraceServiceServicer):
+    def __init__(self, collected: Collected) -> None:
+        self._collected = collected
+
+    async def Export(self, request: ExportTraceServiceRequest, context: Any) -> ExportTraceServiceResponse:
+        for of in request.resource_spans:
+            for span in (span for scope in of.scope_spans for span in scope.spans):
+                self._collected.whole.append((_service(of.resource), span))
+                self._collected.spans.put_nowait((_service(of.resource), span.name))
+        return ExportTraceServiceResponse()
+
+
+class _Metrics(MetricsServiceServicer):
+    def __init__(self, metrics: Named) -> None:
+        self._metrics = metrics
+
+    async def Export(self, request: ExportMetricsServiceRequest, context: Any) -> ExportMetricsServiceResponse:
+        for of in request.resource_metrics:
+            for metric in (metric for scope in of.scope_metrics for metric in scope.metrics):
+                self._metrics.put_nowait((_service(of.resource), metric.name))
+        return ExportMetricsServiceResponse()
+
+
+@asynccontextmanager
+async def collecting() -> AsyncIterator[Collected]:
+    """Takes spans and metrics by OTLP over gRPC."""
+    server = grpc.aio.server()
+    collected = Collected(f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+    add_TraceServiceServicer_to_server(_Traces(collected), server)  # type: ignore[no-untyped-call]
+    add_MetricsServiceServicer_to_server(_Metrics(collected.metrics), server)  # type: ignore[no-untyped-call]
+    await server.start()
+    try:
+        yield collected
+    finally:
+        await server.stop(0)
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """An endpoint that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@contextmanager
+def refusing() -> Iterator[str]:
+    """An endpoint where nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def _service(resource: Any) -> str:
+    (name,) = [each.value.string_value for each in resource.attributes if each.key == "service.name"]
+    return str(name)

@@ -1,0 +1,111 @@
+"""What is traced and logged of requests at the gateway's doors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from structlog.testing import capture_logs
+
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, RunSpec
+from services.runtime import spans
+from tests.doors import Doors, opened_doors
+from tests.fakes import ScriptedOrchestrator
+from tests.fakes.tracing import Kept, kept_traces
+
+ASKED = "00-0000000000000000000000000000abcd-00000000000000ef-01"
+SECRET = "a secret in a path or a body"
+
+
+@pytest.fixture
+def traces() -> Iterator[Kept]:
+    with kept_traces() as kept:
+        yield kept
+
+
+@pytest.fixture
+async def doors(traces: Kept, tmp_path: Path) -> AsyncIterator[Doors]:
+    orchestrator = ScriptedOrchestrator()
+    orchestrator.script = [RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED))]
+    async with asyncio.timeout(20), opened_doors(tmp_path, orchestrator) as opened:
+        traces.clear()
+        yield opened
+
+
+async def one(traces: Kept, name: str) -> ReadableSpan:
+    (span,) = await traces.ended(name, 1)
+    return span
+
+
+async def test_a_request_is_a_span_of_its_client_s_trace_and_the_orchestrator_s_call_is_beneath_it(
+    doors: Doors, traces: Kept
+) -> None:
+    await doors.ask(SECRET, headers={"traceparent": ASKED, "Prefer": "wait=5"})
+    span = await one(traces, "POST /v1/runs")
+    assert span.context
+    assert span.parent
+    assert (span.context.trace_id, span.parent.span_id, span.kind) == (0xABCD, 0xEF, trace.SpanKind.SERVER)
+    assert span.attributes == {
+        "http.request.method": "POST",
+        "http.route": "/v1/runs",
+        "http.response.status_code": 200,
+    }
+    calls = await traces.ended("hugginggpt.v1.OrchestratorService/Run", 2)
+    client = next(call for call in calls if call.kind is trace.SpanKind.CLIENT)
+    assert client.parent
+    assert client.parent.span_id == span.context.span_id
+    assert not any(SECRET in each.to_json() for each in traces.get_finished_spans())
+
+
+async def test_grpc_goes_on_with_its_client_s_trace_too(doors: Doors, traces: Kept) -> None:
+    request = gateway_pb2.AskRequest(spec=RunSpec(request="do it"))
+    with trace.use_span(trace.NonRecordingSpan(spans.read({"traceparent": ASKED}))):
+        async for _ in doors.grpc.Ask(request, timeout=5):
+            pass
+    calls = await traces.ended("hugginggpt.v1.OrchestratorService/Run", 2)
+    assert {call.context.trace_id for call in calls if call.context} == {0xABCD}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "status"),
+    [
+        ("/v1/runs/run_9?secret=1", "GET /v1/runs/{run_id}", 404),
+        (f"/{SECRET}", "GET", 404),
+        ("/v1/tasks", "GET /v1/tasks", 200),
+    ],
+)
+async def test_spans_are_called_by_routes_not_by_what_clients_write(
+    doors: Doors, traces: Kept, path: str, name: str, status: int
+) -> None:
+    await doors.http.get(path)
+    span = await one(traces, name)
+    assert (span.attributes or {})["http.response.status_code"] == status
+    assert span.status.is_unset
+    assert "secret" not in span.to_json()
+
+
+async def test_probes_are_not_traced(doors: Doors, traces: Kept) -> None:
+    for path in ("/healthz", "/readyz"):
+        await doors.http.get(path)
+    assert traces.get_finished_spans() == ()
+
+
+async def test_a_traceparent_that_is_none_begins_a_trace(doors: Doors, traces: Kept) -> None:
+    await doors.http.get("/v1/tasks", headers={"traceparent": "00-nonsense"})
+    assert (await one(traces, "GET /v1/tasks")).parent is None
+
+
+async def test_the_line_of_a_request_has_the_run_that_it_is_about(doors: Doors) -> None:
+    def told(logs: list[Any]) -> list[Any]:
+        return [line.get("run_id") for line in logs if line["event"] == "request"]
+
+    with capture_logs() as logs:
+        await doors.ask()
+        await doors.http.get("/v1/runs/run_1")
+        await doors.http.get("/v1/runs/mine")
+        await doors.http.get("/v1/tasks")
+    assert told(logs) == ["run_1", "run_1", None, None]

@@ -1,0 +1,82 @@
+"""What is traced of an expert's batches and loads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+
+from tests.fakes.tracing import Kept, kept_traces
+from tests.hosting import Batches, Start, hosts, reached
+
+INFER = "hugginggpt.v1.ExpertService/Infer"
+SECRET = "nobody but the model may read this"
+
+
+@pytest.fixture
+def traces() -> Iterator[Kept]:
+    with kept_traces() as kept:
+        yield kept
+
+
+@pytest.fixture
+async def start(traces: Kept, tmp_path: Path) -> AsyncIterator[Start]:
+    async with asyncio.timeout(20), hosts(tmp_path) as start:
+        yield start
+
+
+def ids(*spans: ReadableSpan) -> set[int]:
+    return {span.context.span_id for span in spans if span.context}
+
+
+def batches(traces: Kept) -> list[ReadableSpan]:
+    return [span for span in traces.get_finished_spans() if span.name.startswith("run_batch")]
+
+
+async def test_a_batch_is_one_span_with_links_to_its_members(start: Start, traces: Kept) -> None:
+    model = Batches()
+    host = await start(model)
+    with trace.get_tracer("test").start_as_current_span("above"):
+        calls = [asyncio.ensure_future(host.infer("first"))]
+        await reached(model.entered)
+        await model.all_prepared(1)
+        for text in ("a", "b", SECRET):
+            calls.append(asyncio.ensure_future(host.infer(text)))
+            await model.all_prepared(1)
+        await host.until_waiting(3)
+        model.release.set()
+        await asyncio.gather(*calls)
+    alone, together = batches(traces)
+    servers = [span for span in await traces.ended(INFER, 8) if span.kind is trace.SpanKind.SERVER]
+    assert [(span.attributes or {})["hugginggpt.batch.items"] for span in (alone, together)] == [1, 3]
+    linked = {link.context.span_id for link in together.links}
+    assert (len(linked), linked < ids(*servers)) == (3, True)
+    for batch in (alone, together):
+        assert batch.parent
+        assert batch.parent.span_id in ids(*servers)
+    assert together.parent
+    assert together.parent.span_id in linked
+    assert not any(SECRET in span.to_json() for span in traces.get_finished_spans())
+
+
+async def test_a_load_is_a_span_of_whoever_waits_for_it(start: Start, traces: Kept) -> None:
+    host = await start(preload=())
+    await host.infer()
+    (load,) = (span for span in traces.get_finished_spans() if span.name.startswith("load_model"))
+    assert (load.attributes or {})["hugginggpt.device"] == "cpu"
+    assert load.parent
+    assert load.parent.span_id in ids(*await traces.ended(INFER, 2))
+
+
+async def test_a_batch_that_breaks_says_of_what_kind_it_was_and_no_words(start: Start, traces: Kept) -> None:
+    model = Batches()
+    model.release.set()
+    host = await start(model)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await host.infer("poison")
+    (batch,) = batches(traces)
+    assert (batch.attributes or {})["error.type"] == "ValueError"
+    assert "poison" not in batch.to_json()

@@ -1,0 +1,96 @@
+"""What is logged of a run has its id and its trace's, in every process that has to do with it."""
+
+import asyncio
+import json
+from asyncio.subprocess import Process
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+
+from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.runtime import caller
+from services.runtime.channel import connect
+from services.runtime.errors import CorruptData
+from tests.fakes.collector import collecting
+from tests.fakes.tracing import kept_traces
+from tests.logs import logged
+from tests.orchestrating import END, Cast, echo, ref, task
+from tests.processes import processes
+
+ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
+HEARTBEAT = "services.orchestrator.ownership"
+"""Who logs of a process and its leases, too, not of runs alone."""
+
+TRACE = f"{0xABCD:032x}"
+
+
+async def lines(process: Process) -> list[dict[str, Any]]:
+    """All that a process has still to say."""
+    assert process.stderr
+    return [json.loads(line) for line in (await process.stderr.read()).splitlines() if line.startswith(b"{")]
+
+
+async def planned(call: Any) -> str:
+    """The id of a run, once its plan is there."""
+    async for event in call:
+        if event.HasField("plan_completed"):
+            return str(event.run_id)
+    pytest.fail("the run ended without a plan")
+
+
+@pytest.fixture
+def settings(peers: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    return {
+        "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
+        "ORCHESTRATOR_JOURNAL": str(tmp_path / "journal.sqlite"),
+        "ORCHESTRATOR_LEASE_SECONDS": "3",
+        "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
+        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
+    }
+
+
+async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast, settings: dict[str, str]) -> None:
+    begun, going = asyncio.Event(), asyncio.Event()
+    calls = 0
+
+    async def slow_then_well_then_bad(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            begun.set()
+            await going.wait()
+        if calls > 2:
+            raise CorruptData("it broke")
+        return await echo(request)
+
+    cast.infer["model"] = slow_then_well_then_bad
+    cast.plan(task(1), *(task(number, text=ref(1)) for number in range(2, 6)), END)
+    async with asyncio.timeout(60), collecting() as collected, processes(60) as start:
+        told = {**settings, **collected.settings}
+        first = await start("-m", "services.orchestrator", **told)
+        with kept_traces(), trace.use_span(trace.NonRecordingSpan(ABOVE)):
+            async with connect(f"127.0.0.1:{(await logged(first, 'serving'))['port']}") as channel:
+                stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
+                request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+                call = stub.Run(request, timeout=60, metadata=caller.metadata())
+                run_id = await planned(call)
+                await begun.wait()
+                first.kill()
+        said = await lines(first)
+        going.set()
+        second = await start("-m", "services.orchestrator", **told)
+        async with connect(f"127.0.0.1:{(await logged(second, 'serving'))['port']}") as channel:
+            stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
+            watch = orchestrator_pb2.WatchRunRequest(run_id=run_id)
+            async for _ in stub.Watch(watch, timeout=60, metadata=caller.metadata()):
+                pass
+        second.terminate()
+        said += await lines(second)
+    of_run = [line for line in said if line.get("run_id") == run_id]
+    assert {"circuit opened", "run taken over", "run ended"} <= {line["event"] for line in of_run}
+    assert {line["trace_id"] for line in of_run} == {TRACE}
+    ours = [line for line in said if line["logger"].startswith("services.orchestrator") and line["logger"] != HEARTBEAT]
+    assert [line["event"] for line in ours if "run_id" not in line] == []

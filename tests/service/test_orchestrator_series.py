@@ -1,0 +1,97 @@
+"""However many runs there are and whoever asks for them: what is counted of them has the same few labels."""
+
+import asyncio
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.runtime.caller import KEY
+from services.runtime.channel import connect
+from services.runtime.errors import InvalidRequest
+from tests.logs import logged
+from tests.orchestrating import END, Cast, echo, task
+from tests.processes import processes
+
+ANY = "127.0.0.1:0"
+KEYS, MANY, AT_ONCE = 500, 1000, 32
+LABELS = {
+    *("expert", "code", "next", "state", "reason", "kind", "task", "model", "shadow", "outcome", "le"),
+    *("rpc_method", "rpc_response_status_code", "rpc_system_name", "error_type"),
+}
+"""All there may be; none of them is of a run, of whoever asks or of what somebody wrote."""
+
+
+async def moody(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    """Refuses, for a reason of its own each time, what is odd."""
+    number = int(request.inputs["text"].text)
+    if number % 2:
+        raise InvalidRequest(f"{number} is odd", reason=f"ODD_{number}", port=f"port-{number}")
+    return await echo(request)
+
+
+def asked(number: int, who: int) -> tuple[orchestrator_pb2.RunRequest, Any]:
+    given = types.Argument(value=types.Value(text=str(number)))
+    plan = types.Plan(tasks=[types.Task(id=1, task="summarization", arguments={"text": given})])
+    spec = types.RunSpec(request=f"do {number}", plan=plan, metadata={"note": f"note {number}"})
+    caller = types.Caller(tenant=f"tenant-{who}", key_id=f"key-{who}", request_id=f"request-{number}")
+    return orchestrator_pb2.RunRequest(spec=spec), ((KEY, caller.SerializeToString()),)
+
+
+async def run_all(stub: Any, count: int, keys: int) -> None:
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def run(number: int, who: int) -> None:
+        request, metadata = asked(number, who)
+        async with turns:
+            async for _ in stub.Run(request, timeout=60, metadata=metadata):
+                pass
+
+    async with asyncio.TaskGroup() as group:
+        for number, who in zip(range(count), cycle(range(keys)), strict=False):
+            group.create_task(run(number, who))
+
+
+async def series(port: int) -> tuple[set[str], set[str]]:
+    """Each series as text, but for what the process tells of itself; and the names of all their labels."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
+    samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+    own = [each for each in samples if not each.name.startswith(("python_", "process_", "target_"))]
+    return {f"{each.name} {sorted(each.labels.items())}" for each in own}, {
+        name for each in own for name in each.labels
+    }
+
+
+async def test_a_thousand_runs_by_five_hundred_keys_leave_as_many_series_as_ten(
+    cast: Cast, peers: dict[str, str], tmp_path: Path
+) -> None:
+    cast.plan(task(1), END)
+    cast.infer["model"] = moody
+    settings = {
+        "METRICS_LISTEN": ANY,
+        "ORCHESTRATOR_LISTEN": ANY,
+        "ORCHESTRATOR_JOURNAL": str(tmp_path / "journal.sqlite"),
+        "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
+        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
+    }
+    async with processes(120) as start:
+        process = await start("-m", "services.orchestrator", **settings)
+        port, served = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
+        assert process.stderr
+        drained = asyncio.create_task(process.stderr.read())
+        async with connect(f"127.0.0.1:{served}") as channel:
+            stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
+            await run_all(stub, 10, 1)
+            few, _ = await series(port)
+            await run_all(stub, MANY, KEYS)
+            many, labels = await series(port)
+        process.kill()
+        await drained
+    assert len(few) > 20
+    assert many == few
+    assert labels <= LABELS

@@ -1,0 +1,99 @@
+"""A collector that is away, silent or too slow costs telemetry, and nothing else."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.runtime import caller
+from services.runtime.channel import connect
+from tests.fakes.collector import OFTEN, refusing, silent
+from tests.logs import logged
+from tests.orchestrating import END, Cast, ref, task
+from tests.processes import Start, processes
+
+RUNS, AT_ONCE = 60, 8
+FULL = {"OTEL_BSP_MAX_QUEUE_SIZE": "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"}
+"""Settings of a queue that is full after a run."""
+
+Away = Callable[[], AbstractContextManager[Mapping[str, str]]]
+
+
+@contextmanager
+def never_answers() -> Iterator[Mapping[str, str]]:
+    with silent() as endpoint:
+        yield {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **OFTEN}
+
+
+@contextmanager
+def refuses() -> Iterator[Mapping[str, str]]:
+    with refusing() as endpoint:
+        yield {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **OFTEN}
+
+
+@contextmanager
+def is_full() -> Iterator[Mapping[str, str]]:
+    with silent() as endpoint:
+        yield {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, **OFTEN, **FULL}
+
+
+@contextmanager
+def is_nonsense() -> Iterator[Mapping[str, str]]:
+    yield {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://no such host:-1", **OFTEN}
+
+
+async def taken(start: Start, settings: Mapping[str, str], journal: Path) -> tuple[float, float]:
+    """Seconds in which an orchestrator does its runs, all of them well, and in which it stops."""
+    own = {
+        "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
+        "ORCHESTRATOR_JOURNAL": str(journal),
+        "ARTIFACTS_URL": (journal.parent / "artifacts").as_uri(),
+    }
+    process = await start("-m", "services.orchestrator", **own, **settings)
+    port = (await logged(process, "serving"))["port"]
+    assert process.stderr
+    drained = asyncio.create_task(process.stderr.read())
+    async with connect(f"127.0.0.1:{port}") as channel:
+        seconds = await _all_ended(orchestrator_pb2_grpc.OrchestratorServiceStub(channel))
+    stopping = time.monotonic()
+    process.terminate()
+    assert await process.wait() == 0
+    await drained
+    return seconds, time.monotonic() - stopping
+
+
+async def _all_ended(stub: Any) -> float:
+    turns = asyncio.Semaphore(AT_ONCE)
+    await _ended(stub, turns)  # the first also opens what is opened once
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(RUNS):
+            group.create_task(_ended(stub, turns))
+    return time.monotonic() - began
+
+
+async def _ended(stub: Any, turns: asyncio.Semaphore) -> None:
+    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    async with turns:
+        events = [event async for event in stub.Run(request, timeout=30, metadata=caller.metadata())]
+    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+
+
+@pytest.mark.parametrize("away", [never_answers, refuses, is_full, is_nonsense])
+async def test_telemetry_that_nobody_takes_slows_and_fails_no_run(
+    away: Away, cast: Cast, peers: dict[str, str], tmp_path: Path
+) -> None:
+    cast.plan(task(1), task(2, text=ref(1)), END)
+    others = {f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"}
+    async with processes(120) as start:
+        with away() as settings:
+            untold, _ = await taken(start, others, tmp_path / "untold.sqlite")
+            told, stopped = await taken(start, {**others, **settings}, tmp_path / "told.sqlite")
+    assert told < 2 * untold + 1
+    assert stopped < 8
