@@ -31,7 +31,7 @@ HEADER, SEGMENT = struct.Struct("<32xQ14xHH6x"), struct.Struct("<8xQ16xQ16x")
 def slim(folder: Path) -> None:
     for name in IMPORTED.split():
         import_module(name)
-    loaded = {Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)}
+    loaded = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     for file in _files(folder):
         if file.suffix in SOURCES or (file not in loaded and _is_needless(file.relative_to(folder))):
             file.unlink()
