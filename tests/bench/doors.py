@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS
 from services.ports import free
 from services.runtime.channel import connect
+from tests.bench.bare import Connection, connected
 from tests.bench.load import Client, supplied
 from tests.bench.processes import Running, service, staged
 from tests.bench.rows import Row, median
@@ -63,7 +64,7 @@ async def _compared(port: int, orchestrator: str) -> tuple[float, float]:
     request, alone, through = supplied(SINGLE, RUN_MODE_RESULTS), list[float](), list[float]()
     plan = [{"id": 1, "task": "noop", "arguments": {"first": "one two three"}, "pinned_model": "0"}]
     body = json.dumps({"plan": plan, "mode": "results", "bypass_memo": True}).encode()
-    async with connect(orchestrator) as channel, _connection(port) as http:
+    async with connect(orchestrator) as channel, connected(port) as http:
         client = Client(channel)
         for _ in range(RUNS):
             alone.append(await client.run(request))
@@ -79,7 +80,7 @@ async def _small(gateway: Running, port: int) -> Row:
     """GET /v1/tasks while the gateway has one core; who asks has the others."""
     with gateway.on_one_core():
         async with AsyncExitStack() as stack:
-            lines = [await stack.enter_async_context(_connection(port)) for _ in range(CONNECTIONS)]
+            lines = [await stack.enter_async_context(connected(port)) for _ in range(CONNECTIONS)]
             used, begun = gateway.cpu_seconds(), time.perf_counter()
             async with asyncio.TaskGroup() as group:
                 for line in lines:
@@ -96,7 +97,7 @@ async def _small(gateway: Running, port: int) -> Row:
     )
 
 
-async def _ask(line: "_Connection", count: int) -> None:
+async def _ask(line: Connection, count: int) -> None:
     for _ in range(count):
         await line.get("/v1/tasks")
 
@@ -104,12 +105,12 @@ async def _ask(line: "_Connection", count: int) -> None:
 async def _idle(gateway: Running, port: int) -> Row:
     """So many streams of one run that waits, each of which has had its first events."""
     async with AsyncExitStack() as stack:
-        starting = await stack.enter_async_context(_connection(port))
+        starting = await stack.enter_async_context(connected(port))
         body = json.dumps({"request": IDLE.words, "bypass_memo": True}).encode()
         run_id = json.loads(await starting.post("/v1/runs", body))["run_id"]
         before = await gateway.resident_mb()
         for _ in range(STREAMS):
-            line = await stack.enter_async_context(_connection(port))
+            line = await stack.enter_async_context(connected(port))
             await line.stream(f"/v1/runs/{run_id}/events")
         resident = await gateway.resident_mb()
         await starting.post(f"/v1/runs/{run_id}/cancel", b"{}")
@@ -121,43 +122,3 @@ async def _idle(gateway: Running, port: int) -> Row:
         round(before),
         f"resident with {STREAMS} event streams of a run that waits; reference: with none",
     )
-
-
-class _Connection:
-    """HTTP/1.1 as bare as can be: the client is not what is measured."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._host = f"localhost:{port}"
-
-    async def get(self, path: str) -> bytes:
-        self._writer.write(f"GET {path} HTTP/1.1\r\nhost: {self._host}\r\n\r\n".encode())
-        return await self._answer()
-
-    async def post(self, path: str, body: bytes, prefer: str = "") -> bytes:
-        head = f"POST {path} HTTP/1.1\r\nhost: {self._host}\r\ncontent-type: application/json\r\n"
-        more = f"prefer: {prefer}\r\ncontent-length: {len(body)}\r\n\r\n"
-        self._writer.write((head + more).encode() + body)
-        return await self._answer()
-
-    async def stream(self, path: str) -> None:
-        """Begins to read events; comes back after the first."""
-        self._writer.write(f"GET {path} HTTP/1.1\r\nhost: {self._host}\r\n\r\n".encode())
-        await self._reader.readuntil(b"run_accepted")
-
-    async def _answer(self) -> bytes:
-        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        if not head.startswith(b"http/1.1 2"):
-            raise RuntimeError(f"the gateway refused a request of the benchmark: {head.decode()}")
-        length = head.partition(b"content-length: ")[2].split(b"\r\n")[0]
-        return await self._reader.readexactly(int(length or 0))
-
-
-@asynccontextmanager
-async def _connection(port: int) -> AsyncIterator[_Connection]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        yield _Connection(reader, writer, port)
-    finally:
-        writer.transport.abort()
