@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Sequence
 
-import litserve  # type: ignore[import-not-found]  # only in its own environment
+import litserve
 
 from tests.bench.dense.tasks import ITEMS, Dense
 from tests.bench.rivals.waiting import WAIT_SECONDS, Nobody
 
 
-class Api(litserve.LitAPI):  # type: ignore[misc]  # likewise
+class Api(litserve.LitAPI):  # type: ignore[misc]  # it is not checked
     def setup(self, device: str) -> None:
         self.model = Dense()
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import ray  # type: ignore[import-not-found]  # only in its own environment
+import ray
 from ray import serve
 
 from tests.bench.dense.tasks import ITEMS, Dense
