@@ -48,14 +48,20 @@ async def _ask() -> None:
 
 async def _watch() -> None:
     from opentelemetry import trace  # noqa: PLC0415  # likewise
+    from opentelemetry.metrics import get_meter  # noqa: PLC0415  # likewise
 
     from services.runtime import metrics, tracing  # noqa: PLC0415  # likewise
+    from tests.fakes.collector import collecting  # noqa: PLC0415  # likewise
 
-    tracing.begin("rehearsal", "http://127.0.0.1:9")
-    async with metrics.exposed("rehearsal", "127.0.0.1:0"):
-        with trace.get_tracer("rehearsal").start_as_current_span("act"):
-            pass
-    tracing.end()
+    async with collecting() as collected:
+        tracing.begin("rehearsal", collected.endpoint)
+        async with metrics.exposed("rehearsal", "127.0.0.1:0", collected.endpoint):
+            get_meter("rehearsal").create_counter("acts").add(1)
+            with trace.get_tracer("rehearsal").start_as_current_span("act"):
+                pass
+        for end, arrived in ((tracing.end, collected.spans), (metrics.end, collected.metrics)):
+            await asyncio.to_thread(end)
+            await arrived.get()
 
 
 if __name__ == "__main__":
