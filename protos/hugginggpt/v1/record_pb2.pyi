@@ -450,6 +450,7 @@ class RecordedAttempt(_message.Message):
     ENDED_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     NEXT_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     """From 1."""
     reason: _builtins.str
@@ -462,6 +463,10 @@ class RecordedAttempt(_message.Message):
     def began(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def ended(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def usage(self) -> _types_pb2.Usage:
+        """What it took; absent where the expert did not tell."""
+
     def __init__(
         self,
         *,
@@ -471,10 +476,11 @@ class RecordedAttempt(_message.Message):
         ended: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
         next: _builtins.str = ...,
+        usage: _types_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["began", b"began", "ended", b"ended", "model", b"model"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["began", b"began", "ended", b"ended", "model", b"model", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "began", b"began", "ended", b"ended", "model", b"model", "next", b"next", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "began", b"began", "ended", b"ended", "model", b"model", "next", b"next", "reason", b"reason", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

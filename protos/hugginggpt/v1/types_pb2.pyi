@@ -1066,11 +1066,32 @@ class Usage(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class PoolSecondsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     BUSY_FIELD_NUMBER: _builtins.int
     ELAPSED_FIELD_NUMBER: _builtins.int
     INPUT_TOKENS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
+    POOL_SECONDS_FIELD_NUMBER: _builtins.int
     input_tokens: _builtins.int
     output_tokens: _builtins.int
     cost: _builtins.float
@@ -1083,6 +1104,10 @@ class Usage(_message.Message):
     def elapsed(self) -> _duration_pb2.Duration:
         """Time from the call to its end."""
 
+    @_builtins.property
+    def pool_seconds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Seconds of computing, by pool: "cpu" has seconds of CPUs, every other pool seconds of its devices."""
+
     def __init__(
         self,
         *,
@@ -1091,10 +1116,11 @@ class Usage(_message.Message):
         input_tokens: _builtins.int = ...,
         output_tokens: _builtins.int = ...,
         cost: _builtins.float = ...,
+        pool_seconds: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "elapsed", b"elapsed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "cost", b"cost", "elapsed", b"elapsed", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "cost", b"cost", "elapsed", b"elapsed", "input_tokens", b"input_tokens", "output_tokens", b"output_tokens", "pool_seconds", b"pool_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2513,6 +2539,7 @@ class AttemptFailed(_message.Message):
     BY_FIELD_NUMBER: _builtins.int
     NEXT_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     next: _builtins.str
     """What happens next: "retry" or "next candidate"."""
     @_builtins.property
@@ -2523,6 +2550,10 @@ class AttemptFailed(_message.Message):
     def delay(self) -> _duration_pb2.Duration:
         """How long until then."""
 
+    @_builtins.property
+    def usage(self) -> Global___Usage:
+        """What it took, as far as the expert has told."""
+
     def __init__(
         self,
         *,
@@ -2530,10 +2561,11 @@ class AttemptFailed(_message.Message):
         by: Global___Candidate | None = ...,
         next: _builtins.str = ...,
         delay: _duration_pb2.Duration | None = ...,
+        usage: Global___Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "delay", b"delay", "failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "delay", b"delay", "failure", b"failure", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "delay", b"delay", "failure", b"failure", "next", b"next"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "delay", b"delay", "failure", b"failure", "next", b"next", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
