@@ -1,14 +1,16 @@
-"""`make bench`: measures, prints a table, writes out/bench.json.
+"""`make bench`: measures, prints tables, writes out/bench.json.
 
-Named sections, as in `python -m tests.bench makespan`, are measured alone and only shown; --help lists them.
+Named sections, as in `python -m tests.bench makespan`, are measured alone, and take the place of theirs in the file;
+--help lists them.
 """
 
 import argparse
 import asyncio
+import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from services.runtime import telemetry
 from tests.bench import (
@@ -18,7 +20,8 @@ from tests.bench import (
     hops,
     host,
     journal,
-    makespan,
+    memory,
+    readiness,
     replicas,
     runs,
     takeover,
@@ -27,50 +30,16 @@ from tests.bench import (
     transfers,
 )
 from tests.bench.batches import measuring as batches
-from tests.bench.house import standing
-from tests.bench.processes import service
+from tests.bench.curves import Measured
+from tests.bench.endtoend import makespan
+from tests.bench.report import found, section, show, write
 from tests.bench.rivals import measuring as rivals
-from tests.bench.rows import Row, show, write
 
 OUT = Path("out/bench.json")
 
-MEMORY = {
-    "plan.rss_mb": ("services.planner", "PLANNER"),
-    "run.rss_mb": ("services.orchestrator", "ORCHESTRATOR"),
-    "run.selector_rss_mb": ("services.selector", "SELECTOR"),
-    "run.responder_rss_mb": ("services.responder", "RESPONDER"),
-    "gateway.rss_mb": ("gateway", "GATEWAY"),
-}
-
-
-async def cluster() -> list[Row]:
-    """How soon the house stands."""
-    async with standing(experts="lite") as house:
-        return [
-            Row("cluster.house_ready_s", round(house.ready_seconds, 2), "s", 5, note="python -m services, lite warm")
-        ]
-
-
-async def whole() -> list[Row]:
-    """Runs through all of the house."""
-    async with standing(experts="") as house:
-        return await runs.rows(house)
-
-
-async def memory() -> list[Row]:
-    """Resident memory of each light service started alone."""
-    measured = []
-    for name, (module, prefix) in MEMORY.items():
-        with TemporaryDirectory() as home:
-            async with service(module, prefix, Path(home)) as running:
-                resident = round(await running.resident_mb())
-        measured.append(Row(name, resident, "MB", 150, note=f"python -m {module}, just started"))
-    return measured
-
-
-SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
-    "cluster": cluster,
-    "runs": whole,
+SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
+    "cluster": readiness.rows,
+    "runs": runs.rows,
     "gateway": doors.rows,
     "makespan": makespan.rows,
     "throughput": throughput.rows,
@@ -85,22 +54,50 @@ SECTIONS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
     "takeover": takeover.rows,
     "replicas": replicas.rows,
     "bytes": transfers.rows,
-    "memory": memory,
+    "memory": memory.rows,
 }
+"""The first line of each one's module says what it measures."""
 
 
-async def main(sections: list[str]) -> None:
+async def main(names: Sequence[str]) -> int:
+    """How many of the sections failed."""
     telemetry.setup("bench", level="WARNING")
-    rows = []
-    for name in sections or SECTIONS:
+    measured, failed = list[Measured](), 0
+    for name in names:
         print(f"measuring {name} …", file=sys.stderr)
-        rows += await SECTIONS[name]()
-    show(rows)
-    if not sections:
-        write(rows, OUT)
+        try:
+            with _environment():
+                measured += await _section(name)
+        except Exception as error:  # noqa: BLE001  # the others are measured all the same
+            print(f"{name} was not measured: {error!r}", file=sys.stderr)
+            failed += 1
+    show(measured)
+    return failed
+
+
+async def _section(name: str) -> Sequence[Measured]:
+    rows = SECTIONS[name]
+    measured = await rows()
+    write(found(OUT).having(name, section(_about(rows), measured)), OUT)
+    return measured
+
+
+def _about(rows: Callable[[], object]) -> str:
+    return (sys.modules[rows.__module__].__doc__ or "").partition("\n")[0]
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """What a section sets in it is gone with the section."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures; prints a table.")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures; prints tables.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
-    asyncio.run(main(parser.parse_args().sections))
+    sys.exit(1 if asyncio.run(main(parser.parse_args().sections or list(SECTIONS))) else 0)

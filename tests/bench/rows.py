@@ -1,13 +1,11 @@
-"""A figure, and how it is shown and written."""
+"""A figure, and where it stands."""
 
-import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
+Verdict = Literal["met", "missed", "not measured", "no target"]
 
 
 @dataclass(frozen=True)
@@ -27,38 +25,20 @@ class Row:
     at_least: bool = False
 
     @property
-    def ok(self) -> bool | None:
-        """Whether the target is met; None without one, or where nothing was measured."""
-        if self.target is None or self.value is None:
-            return None
-        return self.value >= self.target if self.at_least else self.value <= self.target
+    def verdict(self) -> Verdict:
+        if self.value is None:
+            return "not measured"
+        if self.target is None:
+            return "no target"
+        met = self.value >= self.target if self.at_least else self.value <= self.target
+        return "met" if met else "missed"
 
 
 def gap(name: str, unit: str, target: float | None, why: str, *, at_least: bool = False) -> Row:
     """A figure that could not be measured here."""
-    return Row(name, None, unit, target, note=f"not measured: {why}", at_least=at_least)
+    return Row(name, None, unit, target, note=why, at_least=at_least)
 
 
 def median(values: Sequence[float], *, digits: int = 3) -> float:
     """Rounded to three significant digits: more would be noise, unless it is to be taken from something else."""
     return float(f"{statistics.median(values):.{digits}g}")
-
-
-def show(rows: Sequence[Row]) -> None:
-    """Prints the table."""
-    table = Table("figure", "value", "unit", "target", "ok", "reference", "note")
-    for row in rows:
-        bound = "" if row.target is None else f"{'≥' if row.at_least else '≤'} {row.target:g}"
-        verdict = {True: "yes", False: "no", None: ""}[row.ok]
-        reference = "" if row.reference is None else f"{row.reference:g}"
-        value = "—" if row.value is None else f"{row.value:g}"
-        table.add_row(row.id, value, row.unit, bound, verdict, reference, row.note)
-    Console(width=150).print(table)
-
-
-def write(rows: Sequence[Row], path: Path) -> None:
-    """Writes the rows as a JSON list."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fields = ("id", "value", "unit", "target", "ok", "reference", "note")
-    entries = [{key: {**asdict(row), "ok": row.ok}[key] for key in fields} for row in rows]
-    path.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

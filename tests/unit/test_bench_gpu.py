@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench import gpu
 from tests.bench.large.tasks import MODELS, Large, batch_seconds
-from tests.bench.rows import show
+from tests.bench.report import show
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -19,6 +19,6 @@ async def test_without_a_gpu_its_figures_are_a_gap_that_is_seen(
     monkeypatch.setenv("PATH", "")
     rows = await gpu.rows()
     assert len(rows) == 4 * len(MODELS)
-    assert {(row.value, row.ok, row.note) for row in rows} == {(None, None, "not measured: no GPU")}
+    assert {(row.verdict, row.note) for row in rows} == {("not measured", "no GPU")}
     show(rows)
     assert capsys.readouterr().out.count("not measured") == len(rows)
