@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check test-deps bench chaos eval train protos readme render deploy descriptions
+.PHONY: help setup demo up test check test-deps bench figures chaos eval train protos readme render deploy descriptions
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -54,8 +54,15 @@ test-deps: ## What tests need beyond Python (Debian; root, or sudo)
 	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2 \
 	  buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap
 
-bench: $(VENV)/.dev ## Measure; a table, and out/bench.json
+$(VENV)/.bench: $(VENV)/.dev
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'
+	@touch $@
+
+bench: $(VENV)/.bench ## Measure, beside the peers; tables, out/bench.json and out/charts; a quarter of an hour
 	$(PY) -m tests.bench
+
+figures: $(VENV)/.bench ## README's figures and charts, from what `make bench` has measured
+	$(PY) -m tests.bench.figures
 
 chaos: $(VENV)/.dev ## Kill, pause and confuse the orchestrators under 1,000 runs on each database; minutes; out/chaos.json
 	$(PY) -m tests.chaos
