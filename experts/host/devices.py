@@ -43,6 +43,9 @@ class Devices(Protocol):
     def memory(self, device: str) -> Memory:
         """Of a GPU; the host knows the process's memory itself."""
 
+    def use(self, device: str) -> float | None:
+        """The share of the last moments in which a device computed, whoever had it do so; None where nobody knows."""
+
     def release(self) -> None:
         """Gives back what models left behind that nothing refers to any more."""
 
@@ -69,6 +72,11 @@ class OnlyCpu:
 
     def memory(self, device: str) -> Memory:
         raise ValueError(f"there is no {device}")
+
+    def use(self, device: str) -> float | None:
+        if device != CPU:
+            raise ValueError(f"there is no {device}")
+        return None
 
     def release(self) -> None:
         gc.collect()

@@ -62,6 +62,12 @@ class Loads:
             (room.device, "budget"): room.budget for room in rooms
         }
 
+    @property
+    def use(self) -> dict[str, float]:
+        """The share of the last moments in which each device computed, where somebody knows."""
+        found = {device: self._devices.use(device) for device in tuple(self._rooms)}
+        return {device: share for device, share in found.items() if share is not None}
+
     def has_room_for(self, model: "Model") -> bool:
         """Whether it is likely to come in without another leaving."""
         rooms = self._rooms.values()

@@ -14,6 +14,7 @@ from experts.host.devices import Devices, OnlyCpu, Places
 from experts.host.expert import Offer
 from experts.host.handler import Trouble
 from experts.host.loads import Clock, Loads
+from experts.host.metering import Pools
 from experts.host.model import Model, State
 from services.runtime.errors import FailedPrecondition
 
@@ -40,11 +41,14 @@ class Models:
         *,
         devices: Devices | None = None,
         places: str = "",
+        pool: str = "",
         clock: Clock = time.monotonic,
     ) -> None:
-        """Given what is offered, what the engine knows of devices, and where the operator wants which model."""
+        """Given what is offered, what the engine knows of devices, where the operator wants which model, and what the
+        price table calls these devices."""
         self._limits = limits
-        self._loads = Loads(devices or OnlyCpu(), Places(places), memory_bytes=limits.memory_bytes, clock=clock)
+        devices, memory = devices or OnlyCpu(), limits.memory_bytes
+        self._loads = Loads(devices, Places(places), memory_bytes=memory, pools=Pools(pool), clock=clock)
         self.changed = self._loads.changed
         """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
         self.tell = self._loads.tell
@@ -117,6 +121,11 @@ class Models:
     def memory(self) -> Mapping[tuple[str, str], int]:
         """Bytes, by device and what they are: taken by models, or their budget there."""
         return self._loads.memory
+
+    @property
+    def use(self) -> Mapping[str, float]:
+        """The share of the last moments in which each device computed, where somebody knows."""
+        return self._loads.use
 
     def get(self, task: str, model_id: str) -> Model:
         return self._models[task, model_id]

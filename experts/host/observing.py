@@ -42,6 +42,10 @@ class Watched(Protocol):
     def memory(self) -> Mapping[tuple[str, str], int]:
         """Bytes, by device and what they are: taken by models, or their budget there."""
 
+    @property
+    def use(self) -> Mapping[str, float]:
+        """The share of the last moments in which each device computed, where somebody knows."""
+
 
 _watched: "WeakSet[Watched]" = WeakSet()
 
@@ -63,11 +67,20 @@ def _memory(_: CallbackOptions) -> Iterator[Observation]:
             yield Observation(size, {"device": device, "kind": kind})
 
 
+def _use(_: CallbackOptions) -> Iterator[Observation]:
+    for models in tuple(_watched):
+        for device, share in models.use.items():
+            yield Observation(share, {"device": device})
+
+
 _meter.create_observable_gauge(
     "expert_calls", [_depths], description="Calls of this expert, by model and state: waiting or running."
 )
 _meter.create_observable_gauge(
     "expert_memory", [_memory], unit="By", description="Memory for models, by device and kind: models or budget."
+)
+_meter.create_observable_gauge(
+    "expert_gpu_use", [_use], unit="1", description="Share of the last moments in which a GPU computed, by device."
 )
 
 

@@ -48,7 +48,7 @@ class Line:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Opens it within the block; nothing is sent before it is asked."""
-        async with LLM.opened(self.settings) as llm:
+        async with LLM.opened(self.settings, role="remote") as llm:
             self.llm = llm
             yield
         self.llm = None

@@ -48,6 +48,18 @@ class TorchDevices:
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return Memory(used=total - free - kept, free=free + kept)
 
+    def use(self, device: str) -> float | None:
+        """What the driver says of a GPU; None of a CPU, and where the driver does not say."""
+        if not device.startswith("cuda"):
+            return None
+        import torch
+        from pynvml import NVMLError
+
+        try:
+            return torch.cuda.utilization(device) / 100
+        except (NVMLError, RuntimeError):  # a slice of a GPU has none, a container may be kept from asking
+            return None
+
     def commit(self, model_id: str) -> str:
         """The commit of a model that is on this machine; empty if it is not here, or not under one."""
         return commit_here(model_id)

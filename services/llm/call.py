@@ -28,6 +28,7 @@ class Line:
     """A model at an endpoint, as one role has it open."""
 
     settings: LlmSettings
+    role: str
     connection: Connection
     slots: asyncio.Semaphore
     known: Known
@@ -48,7 +49,7 @@ class Call:
         self._check_allowed()
         self._begun = time.monotonic()
         self._patience = Patience(self._line.settings, self._within)
-        self._trace = Trace(self._line.settings, self._ask)
+        self._trace = Trace(self._line.settings, self._line.role, self._ask)
         try:
             exchange: Exchange = await self._retrying()(self._attempt)
         except BaseException as error:

@@ -33,11 +33,14 @@ class LLM:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, settings: LlmSettings, *, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[Self]:
+    async def opened(
+        cls, settings: LlmSettings, *, role: str, clock: Callable[[], float] = time.monotonic
+    ) -> AsyncIterator[Self]:
         """The client within the block; nothing is sent before it is asked.
 
         Args:
             settings: with a base_url.
+            role: who asks, as metrics and traces name it; one of few.
             clock: of the breaker; the first role to open an endpoint's model decides.
         """
         # It takes 1.6 s and 40 MB: a house without an LLM does not pay for it.
@@ -46,7 +49,7 @@ class LLM:
 
         with shared(settings, clock) as (slots, known):
             async with connected(settings) as connection:
-                yield cls(Line(settings, connection, slots, known))
+                yield cls(Line(settings, role, connection, slots, known))
 
     def stream(
         self,

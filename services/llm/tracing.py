@@ -15,28 +15,31 @@ from services.runtime import conventions as names
 log = structlog.get_logger(__name__)
 
 _meter = metrics.get_meter("hugginggpt.llm")
-_seconds = _meter.create_histogram(names.LLM_SECONDS, unit="s", description="Calls of LLMs, by model and error.")
+_seconds = _meter.create_histogram(names.LLM_SECONDS, unit="s", description="Calls of LLMs, by model, role and error.")
 _first = _meter.create_histogram(
-    names.LLM_FIRST_CHUNK, unit="s", description="Until the first text of an answer came, by model."
+    names.LLM_FIRST_CHUNK, unit="s", description="Until the first text of an answer came, by model and role."
 )
 _tokens = _meter.create_histogram(
     names.LLM_TOKENS,
     unit="{token}",
-    description="Tokens of calls of LLMs, by model and type: input or output.",
+    description="Tokens of calls of LLMs, by model, role and type: input or output.",
     explicit_bucket_boundaries_advisory=[4**power for power in range(11)],
 )
-_cost = _meter.create_counter("llm_cost", description="Cost of calls of LLMs, by model, in the price table's currency.")
+_cost = _meter.create_counter(
+    "llm_cost", description="Cost of calls of LLMs, by model and role, in the price table's currency."
+)
 
 
 class Trace:
     """The span of one call, from now on."""
 
-    def __init__(self, settings: LlmSettings, ask: Ask) -> None:
+    def __init__(self, settings: LlmSettings, role: str, ask: Ask) -> None:
         address = urlsplit(settings.base_url or "")
         attributes: dict[str, str | float] = {
             names.OPERATION: names.CHAT,
             names.PROVIDER: "openai",
             names.REQUEST_MODEL: settings.model,
+            names.ROLE: role,
             names.TEMPERATURE: settings.temperature,
             names.MAX_TOKENS: ask.answer_tokens,
             names.STREAM: True,
@@ -47,7 +50,7 @@ class Trace:
             attributes[names.SERVER_PORT] = address.port
         self._model = settings.model
         self._began = time.monotonic()
-        self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: settings.model}
+        self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: settings.model, names.ROLE: role}
         self._facts: dict[str, object] = {}
         self._span = trace.get_tracer(__name__).start_span(
             names.named(names.CHAT, settings.model), kind=trace.SpanKind.CLIENT, attributes=attributes

@@ -64,7 +64,7 @@ async def _readiness(catalog: Catalog, running: Serving) -> AsyncIterator[None]:
 
 
 async def _llm(settings: Settings, stack: AsyncExitStack) -> ByLlm:
-    llm = await stack.enter_async_context(LLM.opened(settings.llm))
+    llm = await stack.enter_async_context(LLM.opened(settings.llm, role="planner"))
     return ByLlm(llm, Prompting(count=settings.demonstrations, variety=settings.variety))
 
 

@@ -20,7 +20,11 @@ SERVICE = pb.DESCRIPTOR.services_by_name["ResponderService"]
 async def responder(settings: Settings) -> AsyncIterator[Serving]:
     """Serves answers within the block."""
     async with AsyncExitStack() as stack:
-        llm = await stack.enter_async_context(LLM.opened(settings.llm)) if settings.llm.base_url else None
+        llm = (
+            await stack.enter_async_context(LLM.opened(settings.llm, role="responder"))
+            if settings.llm.base_url
+            else None
+        )
         servicer = ResponderServicer(Responder(Writer(llm) if llm else None))
         register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
         yield await stack.enter_async_context(

@@ -70,7 +70,7 @@ async def _judging(settings: Settings, choosing: Selector) -> AsyncIterator[Judg
     if not settings.llm.base_url:
         yield None
         return
-    async with LLM.opened(settings.llm) as llm:
+    async with LLM.opened(settings.llm, role="selector") as llm:
         yield Judge(llm, choosing, described=settings.described)
 
 

@@ -37,7 +37,7 @@ async def scores(lines: Sequence[Line], outcomes: Sequence[Outcome], catalogue: 
     settings = LlmSettings.of("eval_judge")
     if settings.base_url is None or not _OWN & os.environ.keys():
         return {"absent": ABSENT}
-    async with LLM.opened(settings) as llm:
+    async with LLM.opened(settings, role="judge") as llm:
 
         async def verdict(pair: tuple[Line, Outcome]) -> Mapping[str, bool] | None:
             return await _verdict(llm, *pair, catalogue)

@@ -157,7 +157,11 @@ async def test_a_call_that_is_cancelled_hangs_up(text: str) -> None:
 async def test_roles_of_one_process_share_the_turns_of_an_endpoint() -> None:
     async with ScriptedLLM.serving([Stalls()] * 2 + [Says("ok")] * 4) as server:
         planner, responder = settings(server, concurrency=2), settings(server, concurrency=2, model="other")
-        async with LLM.opened(planner) as one, LLM.opened(responder) as other, asyncio.TaskGroup() as group:
+        async with (
+            LLM.opened(planner, role="planner") as one,
+            LLM.opened(responder, role="responder") as other,
+            asyncio.TaskGroup() as group,
+        ):
             calls = [group.create_task(llm.complete(PROMPT)) for llm in (one, other) * 3]
             for _ in range(2):
                 await server.arrivals.get()

@@ -219,7 +219,10 @@ async def test_failures_in_a_row_open_the_breaker_of_all_roles_until_a_probe_suc
     clock = Clock()
     async with ScriptedLLM.serving([Fails(500)] * FAILURES + [OK] * 2) as server:
         given = settings(server, attempts=1)
-        async with LLM.opened(given, clock=clock) as planner, LLM.opened(given, clock=clock) as responder:
+        async with (
+            LLM.opened(given, role="planner", clock=clock) as planner,
+            LLM.opened(given, role="responder", clock=clock) as responder,
+        ):
             for _ in range(FAILURES):
                 assert (await failure(planner)).why is Why.DOWN
             error = await failure(responder)
@@ -259,10 +262,10 @@ async def test_what_one_request_is_to_blame_for_opens_nothing(fault: Turn) -> No
 
 async def test_what_is_known_of_an_endpoint_is_forgotten_with_its_last_client() -> None:
     async with ScriptedLLM.serving([Fails(500)] * FAILURES + [OK]) as server:
-        async with LLM.opened(settings(server, attempts=1)) as llm:
+        async with LLM.opened(settings(server, attempts=1), role="planner") as llm:
             for _ in range(FAILURES):
                 await failure(llm)
-        async with LLM.opened(settings(server)) as llm:
+        async with LLM.opened(settings(server), role="planner") as llm:
             assert (await llm.complete(PROMPT)).text == "all is well"
 
 

@@ -54,7 +54,7 @@ async def test_an_expert_counts_its_batches_loads_calls_and_memory(tmp_path: Pat
     assert counted["expert_memory_bytes cpu budget"] > 0
 
 
-async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model() -> None:
+async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model_and_role() -> None:
     async with ScriptedLLM.serving([Says("It is done.")]) as server, processes(60) as start:
         settings = {
             "RESPONDER_LISTEN": ANY,
@@ -73,15 +73,15 @@ async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model() -> Non
     usage = events[-1].decision.usage
     assert usage.input_tokens
     assert counted == {
-        "gen_ai_client_operation_duration_seconds_count chat m": 1,
-        "gen_ai_client_operation_duration_seconds_sum chat m": pytest.approx(0, abs=10),
-        "gen_ai_client_operation_time_to_first_chunk_seconds_count chat m": 1,
-        "gen_ai_client_operation_time_to_first_chunk_seconds_sum chat m": pytest.approx(0, abs=10),
-        "gen_ai_client_token_usage_count chat m input": 1,
-        "gen_ai_client_token_usage_sum chat m input": usage.input_tokens,
-        "gen_ai_client_token_usage_count chat m output": 1,
-        "gen_ai_client_token_usage_sum chat m output": usage.output_tokens,
-        "llm_cost_total chat m": pytest.approx(usage.cost),
+        "gen_ai_client_operation_duration_seconds_count chat m responder": 1,
+        "gen_ai_client_operation_duration_seconds_sum chat m responder": pytest.approx(0, abs=10),
+        "gen_ai_client_operation_time_to_first_chunk_seconds_count chat m responder": 1,
+        "gen_ai_client_operation_time_to_first_chunk_seconds_sum chat m responder": pytest.approx(0, abs=10),
+        "gen_ai_client_token_usage_count chat m input responder": 1,
+        "gen_ai_client_token_usage_sum chat m input responder": usage.input_tokens,
+        "gen_ai_client_token_usage_count chat m output responder": 1,
+        "gen_ai_client_token_usage_sum chat m output responder": usage.output_tokens,
+        "llm_cost_total chat m responder": pytest.approx(usage.cost),
     }
 
 

@@ -290,7 +290,7 @@ async def test_one_that_leaves_takes_nothing_from_the_others() -> None:
         await stack.enter_async_context(asyncio.timeout(20))
         scripted = await stack.enter_async_context(ScriptedLLM.serving([Stalls('{"id": "wise", "reason": "x"}')]))
         settings = LlmSettings(base_url=scripted.base_url, model="scripted", internal=True)
-        llm = await stack.enter_async_context(LLM.opened(settings))
+        llm = await stack.enter_async_context(LLM.opened(settings, role="selector"))
         judge = Judge(llm, Selector(catalog, standard, Mode.HYBRID))
         first, *others = [asyncio.create_task(judge.choose(Wanted(TASK), None)) for _ in range(8)]
         await scripted.arrivals.get()

@@ -169,6 +169,12 @@ class Gpu:
         assert device == "cuda:0"
         return Bytes(self.used, self.total - self.used)
 
+    def use(self, device: str) -> float | None:
+        return 0.25 if device == "cuda:0" else None
+
+    def product(self, device: str) -> str:
+        return f"Tiny {device}"
+
     def release(self) -> None:
         self.released += 1
 
@@ -210,6 +216,7 @@ async def test_models_share_a_budget_of_measured_bytes() -> None:
         assert (models.get("task", "b-2").state, models.free_bytes) == (State.LOADABLE, 1)
         assert [models.get("task", name).loaded_bytes for name in ("a-2", "b-2")] == [2, 2]
         assert (gpu.used, gpu.released > 0) == (4, True)
+        assert models.use == {"cuda:0": 0.25}
 
 
 async def test_what_is_known_to_be_large_finds_its_room_made_before_it_comes() -> None:

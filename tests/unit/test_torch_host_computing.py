@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from experts.torch_host.batches import in_passes, padded
 from experts.torch_host.classification import best
-from experts.torch_host.devices import computing, device_named, dtype_for
+from experts.torch_host.devices import TorchDevices, computing, device_named, dtype_for
 from experts.torch_host.generation import Sampling, _sampler, generated
 from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+pynvml = pytest.importorskip("pynvml")
 
 
 class Patience:
@@ -120,6 +122,28 @@ def test_a_colder_sample_keeps_to_the_likeliest() -> None:
 def test_a_full_gpu_is_said_in_words() -> None:
     with pytest.raises(OutOfMemory), computing("org/name"):
         raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """That of a machine with two GPUs, of which the second computed for 37 % of the time."""
+    monkeypatch.setattr("pynvml.nvmlInit", lambda: None)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetHandleByIndex", lambda index: index)
+    monkeypatch.setattr("pynvml.nvmlDeviceGetUtilizationRates", lambda handle: SimpleNamespace(gpu=37 * handle))
+    return monkeypatch
+
+
+def test_the_driver_says_how_busy_a_gpu_is(driver: pytest.MonkeyPatch) -> None:
+    devices = TorchDevices()
+    assert [devices.use(device) for device in ("cuda:0", "cuda:1", "cpu")] == [0, 0.37, None]
+
+
+def test_a_gpu_whose_driver_does_not_say_has_no_use(driver: pytest.MonkeyPatch) -> None:
+    def refused(handle: int) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    driver.setattr("pynvml.nvmlDeviceGetUtilizationRates", refused)
+    assert TorchDevices().use("cuda:0") is None
 
 
 def test_a_device_that_is_not_there_is_named_with_those_that_are() -> None:
