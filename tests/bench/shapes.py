@@ -93,14 +93,26 @@ class Script:
 
     def critical(self) -> tuple[float, int]:
         """Seconds of the longest way from request to answer, and the tasks on it."""
-        seconds = self.seconds()
-        ends: dict[int, tuple[float, int]] = {}
-        for place, (task_id, needs) in enumerate(self.graph.items()):
-            chosen = (self.plan + place * self.gap + self.select, 0)
-            begun, before = max([chosen, *(ends[need] for need in needs)])
-            ends[task_id] = begun + seconds[task_id], before + 1
-        last, tasks = max(ends.values())
+        ready = {task_id: self.plan + place * self.gap + self.select for place, task_id in enumerate(self.graph)}
+        last, tasks = longest(self.graph, ready, self.seconds())
         return last + self.answer, tasks
+
+
+def longest(
+    graph: Mapping[int, Sequence[int]], ready: Mapping[int, float], seconds: Mapping[int, float]
+) -> tuple[float, int]:
+    """When the last task of a graph can be done, and how many tasks it takes to come there.
+
+    Args:
+        graph: the tasks each task needs, all of them before it.
+        ready: when each can be started, but for what it needs.
+        seconds: what each takes.
+    """
+    ends: dict[int, tuple[float, int]] = {}
+    for task_id, needs in graph.items():
+        begun, before = max([(ready[task_id], 0), *(ends[need] for need in needs)])
+        ends[task_id] = begun + seconds[task_id], before + 1
+    return max(ends.values())
 
 
 def script(words: str) -> Script:

@@ -57,6 +57,7 @@ async def tell(turn: Turn, exchange: Exchange) -> None:
             await wire.send(exchange.writer, turn.content)
             await wire.send(exchange.writer, b"")
         case Says():
+            await asyncio.sleep(turn.after)
             await (_stream if exchange.streams else _whole)(turn, exchange)
         case Cuts():
             await _begin(exchange)
@@ -76,7 +77,7 @@ async def _fail(turn: Fails, exchange: Exchange) -> None:
 
 
 async def _whole(turn: Says, exchange: Exchange) -> None:
-    pieces = _cut(turn)
+    pieces = cut(turn)
     message = {"role": "assistant", "content": turn.text}
     usage = {"usage": exchange.usage(len(pieces))} if turn.usage else {}
     choice = {"index": 0, "message": message, "finish_reason": turn.finish}
@@ -108,7 +109,7 @@ async def _begin(exchange: Exchange) -> None:
 async def _pieces(turn: Says, exchange: Exchange) -> int:
     """Streams the text; piece n leaves at its time counted from the first, however long the sending takes."""
     loop = asyncio.get_running_loop()
-    begun, pieces = loop.time(), _cut(turn)
+    begun, pieces = loop.time(), cut(turn)
     for number, piece in enumerate(pieces):
         if turn.tokens_per_second:
             await asyncio.sleep(begun + number / turn.tokens_per_second - loop.time())
@@ -128,7 +129,8 @@ async def _end(turn: Says, pieces: int, exchange: Exchange) -> None:
     await wire.send(exchange.writer, b"")
 
 
-def _cut(turn: Says) -> list[str]:
+def cut(turn: Says) -> list[str]:
+    """The chunks it is sent in."""
     if turn.chunk:
         starts: Iterable[int] = range(0, len(turn.text), turn.chunk)
         return [turn.text[start : start + turn.chunk] for start in starts]

@@ -15,6 +15,7 @@ class Says:
         chunk: characters per chunk; None: a word with the space after it.
         finish: why it ends; "length" for an answer that was cut, None for a server that ends without a word.
         usage: whether it reports what it took.
+        after: seconds before the first of it.
     """
 
     text: str
@@ -22,6 +23,7 @@ class Says:
     chunk: int | None = None
     finish: str | None = "stop"
     usage: bool = True
+    after: float = 0.0
 
 
 @dataclass(frozen=True)
