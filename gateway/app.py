@@ -28,7 +28,7 @@ _TAGS = [
     {"name": "health", "description": "Whether it is there."},
 ]
 
-_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """The Door sees to that; the framework's own has paths, hosts and the words of errors in it."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")

@@ -85,6 +85,8 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             self.run_id = headers.get("x-run-id", "")
             headers["x-request-id"] = self._request_id
+            if trace_id := self._request.trace_id:
+                headers["x-trace-id"] = trace_id
             for name, value in _HEADERS:
                 headers.setdefault(name, value)
         await self._send(message)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from opentelemetry import metrics
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanKind, format_trace_id
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
@@ -32,6 +32,8 @@ class Request:
     scope: Scope
     status: int = 0
     """Of the answer; 0: none was sent."""
+    trace_id: str = ""
+    """Under which it is found where traces are sent; empty: it is not."""
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -64,6 +66,8 @@ def observed(scope: Scope) -> Iterator[Request]:
         return
     parent, facts = spans.read(_trace(scope)), {names.METHOD: request.method}
     with spans.within(parent), spans.doing(request.method, facts, kind=SpanKind.SERVER) as span:
+        if span.is_recording():
+            request.trace_id = format_trace_id(span.get_span_context().trace_id)
         try:
             yield request
         finally:
@@ -78,4 +82,4 @@ def observed(scope: Scope) -> Iterator[Request]:
 
 def _trace(scope: Scope) -> dict[str, str]:
     headers = Headers(scope=scope)
-    return {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+    return {name: headers[name] for name in spans.HEADERS if name in headers}

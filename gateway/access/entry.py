@@ -34,6 +34,7 @@ _TOLD = (
     "www-authenticate",
     "x-request-id",
     "x-run-id",
+    "x-trace-id",
     "preference-applied",
     "content-disposition",
     "content-range",

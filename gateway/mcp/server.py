@@ -33,6 +33,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.intake import JSON_BYTES
 from gateway.mcp import telling
+from gateway.mcp.observing import Observing
 from gateway.mcp.resources import Resources
 from gateway.mcp.toolbox import Call, Toolbox
 from gateway.mcp.tools import INSTRUCTIONS
@@ -64,6 +65,7 @@ class McpServer:
             on_read_resource=self.read_resource,
             get_tool_input_schema=_no_headers,
         )
+        server.middleware = [Observing(toolbox.names)]
         self._sessions = StreamableHTTPSessionManager(server, stateless=True, max_request_body_size=JSON_BYTES)
 
     def router(self) -> APIRouter:

@@ -93,6 +93,11 @@ class Toolbox:
             "run_task": self._run_task,
         }
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of all tools there may ever be."""
+        return frozenset({*FIXED, *self._chosen.names})
+
     async def tools(self) -> list[Tool]:
         """All there are now."""
         if not self._chosen.names:

@@ -25,7 +25,6 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, TraceFlags
 from services.runtime import conventions as names
 from services.runtime import spans
 
-_HEADERS = frozenset({"traceparent", "tracestate"})
 _IDS = RandomIdGenerator()
 _SECONDS = metrics.get_meter("hugginggpt.rpc").create_histogram(
     names.RPC_SECONDS, unit="s", description="Calls answered, by method and status."
@@ -261,7 +260,7 @@ class Observing(grpc.aio.ServerInterceptor):
 
 
 def _parent(arrived: grpc.aio.ServicerContext[Any, Any]) -> SpanContext:
-    headers = {key: str(value) for key, value in arrived.invocation_metadata() or () if key in _HEADERS}
+    headers = {key: str(value) for key, value in arrived.invocation_metadata() or () if key in spans.HEADERS}
     return spans.read(headers) if headers else trace.INVALID_SPAN_CONTEXT
 
 

@@ -33,6 +33,7 @@ INPUT_TOKENS, OUTPUT_TOKENS = "gen_ai.usage.input_tokens", "gen_ai.usage.output_
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105  # of an LLM's tokens
 ERROR = "error.type"
 SERVER, SERVER_PORT = "server.address", "server.port"
+MCP_METHOD = "mcp.method.name"
 METHOD, ROUTE, STATUS = "http.request.method", "http.route", "http.response.status_code"
 
 COST = "hugginggpt.usage.cost"

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Attributes = Mapping[str, str | int | float | bool]
 
+HEADERS = ("traceparent", "tracestate")
+"""Which name a span, as W3C has it."""
+
 _W3C = TraceContextTextMapPropagator()
 
 

@@ -61,6 +61,24 @@ async def test_a_request_is_a_span_of_its_client_s_trace_and_the_orchestrator_s_
     assert not any(SECRET in each.to_json() for each in traces.get_finished_spans())
 
 
+async def test_an_answer_names_its_trace_also_to_a_page_elsewhere_that_goes_on_with_its_own(
+    traces: Kept, tmp_path: Path
+) -> None:
+    page = {"origin": "https://app.example"}
+    asks = {"access-control-request-method": "POST", "access-control-request-headers": "traceparent, tracestate"}
+    async with asyncio.timeout(20), opened_doors(tmp_path, settings={"cors_origins": page["origin"]}) as doors:
+        allowed = await doors.http.options("/v1/runs", headers={**page, **asks})
+        answer = await doors.http.get("/v1/tasks", headers={**page, "traceparent": ASKED})
+    assert allowed.headers["access-control-allow-headers"] == asks["access-control-request-headers"]
+    assert answer.headers["x-trace-id"] == f"{0xABCD:032x}"
+    assert "x-trace-id" in answer.headers["access-control-expose-headers"].split(", ")
+
+
+async def test_an_answer_names_no_trace_where_there_is_none(tmp_path: Path) -> None:
+    async with asyncio.timeout(20), opened_doors(tmp_path) as doors:
+        assert "x-trace-id" not in (await doors.http.get("/v1/tasks", headers={"traceparent": ASKED})).headers
+
+
 async def test_grpc_goes_on_with_its_client_s_trace_too(doors: Doors, traces: Kept) -> None:
     request = gateway_pb2.AskRequest(spec=RunSpec(request="do it"))
     with trace.use_span(trace.NonRecordingSpan(spans.read({"traceparent": ASKED}))):

@@ -1,0 +1,100 @@
+"""What is traced of agents' requests: methods and tools, and nothing that clients write."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+
+from services.runtime import spans
+from tests.doors import Doors, opened_doors
+from tests.fakes.tracing import Kept, kept_traces
+from tests.mcp_clients import MODES, opened_client
+
+ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
+SECRET = "words-that-only-an-agent-may-know"
+CLIENT = "mcp-python-sdk"
+
+both_forms = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture
+def traces() -> Iterator[Kept]:
+    with kept_traces() as kept:
+        yield kept
+
+
+@pytest.fixture
+async def doors(traces: Kept, tmp_path: Path) -> AsyncIterator[Doors]:
+    async with asyncio.timeout(30), opened_doors(tmp_path) as opened:
+        traces.clear()
+        yield opened
+
+
+def ours(traces: Kept) -> list[ReadableSpan]:
+    """Spans but those of the client, which has its home in this process."""
+    done = traces.get_finished_spans()
+    return [span for span in done if (span.instrumentation_scope and span.instrumentation_scope.name) != CLIENT]
+
+
+@both_forms
+async def test_a_call_is_a_span_of_its_client_s_trace_and_the_run_is_beneath_it(
+    doors: Doors, traces: Kept, mode: str
+) -> None:
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        with trace.use_span(trace.NonRecordingSpan(ABOVE)):
+            assert not (await agent.call_tool("ask", {"request": SECRET, "policy": "local"})).is_error
+    (tool,) = await traces.ended("tools/call ask", 1)
+    run = next(
+        span
+        for span in await traces.ended("hugginggpt.v1.OrchestratorService/Run", 2)
+        if span.kind is trace.SpanKind.CLIENT
+    )
+    assert tool.context
+    assert tool.context.trace_id == ABOVE.trace_id
+    assert run.parent == tool.context
+    assert tool.attributes == {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "ask",
+    }
+    assert not any(SECRET in span.to_json() for span in ours(traces))
+
+
+async def test_a_request_that_names_no_trace_is_beneath_that_of_http(doors: Doors, traces: Kept) -> None:
+    asked = {"jsonrpc": "2.0", "id": SECRET, "method": "tools/call", "params": {"name": "tasks", "arguments": {}}}
+    await _post(doors, asked, headers={"traceparent": spans.written(ABOVE)})
+    (tool,) = await traces.ended("tools/call tasks", 1)
+    (http,) = await traces.ended("POST /mcp", 1)
+    assert http.context
+    assert tool.parent
+    assert tool.parent.span_id == http.context.span_id
+    assert not any(SECRET in span.to_json() for span in ours(traces))
+
+
+@both_forms
+async def test_what_goes_wrong_is_told_without_words(doors: Doors, traces: Kept, mode: str) -> None:
+    async with opened_client(doors.http_port, mode=mode) as agent:
+        assert (await agent.call_tool(SECRET, {SECRET: SECRET})).is_error
+        with pytest.raises(MCPError, match=SECRET):
+            await agent.read_resource(f"hugginggpt://{SECRET}")
+    (tool,) = await traces.ended("tools/call", 1)
+    (read,) = await traces.ended("resources/read", 1)
+    assert [(span.attributes or {})["error.type"] for span in (tool, read)] == ["tool_error", "MCPError"]
+    assert not any(SECRET in span.to_json() for span in ours(traces))
+
+
+async def test_a_method_that_nobody_knows_names_no_span(doors: Doors, traces: Kept) -> None:
+    await _post(doors, {"jsonrpc": "2.0", "id": 1, "method": SECRET, "params": {"name": SECRET}})
+    assert (await traces.ended("POST /mcp", 1))[0].context
+    assert not any(SECRET in span.to_json() for span in ours(traces))
+
+
+async def _post(doors: Doors, asked: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+    told = {"accept": "application/json, text/event-stream", "content-type": "application/json", **(headers or {})}
+    await doors.http.post("/mcp", content=json.dumps(asked), headers=told)
