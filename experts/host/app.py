@@ -124,7 +124,7 @@ def _patience(settings: Settings) -> float:
 
 def _models(expert: Expert, settings: Settings) -> Models:
     limits = Limits(settings.max_waiting, settings.batch_items, settings.background_seconds, settings.memory_bytes)
-    return Models(expert.offers, limits, devices=expert.devices, places=settings.devices)
+    return Models(expert.offers, limits, devices=expert.devices, places=settings.devices, pool=settings.pool)
 
 
 async def _get_ready(expert: Expert, models: Models, description: Description, running: Serving, began: float) -> None:

@@ -196,7 +196,7 @@ class Queue:
         self._running += len(items)
         self._at, self.busy_since = model, (began := time.monotonic())
         try:
-            with observing.running(self.model_id, len(items), members):
+            with observing.running(self.model_id, len(items), members), model.computing(call):
                 raws = model.handler.run(items, call)  # type: ignore[union-attr]  # who is asked never comes here
             seconds = time.monotonic() - began
         finally:

@@ -43,6 +43,9 @@ class Devices(Protocol):
     def memory(self, device: str) -> Memory:
         """Of a GPU; the host knows the process's memory itself."""
 
+    def product(self, device: str) -> str:
+        """What a GPU's maker calls it, such as "NVIDIA L4"."""
+
     def use(self, device: str) -> float | None:
         """The share of the last moments in which a device computed, whoever had it do so; None where nobody knows."""
 
@@ -71,6 +74,9 @@ class OnlyCpu:
         return (CPU,)
 
     def memory(self, device: str) -> Memory:
+        raise ValueError(f"there is no {device}")
+
+    def product(self, device: str) -> str:
         raise ValueError(f"there is no {device}")
 
     def use(self, device: str) -> float | None:

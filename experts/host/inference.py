@@ -72,9 +72,13 @@ class Inference:
         item, _ = await self._cpu.run(steps.prepare, loaded)
         with queue.elsewhere():
             began = time.monotonic()
-            with observing.running(queue.model_id, 1, ()):
-                raw = await loaded.handler.ask(item, steps.call)  # type: ignore[union-attr]  # it has one
-            seconds = time.monotonic() - began
+            try:
+                with observing.running(queue.model_id, 1, ()):
+                    raw = await loaded.handler.ask(item, steps.call)  # type: ignore[union-attr]  # it has one
+            finally:
+                seconds = time.monotonic() - began
+                if loaded.pool:
+                    steps.call.uses(loaded.pool.name, seconds)
             observing.ran(queue.model_id, 1, seconds)
         return Ran(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
 

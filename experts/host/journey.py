@@ -12,6 +12,7 @@ from experts.host.batching import Queue, Ran
 from experts.host.composing import Member
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.loaded import Loaded
+from experts.host.metering import cpus
 from experts.host.progress import CallUnderWay
 from experts.host.threads import Promise, Threads
 from experts.host.times import Stopwatch
@@ -32,10 +33,12 @@ class Steps(Generic[T]):
 
     def prepare(self, model: Loaded) -> tuple[Any, float]:
         """The item, and what it costs."""
-        return self.watch.time(self._prepared, model)
+        with cpus().used(self.call):
+            return self.watch.time(self._prepared, model)
 
     def finish(self, model: Loaded, raw: Any) -> T:
-        return self.watch.time(self._finished, model, raw)
+        with cpus().used(self.call):
+            return self.watch.time(self._finished, model, raw)
 
     def _prepared(self, model: Loaded) -> tuple[Any, float]:
         item = model.handler.prepare(self.read(), self.parameters)

@@ -1,9 +1,12 @@
 """A model in memory, and what was learnt of it there."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
 
 from experts.host.handler import Batching, Elsewhere, Handler, Trouble
+from experts.host.metering import Pool, User, cpus
 from experts.host.pace import Pace
 
 _RECOVERY = 1.1
@@ -14,6 +17,8 @@ class Loaded:
     """A model in memory, and what was learnt of it there."""
 
     handler: Handler | Elsewhere
+    pool: Pool | None = None
+    """What it computes on beside the CPUs."""
     pace: Pace = field(default_factory=Pace)
     ceiling: float = inf
     """Most that a batch may cost, since a larger one did not fit."""
@@ -39,6 +44,12 @@ class Loaded:
     def trouble(self) -> Trouble | None:
         """Why it cannot answer for now, if it says so."""
         return getattr(self.handler, "trouble", None)
+
+    @contextmanager
+    def computing(self, user: User) -> Iterator[None]:
+        """Whoever has it run within the block uses what it computes on."""
+        with cpus().used(user), self.pool.used(user) if self.pool else nullcontext():
+            yield
 
     def ran(self, cost: float, seconds: float) -> None:
         """A batch ran well, and took so long; the first says nothing, engines warm up on it."""

@@ -10,6 +10,7 @@ from experts.host.batching import Queue
 from experts.host.blame import is_out_of_memory
 from experts.host.devices import CPU, Devices, Place, Places, limit_bytes, resident_bytes, trim
 from experts.host.loaded import Loaded
+from experts.host.metering import Pools
 from experts.host.room import Room
 from experts.host.threads import Threads
 from services.runtime.errors import FailedPrecondition
@@ -32,10 +33,11 @@ class Loads:
         devices: the engine's.
         places: where the operator wants which model.
         memory_bytes: what models may take of each device; 0 leaves some of it for the calls.
+        pools: what of the price table they use.
         clock: seconds.
     """
 
-    def __init__(self, devices: Devices, places: Places, *, memory_bytes: int, clock: Clock) -> None:
+    def __init__(self, devices: Devices, places: Places, *, memory_bytes: int, pools: Pools, clock: Clock) -> None:
         self.clock = clock
         self.changed = asyncio.Event()
         """Set whenever a model was loaded, or was not, or was let go; cleared by who follows it."""
@@ -43,7 +45,7 @@ class Loads:
         """How often that has happened."""
         self.since: float | None = None
         """When the load began that is under way, on time.monotonic()'s clock."""
-        self._devices, self._places, self._memory_bytes = devices, places, memory_bytes
+        self._devices, self._places, self._memory_bytes, self._pools = devices, places, memory_bytes, pools
         self._turn = asyncio.Lock()
         self._thread = Threads("devices")
         self._rooms: dict[str, Room[Model]] = {}
@@ -130,7 +132,9 @@ class Loads:
         before = self._used(device)
         told = loading.Loading(model.offer.card.revision, model.tell, model.task, model.id, device, dtype)
         with loading.told(told):
-            loaded = Loaded(model.offer.loader(model.id, device))
+            handler = model.offer.loader(model.id, device)
+        elsewhere = hasattr(handler, "ask")
+        loaded = Loaded(handler, self._pools.elsewhere if elsewhere else self._pools.of(device, self._devices.product))
         return loaded, loaded.memory_bytes or max(0, self._used(device) - before)
 
     def _used(self, device: str) -> int:

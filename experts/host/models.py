@@ -44,8 +44,7 @@ class Models:
         pool: str = "",
         clock: Clock = time.monotonic,
     ) -> None:
-        """Given what is offered, what the engine knows of devices, where the operator wants which model, and what the
-        price table calls these devices."""
+        """Given what is offered, what the engine knows of devices, where models are to be, and what their pool is."""
         self._limits = limits
         devices, memory = devices or OnlyCpu(), limits.memory_bytes
         self._loads = Loads(devices, Places(places), memory_bytes=memory, pools=Pools(pool), clock=clock)

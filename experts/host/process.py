@@ -18,6 +18,7 @@ from typing import Any
 
 import structlog
 
+from experts.host import metering
 from experts.host.handler import Call
 from experts.host.wire import LOAD, Cancel, Progress, Reply, Request, Start, Told
 from services.runtime import caller
@@ -56,6 +57,7 @@ class Worker:
                 env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,  # a terminal's Ctrl-C is for us to pass on
             )
+        metering.watch(self._process.pid)
         self._start, self._on_death = start, on_death
         self._connection = Connection(ours.detach())
         self._sending, self._numbers = threading.Lock(), count(LOAD)
@@ -142,6 +144,7 @@ class Worker:
                 self._hear(self._connection.recv())
         self._process.kill()
         status = self._process.wait()
+        metering.forget(self._process.pid)
         self._why = self._why or _cause(self._start.model_id, status)
         self.gone.set()
         self._give_up()

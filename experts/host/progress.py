@@ -24,6 +24,8 @@ class CallUnderWay:
         """Nobody in particular waits for it."""
         self.deadline = deadline
         """When its caller stops waiting, on time.monotonic()'s clock."""
+        self.used: dict[str, float] = {}
+        """Seconds of computing so far, by pool."""
         self._changes = changes
         self._step = Step()
         self._over = False
@@ -41,6 +43,10 @@ class CallUnderWay:
         """Tells how far the call is, 0 to 1; callable from any thread."""
         self._step = Step(min(max(fraction, 0.0), 1.0), message)
         self._changes.tell_from_thread()
+
+    def uses(self, pool: str, seconds: float) -> None:
+        """Has used so much of a pool; on whichever thread is at it."""
+        self.used[pool] = self.used.get(pool, 0.0) + seconds
 
     def end(self) -> None:
         self._over = True
@@ -61,6 +67,11 @@ class Together:
     def progress(self, fraction: float, message: str = "") -> None:
         for call in self._calls:
             call.progress(fraction, message)
+
+    def uses(self, pool: str, seconds: float) -> None:
+        """Have used so much of a pool, all the same."""
+        for call in self._calls:
+            call.uses(pool, seconds / len(self._calls))
 
 
 class CallsUnderWay:

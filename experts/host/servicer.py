@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from experts.host import convert
+from experts.host import convert, metering
 from experts.host.describe import Description
 from experts.host.expert import Expert, Offer
 from experts.host.form import Form
@@ -34,6 +34,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 QUEUE, LOADED, FREE = "expert-queue", "expert-loaded", "expert-free-bytes"
 """Trailing metadata of Infer: calls waiting or running; ids of loaded models, with commas between; bytes free."""
+
+USED = "expert-used"
+"""Where a call fails, its trailing metadata also has the seconds that it used, by pool."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,16 @@ class ExpertServicer(rpc.ExpertServiceServicer):
             self._served.setdefault((offer.spec.name, ""), served)
 
     async def Infer(self, request: pb.InferRequest, context: Context) -> pb.InferResponse:
+        used: dict[str, float] = {}
         try:
-            reply = await self._inferred(request, context)
+            reply = await self._inferred(request, context, used)
         except ServiceError as error:  # raised further it would lose the trailer
-            status = to_status(error)
-            await context.abort(status.code, status.details, (*status.trailing_metadata, *self._trailer()))
+            status, took = to_status(error), (USED, metering.written(used))
+            await context.abort(status.code, status.details, (*status.trailing_metadata, *self._trailer(), took))
         context.set_trailing_metadata(self._trailer())
         return reply
 
-    async def _inferred(self, request: pb.InferRequest, context: Context) -> pb.InferResponse:
+    async def _inferred(self, request: pb.InferRequest, context: Context, used: dict[str, float]) -> pb.InferResponse:
         began, asking = time.perf_counter(), caller.current()
         tenant, background = asking.tenant, asking.priority == PRIORITY_BATCH
         served, limit = self._find(request), self._settings.max_input_bytes
@@ -90,6 +94,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
             model.queue.place(background=background),
             self._calls.entered(tenant, request.call_id, background=background, deadline=_deadline(context)) as call,
         ):
+            call.used = used
             try:
                 async with asyncio.timeout(self._settings.call_seconds):
                     read = await convert.fetched(given, self._store, tenant, max_bytes=limit)
@@ -98,7 +103,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
                     outputs = await convert.kept(done.result, self._store, tenant)
             except TimeoutError:
                 raise _too_long(self._settings.call_seconds) from None
-        usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began)
+        usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began, used=used)
         return pb.InferResponse(outputs=outputs, revision=model.revision, usage=usage)
 
     def _find(self, request: pb.InferRequest) -> "_Served":
@@ -136,8 +141,8 @@ def _too_long(seconds: float) -> DeadlineExceeded:
     )
 
 
-def _usage(*, busy: float, elapsed: float) -> Usage:
-    return Usage(busy=_duration(busy), elapsed=_duration(elapsed))
+def _usage(*, busy: float, elapsed: float, used: Mapping[str, float]) -> Usage:
+    return Usage(busy=_duration(busy), elapsed=_duration(elapsed), pool_seconds=used)
 
 
 def _duration(seconds: float) -> Duration:

@@ -28,6 +28,9 @@ class Settings(ServiceSettings, StoreSettings):
     of what a GPU has free."""
     devices: str = "*=auto"
     """Where models compute, and with which numbers: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
+    pool: str = Field("", pattern="^[a-z0-9._-]{0,64}$")
+    """What the price table calls its GPUs, or whoever answers for models that run elsewhere; empty: a GPU's own name,
+    such as gpu-l4, or elsewhere. CPUs are cpu."""
     device_seconds: float = Field(900.0, gt=0)
     """Longest batch: beyond it the worker process is ended or, where there is none, the expert says it is not alive."""
     load_seconds: float = Field(3600.0, gt=0)

@@ -60,6 +60,12 @@ class TorchDevices:
         except (NVMLError, RuntimeError):  # a slice of a GPU has none, a container may be kept from asking
             return None
 
+    def product(self, device: str) -> str:
+        """What a GPU's maker calls it."""
+        import torch
+
+        return torch.cuda.get_device_name(device)
+
     def commit(self, model_id: str) -> str:
         """The commit of a model that is on this machine; empty if it is not here, or not under one."""
         return commit_here(model_id)
