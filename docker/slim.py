@@ -15,7 +15,7 @@ grpc_reflection.v1alpha.reflection grpc_status.rpc_status httpcore httpx jsonsch
 numpy.typing obstore.store openai.lib.streaming.chat openai.resources.chat.chat openai.resources.chat.completions
 openai.resources.models opentelemetry.exporter.otlp.proto.grpc.metric_exporter
 opentelemetry.exporter.otlp.proto.grpc.trace_exporter opentelemetry.exporter.prometheus pydantic_settings structlog
-tenacity uvicorn.protocols.http.httptools_impl yaml
+tenacity uvicorn.protocols.http.httptools_impl uvloop yaml
 """
 """What the programs import of others."""
 NARROWED = ("numpy", "openai", "opentelemetry")

