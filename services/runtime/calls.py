@@ -30,7 +30,7 @@ _SECONDS = metrics.get_meter("hugginggpt.rpc").create_histogram(
     names.RPC_SECONDS, unit="s", description="Calls answered, by method and status."
 )
 _SCOPE = InstrumentationScope("hugginggpt.rpc")
-_UNSET = Status()
+_UNSET, _ERROR = Status(), Status(trace.StatusCode.ERROR)
 _LAST_SECONDS = 0.01
 """A call cancelled so close to its deadline was ended by it: the caller's clock may be the first."""
 
@@ -66,8 +66,8 @@ class _Observation:
         self.context = trace.INVALID_SPAN_CONTEXT if traces is None else begun(traces, kind, method, parent)
         self._began = time.time_ns()
 
-    def end(self, code: StatusCode, details: str | None = None) -> None:
-        """Notes how it ended."""
+    def end(self, code: StatusCode) -> None:
+        """Notes how it ended; the words of an error may be a user's, and are left out."""
         if self._ended:
             return
         self._ended, now = True, time.time_ns()
@@ -83,7 +83,7 @@ class _Observation:
                     self._traces.resource,
                     _told(self._method, code, fault=fault),
                     kind=self._kind,
-                    status=Status(trace.StatusCode.ERROR, details or None) if fault else _UNSET,
+                    status=_ERROR if fault else _UNSET,
                     start_time=self._began,
                     end_time=now,
                     instrumentation_scope=_SCOPE,
@@ -216,7 +216,7 @@ async def _messages(call: Any, observation: _Observation) -> AsyncIterator[Any]:
 
 def _broken(observation: _Observation, error: BaseException) -> None:
     if isinstance(error, grpc.aio.AioRpcError):
-        observation.end(error.code(), error.details())
+        observation.end(error.code())
     elif isinstance(error, asyncio.CancelledError | GeneratorExit):
         observation.end(StatusCode.CANCELLED)
     else:
@@ -249,11 +249,11 @@ class Observing(grpc.aio.ServerInterceptor):
             try:
                 reply = await answer(request, arrived)
             except BaseException as error:
-                observation.end(_status(error, arrived), arrived.details())
+                observation.end(_status(error, arrived))
                 raise
             finally:
                 context.detach(token)
-            observation.end(_status(None, arrived), arrived.details())
+            observation.end(_status(None, arrived))
             return reply
 
         return call

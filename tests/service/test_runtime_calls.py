@@ -246,7 +246,7 @@ async def test_a_deadline_ends_it_at_both_ends(stub: Any, expert: Waiting, trace
 @pytest.mark.parametrize(
     ("error", "servers_fault"), [(errors.NotFound("no such model"), None), (errors.ModelFailed("nan"), "INTERNAL")]
 )
-async def test_an_error_is_told_as_it_was_answered(
+async def test_an_error_is_told_as_it_was_answered_but_for_its_words(
     error: errors.ServiceError, servers_fault: str | None, stub: Any, expert: Waiting, traces: Kept
 ) -> None:
     expert.error = error
@@ -257,7 +257,7 @@ async def test_an_error_is_told_as_it_was_answered(
     code = error.code.name
     assert told(spans[trace.SpanKind.CLIENT]) == (trace.SpanKind.CLIENT, code, code)
     assert told(spans[trace.SpanKind.SERVER]) == (trace.SpanKind.SERVER, code, servers_fault)
-    assert spans[trace.SpanKind.CLIENT].status.description == error.message
+    assert not any(error.message in span.to_json() for span in spans.values())
 
 
 async def test_a_trace_from_outside_goes_on_and_is_kept_if_it_is_kept_there(
