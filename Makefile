@@ -58,11 +58,12 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'
 	@touch $@
 
-bench: $(VENV)/.bench ## Measure, beside the peers; tables, out/bench.json and out/charts; a quarter of an hour
+bench: $(VENV)/.bench ## Measure, beside the peers; tables, out/bench.json, out/charts; 15 minutes
 	$(PY) -m tests.bench
 
-figures: $(VENV)/.bench ## README's figures and charts, from what `make bench` has measured
+figures: $(VENV)/.bench ## README's figures and charts, from what make bench has measured, and k8s/README.md's arithmetic
 	$(PY) -m tests.bench.figures
+	$(PY) -m tests.readme
 
 chaos: $(VENV)/.dev ## Kill, pause and confuse the orchestrators under 1,000 runs on each database; minutes; out/chaos.json
 	$(PY) -m tests.chaos

@@ -10,10 +10,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from services.runtime import telemetry
 from tests.bench import (
+    charts,
     doors,
     gpu,
     growth,
@@ -30,17 +32,19 @@ from tests.bench import (
     transfers,
 )
 from tests.bench.batches import measuring as batches
-from tests.bench.curves import Measured
+from tests.bench.curves import Curve, Measured
 from tests.bench.endtoend import makespan
-from tests.bench.report import found, section, show, write
+from tests.bench.endtoend import measuring as endtoend
+from tests.bench.report import OUT, found, section, show, write
 from tests.bench.rivals import measuring as rivals
 
-OUT = Path("out/bench.json")
+CHARTS = Path("out/charts")
 
 SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "cluster": readiness.rows,
     "runs": runs.rows,
     "gateway": doors.rows,
+    "endtoend": endtoend.rows,
     "makespan": makespan.rows,
     "throughput": throughput.rows,
     "hops": hops.rows,
@@ -72,13 +76,21 @@ async def main(names: Sequence[str]) -> int:
             print(f"{name} was not measured: {error!r}", file=sys.stderr)
             failed += 1
     show(measured)
+    _draw([one for one in measured if isinstance(one, Curve)])
     return failed
+
+
+def _draw(curves: Sequence[Curve]) -> None:
+    if find_spec("matplotlib"):
+        charts.draw(curves, CHARTS)
+    else:
+        print("no charts without matplotlib: make bench installs it", file=sys.stderr)
 
 
 async def _section(name: str) -> Sequence[Measured]:
     rows = SECTIONS[name]
     measured = await rows()
-    write(found(OUT).having(name, section(_about(rows), measured)), OUT)
+    write(found(OUT).having(name, section(_about(rows), measured), SECTIONS), OUT)
     return measured
 
 

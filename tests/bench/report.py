@@ -1,7 +1,7 @@
 """All that was measured: shown as tables, and kept as JSON, section by section."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from tests.bench.curves import Curve, Measured
 from tests.bench.machine import machine
 from tests.bench.rows import Row, Verdict
 
+OUT = Path("out/bench.json")
 WIDTH = 150
 Machine = Mapping[str, str | int]
 SHOWN: Mapping[Verdict, str] = {
@@ -43,9 +44,10 @@ class Report:
     machine: Machine
     sections: Mapping[str, Section]
 
-    def having(self, name: str, section: Section) -> "Report":
-        """With this section in place of the one of that name."""
-        return Report(self.machine, {**self.sections, name: section})
+    def having(self, name: str, section: Section, order: Iterable[str]) -> "Report":
+        """With this section in place of the one of that name, and without those that are in no order any more."""
+        sections = {**self.sections, name: section}
+        return Report(self.machine, {each: sections[each] for each in order if each in sections})
 
 
 def section(about: str, measured: Sequence[Measured]) -> Section:

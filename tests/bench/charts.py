@@ -1,0 +1,77 @@
+"""Pictures of curves, the same to the byte each time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import log10
+from pathlib import Path
+from typing import Any
+
+from tests.bench.curves import Curve, Fit, Point
+
+DECADES = 1.5
+"""What spans more has a logarithmic axis."""
+INK = "#7d8590"
+"""Read on white as on black."""
+COLOURS = ("#2f81f7", "#db6d28", "#2da44e", "#a371f7", "#d6409f", "#9a8700")
+STYLE: Mapping[str, object] = {
+    "svg.hashsalt": "hugginggpt",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+}
+INCHES, DOTS = (6.4, 3.4), 110
+DRAWN = 60
+"""Points of a fit."""
+
+
+def draw(curves: Sequence[Curve], folder: Path) -> None:
+    """Writes each curve as ID.svg and ID.png, on a transparent ground.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for curve in curves:
+        with _figure() as (figure, axes):
+            _plot(curve, axes)
+            figure.savefig(folder / f"{curve.id}.svg", transparent=True, metadata={"Date": None, "Creator": None})
+            figure.savefig(folder / f"{curve.id}.png", transparent=True, dpi=DOTS, metadata={"Software": None})
+
+
+@contextmanager
+def _figure() -> Iterator[tuple[Any, Any]]:
+    import matplotlib as mpl  # noqa: PLC0415  # only who draws has it
+    from matplotlib.figure import Figure  # noqa: PLC0415  # likewise
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        yield figure, figure.add_subplot()
+
+
+def _plot(curve: Curve, axes: Any) -> None:
+    for colour, (name, points) in zip(COLOURS * 2, curve.series.items(), strict=False):
+        found = curve.fits.get(name)
+        label = f"{name}: ∝ x^{found.exponent:.2f}" if found else name
+        axes.plot(*zip(*points, strict=True), "o" if found else "o-", color=colour, markersize=4, label=label)
+        if found:
+            axes.plot(*zip(*_drawn(found, points), strict=True), "-", color=colour, linewidth=1, alpha=0.7)
+    axes.set(xlabel=curve.x, ylabel=curve.y)
+    axes.set_title(curve.title, fontsize=10)
+    every = [point for points in curve.series.values() for point in points]
+    axes.set_xscale(_scale([x for x, _ in every]))
+    axes.set_yscale(_scale([y for _, y in every]))
+    axes.grid(visible=True, which="major", color=INK, alpha=0.25, linewidth=0.6)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _drawn(found: Fit, points: Sequence[Point]) -> list[Point]:
+    first, last = points[0][0], points[-1][0]
+    sizes = [first * (last / first) ** (step / DRAWN) for step in range(DRAWN + 1)]
+    return [(size, found.factor * size**found.exponent) for size in sizes]
+
+
+def _scale(values: Sequence[float]) -> str:
+    return "log" if min(values) > 0 and log10(max(values) / min(values)) > DECADES else "linear"
