@@ -46,7 +46,7 @@ def _figure() -> Iterator[tuple[Any, Any]]:
     import matplotlib as mpl  # noqa: PLC0415  # only who draws has it
     from matplotlib.figure import Figure  # noqa: PLC0415  # likewise
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(dict(STYLE)):
         figure = Figure(figsize=INCHES, layout="constrained")
         yield figure, figure.add_subplot()
 
