@@ -25,6 +25,16 @@ def _within_trace(_: object, __: str, line: structlog.typing.EventDict) -> struc
     return line
 
 
+def _of(service: str) -> structlog.typing.Processor:
+    """Whose line it is, also of one that is logged in a thread or by a library's task."""
+
+    def named(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        line.setdefault("service", service)
+        return line
+
+    return named
+
+
 _SHARED: tuple[structlog.typing.Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     _for_the_caller,
@@ -44,7 +54,7 @@ def setup(service: str, *, level: str = "INFO", style: str = "json") -> None:
         level: DEBUG, INFO, WARNING or ERROR.
         style: "json" for machines, "pretty" for people.
     """
-    structlog.contextvars.bind_contextvars(service=service)
+    shared = (_of(service), *_SHARED)
     renderers: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
         if style == "pretty"
@@ -53,7 +63,7 @@ def setup(service: str, *, level: str = "INFO", style: str = "json") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_SHARED,
+            foreign_pre_chain=shared,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
@@ -61,7 +71,7 @@ def setup(service: str, *, level: str = "INFO", style: str = "json") -> None:
     root.handlers = [handler]
     root.setLevel(level)
     structlog.configure(
-        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,

@@ -42,6 +42,8 @@ class Collected:
     metrics: Named = field(default_factory=asyncio.Queue)
     whole: list[tuple[str, Span]] = field(default_factory=list)
     """Services, and their spans."""
+    sent: list[bytes] = field(default_factory=list)
+    """All of it, as it came."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -54,6 +56,7 @@ class _Traces(TraceServiceServicer):
         self._collected = collected
 
     async def Export(self, request: ExportTraceServiceRequest, context: Any) -> ExportTraceServiceResponse:
+        self._collected.sent.append(request.SerializeToString())
         for of in request.resource_spans:
             for span in (span for scope in of.scope_spans for span in scope.spans):
                 self._collected.whole.append((_service(of.resource), span))
@@ -62,13 +65,14 @@ class _Traces(TraceServiceServicer):
 
 
 class _Metrics(MetricsServiceServicer):
-    def __init__(self, metrics: Named) -> None:
-        self._metrics = metrics
+    def __init__(self, collected: Collected) -> None:
+        self._collected = collected
 
     async def Export(self, request: ExportMetricsServiceRequest, context: Any) -> ExportMetricsServiceResponse:
+        self._collected.sent.append(request.SerializeToString())
         for of in request.resource_metrics:
             for metric in (metric for scope in of.scope_metrics for metric in scope.metrics):
-                self._metrics.put_nowait((_service(of.resource), metric.name))
+                self._collected.metrics.put_nowait((_service(of.resource), metric.name))
         return ExportMetricsServiceResponse()
 
 
@@ -78,7 +82,7 @@ async def collecting() -> AsyncIterator[Collected]:
     server = grpc.aio.server()
     collected = Collected(f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
     add_TraceServiceServicer_to_server(_Traces(collected), server)  # type: ignore[no-untyped-call]
-    add_MetricsServiceServicer_to_server(_Metrics(collected.metrics), server)  # type: ignore[no-untyped-call]
+    add_MetricsServiceServicer_to_server(_Metrics(collected), server)  # type: ignore[no-untyped-call]
     await server.start()
     try:
         yield collected

@@ -1,3 +1,4 @@
+import contextvars
 import json
 import logging
 from collections.abc import Iterator
@@ -39,6 +40,14 @@ def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) 
         "service": "planner",
         "tasks": 3,
     }
+
+
+def test_a_line_has_its_service_in_whatever_context_it_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    before = contextvars.copy_context()
+    telemetry.setup("planner")
+    before.run(structlog.get_logger("somewhere").info, "planned")
+    (line,) = lines(capsys)
+    assert line["service"] == "planner"
 
 
 def test_a_line_within_a_span_has_its_trace(capsys: pytest.CaptureFixture[str]) -> None:

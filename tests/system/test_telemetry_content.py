@@ -1,0 +1,98 @@
+"""What a house tells of its work: no words of what it was asked, given, told by an LLM or made."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from openai import AsyncOpenAI
+
+from gateway.client import Attachment, HuggingGPT, Item
+from tests.fakes import ScriptedLLM
+from tests.fakes.collector import Collected, collecting
+from tests.fakes.llm.plausible import Plausible
+from tests.mcp_clients import opened_client
+from tests.system.conftest import ROOT, House, eventually
+from tests.system.test_llm import lived_in
+
+SIGN = (ROOT / "tests" / "data" / "sign.png").read_bytes()
+ASKED, NAMED, READ, WRITTEN = "zebulon", "quixotic", "wonderful", "Here is what came of it"
+"""Words of requests, of names, of what is read in a picture, and of what the LLM writes."""
+
+REQUEST = f"Read the text in this image for {ASKED} aloud and tell me whether it sounds happy"
+WANTED = {"POST /v1/runs", "POST /v1/chat/completions", "tools/call ask", "run_batch rapidocr", "chat scripted"}
+
+
+@pytest.fixture
+async def collected() -> AsyncIterator[Collected]:
+    async with collecting() as collected:
+        yield collected
+
+
+async def test_no_content_is_in_spans_metrics_and_logs(collected: Collected, tmp_path: Path) -> None:
+    async with asyncio.timeout(180), ScriptedLLM.serving(Plausible()) as llm:
+        told = {"LLM_INTERNAL": "true", **collected.settings}
+        async with lived_in(tmp_path, llm.base_url, **told) as house:
+            await asyncio.to_thread(_kept_and_run_over_many, house)
+            await _chatted(house)
+            await _asked_by_an_agent(house)
+            await _refused(house)
+            await asyncio.to_thread(eventually, lambda: {span.name for _, span in collected.whole} >= WANTED)
+            while await collected.metrics.get() != ("orchestrator", "runs_ended"):
+                pass
+            log = house.log.read_text(encoding="utf-8")
+    assert _spoken(llm) >= {ASKED, NAMED, READ}
+    for sent in (*collected.sent, log.encode()):
+        found = [word for word in (ASKED, NAMED, READ, WRITTEN) if word.lower().encode() in sent.lower()]
+        assert found == [], sent
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert {"request", "run ended", "batch ended"} <= {line["event"] for line in lines}
+    assert [line for line in lines if not line.keys() >= {"service", "level", "logger", "timestamp"}] == []
+    assert [line for line in lines if "run_id" in line and "trace_id" not in line] == []
+
+
+def _kept_and_run_over_many(house: House) -> None:
+    with HuggingGPT(house.url) as client:
+        run = client.ask(REQUEST, [Attachment(f"{NAMED}.png", SIGN)])
+        assert READ in (run.answer or ""), run
+        kept = client.save_pipeline("aloud", run)
+        (port,) = kept.inputs
+        given = (Attachment(f"{NAMED}-{number}.png", content) for number, content in enumerate((SIGN, SIGN[:200])))
+        items = [Item({port.name: file}) for file in given]
+        batch = client.wait_batch(client.start_batch(items, pipeline=kept).batch_id)
+        assert (batch.counts.completed, batch.counts.failed) == (1, 1)
+
+
+async def _chatted(house: House) -> None:
+    picture = {"url": f"data:image/png;base64,{base64.b64encode(SIGN).decode()}"}
+    content = [{"type": "text", "text": REQUEST}, {"type": "image_url", "image_url": picture}]
+    async with AsyncOpenAI(base_url=f"{house.url}/v1", api_key="none", max_retries=0, timeout=80) as client:
+        said = await client.chat.completions.create(model="hugginggpt", messages=[{"role": "user", "content": content}])  # type: ignore[list-item,misc]  # parts
+    assert READ in (said.choices[0].message.content or "")
+
+
+async def _asked_by_an_agent(house: House) -> None:
+    async with opened_client(urlsplit(house.url).port or 0) as agent:
+        leave = (await agent.call_tool("upload", {"name": f"{NAMED}.png"})).structured_content
+        async with httpx.AsyncClient(trust_env=False) as sending:
+            file = (await sending.put(leave["url"], content=SIGN)).json()["id"]
+        assert not (await agent.call_tool("ask", {"request": REQUEST, "files": [file]})).is_error
+        assert (await agent.call_tool("run_task", {"task": NAMED, "arguments": {ASKED: ASKED}})).is_error
+
+
+async def _refused(house: House) -> None:
+    """What is wrong with a request is told to whoever sent it, and to nobody else."""
+    async with httpx.AsyncClient(base_url=house.url, timeout=60, trust_env=False) as client:
+        for body in ({"request": REQUEST, NAMED: ASKED}, {"request": REQUEST, "inputs": [{"url": f"http://{ASKED}/"}]}):
+            assert (await client.post("/v1/runs", json=body)).is_client_error
+        assert (await client.get(f"/v1/artifacts/{NAMED}?{ASKED}={ASKED}")).is_client_error
+
+
+def _spoken(llm: ScriptedLLM) -> set[str]:
+    """Which of the words the LLM was told."""
+    prompts = json.dumps(llm.requests).lower()
+    return {word for word in (ASKED, NAMED, READ) if word in prompts}
