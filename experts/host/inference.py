@@ -9,6 +9,7 @@ from experts.host.batching import Queue, Ran
 from experts.host.blame import blaming
 from experts.host.journey import Journey, Steps
 from experts.host.loaded import Loaded
+from experts.host.metering import cpus
 from experts.host.model import Model
 from experts.host.threads import Threads
 
@@ -56,11 +57,12 @@ class Inference:
         """On the device's thread alone: there is nothing to overlap with, and each change of threads costs 0.1 ms."""
 
         def whole() -> tuple[Ran, T | None, bool]:
-            item, cost = steps.prepare(loaded)
-            ran = queue.run_alone(loaded, item, cost, steps.call)
-            if queue.shared:  # others came meanwhile: the device is theirs
-                return ran, None, False
-            return ran, steps.finish(loaded, ran.raw), True
+            with cpus().used(steps.call):
+                item, cost = steps.prepare(loaded)
+                ran = queue.run_alone(loaded, item, cost, steps.call)
+                if queue.shared:  # others came meanwhile: the device is theirs
+                    return ran, None, False
+                return ran, steps.finish(loaded, ran.raw), True
 
         ran, result, finished = await queue.thread.run(whole)
         if not finished:

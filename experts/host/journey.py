@@ -54,7 +54,7 @@ class Journey(Generic[T]):
     def __init__(self, cpu: Threads, queue: Queue, loaded: Loaded, kind: str, steps: Steps[T]) -> None:
         self._cpu, self._queue, self._loaded, self._kind, self._steps = cpu, queue, loaded, kind, steps
         self._context = copy_context()
-        self._end = Promise[tuple[Ran, T]]()
+        self._end: Promise[tuple[Ran, T]] = Promise()
 
     async def made(self) -> tuple[Ran, T]:
         """What came of it.

@@ -1,7 +1,7 @@
 """A model in memory, and what was learnt of it there."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
@@ -45,11 +45,9 @@ class Loaded:
         """Why it cannot answer for now, if it says so."""
         return getattr(self.handler, "trouble", None)
 
-    @contextmanager
-    def computing(self, user: User) -> Iterator[None]:
+    def computing(self, user: User) -> AbstractContextManager[object]:
         """Whoever has it run within the block uses what it computes on."""
-        with cpus().used(user), self.pool.used(user) if self.pool else nullcontext():
-            yield
+        return _both(cpus(), self.pool, user) if self.pool else cpus().used(user)
 
     def ran(self, cost: float, seconds: float) -> None:
         """A batch ran well, and took so long; the first says nothing, engines warm up on it."""
@@ -71,3 +69,9 @@ class Loaded:
         """Lets the model clean up; on the device's thread."""
         if close := getattr(self.handler, "close", None):
             close()
+
+
+@contextmanager
+def _both(one: Pool, other: Pool, user: User) -> Iterator[None]:
+    with one.used(user), other.used(user):
+        yield

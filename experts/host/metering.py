@@ -9,8 +9,8 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol
@@ -69,15 +69,31 @@ class Pool:
 
     name: str
     meter: Meter = field(default_factory=Meter)
+    _thread: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
-    @contextmanager
-    def used(self, user: User) -> Iterator[None]:
-        """Whoever works within the block uses the pool."""
-        begun = self.meter.begin()
-        try:
-            yield
-        finally:
-            user.uses(self.name, self.meter.end(begun))
+    def used(self, user: User) -> AbstractContextManager[None]:
+        """Whoever works within the block uses the pool; a block of the same thread around it counts for both."""
+        return _NOT_AGAIN if hasattr(self._thread, "use") else _Use(self, user)
+
+
+class _Use:
+    """One thread that is at work."""
+
+    __slots__ = ("_begun", "_pool", "_user")
+
+    def __init__(self, pool: Pool, user: User) -> None:
+        self._pool, self._user = pool, user
+
+    def __enter__(self) -> None:
+        self._pool._thread.use = self  # noqa: SLF001  # a part of it
+        self._begun = self._pool.meter.begin()
+
+    def __exit__(self, *_: object) -> None:
+        del self._pool._thread.use  # noqa: SLF001  # likewise
+        self._user.uses(self._pool.name, self._pool.meter.end(self._begun))
+
+
+_NOT_AGAIN = nullcontext()
 
 
 @cache

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -103,8 +102,7 @@ class Model:
         """Nobody uses it now."""
         return not self._inside
 
-    @asynccontextmanager
-    async def used(self, call: CallUnderWay | None = None) -> AsyncIterator[Loaded]:
+    def used(self, call: CallUnderWay | None = None) -> AbstractAsyncContextManager[Loaded]:
         """The model, loaded, which stays so within the block. However many come at once, it is loaded once.
 
         Args:
@@ -113,14 +111,7 @@ class Model:
         Raises:
             FailedPrecondition: LOAD_FAILED, now or a short while ago.
         """
-        loaded = await self._entered(call)
-        try:
-            yield loaded
-        finally:
-            self._inside -= 1
-            self.used_at = time.monotonic()
-            if not self._inside:
-                self._loads.freed()
+        return _Use(self, call)
 
     def admit(self, *, admitting: bool) -> None:
         """Lets further calls in, or keeps them waiting; those inside are left in peace."""
@@ -155,7 +146,8 @@ class Model:
             if call:
                 call.progress(fraction, message)
 
-    async def _entered(self, call: CallUnderWay | None) -> Loaded:
+    async def enter(self, call: CallUnderWay | None) -> Loaded:
+        """As `used`; whoever comes in has to leave."""
         self._waiting += 1
         try:
             while True:
@@ -168,6 +160,12 @@ class Model:
                     return outcome
         finally:
             self._waiting -= 1
+
+    def leave(self) -> None:
+        self._inside -= 1
+        self.used_at = time.monotonic()
+        if not self._inside:
+            self._loads.freed()
 
     @property
     def _settled(self) -> Loaded | Failure | None:
@@ -217,6 +215,19 @@ class Model:
     def _refusal(self, failure: Failure) -> FailedPrecondition:
         wait = timedelta(seconds=max(0.0, failure.until - self._loads.clock()))
         return FailedPrecondition(failure.message, remedy=failure.remedy, reason="LOAD_FAILED", retry_after=wait)
+
+
+class _Use(AbstractAsyncContextManager[Loaded]):
+    __slots__ = ("_call", "_model")
+
+    def __init__(self, model: Model, call: CallUnderWay | None) -> None:
+        self._model, self._call = model, call
+
+    async def __aenter__(self) -> Loaded:
+        return await self._model.enter(self._call)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._model.leave()
 
 
 def _close(holder: "list[Loaded | Failure | None]") -> None:

@@ -1,7 +1,7 @@
 """What is traced and counted of models: batches, loads, memory. Labels are models, tasks and devices of this expert."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 from weakref import WeakSet
 
@@ -92,12 +92,12 @@ def members_of(batch: Sequence[Member]) -> list[SpanContext]:
     return [span for span in found if span.is_valid]
 
 
-@contextmanager
-def running(model_id: str, items: int, members: Sequence[SpanContext]) -> Iterator[None]:
+def running(model_id: str, items: int, members: Sequence[SpanContext]) -> AbstractContextManager[object]:
     """The span of a batch, linked to those of its members."""
+    if not tracing.current():
+        return nullcontext()
     facts: spans.Attributes = {names.REQUEST_MODEL: model_id, names.ITEMS: items}
-    with spans.doing(names.named(names.RUN_BATCH, model_id), facts, members=members):
-        yield
+    return spans.doing(names.named(names.RUN_BATCH, model_id), facts, members=members)
 
 
 @contextmanager

@@ -119,14 +119,16 @@ class _Changes:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._next = asyncio.Event()
+        self._next: asyncio.Event | None = None
 
     def next(self) -> asyncio.Event:
+        self._next = self._next or asyncio.Event()
         return self._next
 
     def tell(self) -> None:
-        self._next.set()
-        self._next = asyncio.Event()
+        if self._next:
+            self._next.set()
+            self._next = None
 
     def tell_from_thread(self) -> None:
         with suppress(RuntimeError):  # the loop has ended, and with it whoever watched

@@ -90,13 +90,14 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         served, limit = self._find(request), self._settings.max_input_bytes
         model, parameters = served.model, served.parameters.read(request.parameters_json)
         given = served.form.read(request, max_bytes=limit)
+        deadline = _deadline(context)
         with (
             model.queue.place(background=background),
-            self._calls.entered(tenant, request.call_id, background=background, deadline=_deadline(context)) as call,
+            self._calls.entered(tenant, request.call_id, background=background, deadline=deadline) as call,
         ):
             call.used = used
             try:
-                async with asyncio.timeout(self._settings.call_seconds):
+                async with asyncio.timeout(self._patience(deadline)):
                     read = await convert.fetched(given, self._store, tenant, max_bytes=limit)
                     done = await self._inference.run(model, Steps(read, parameters, served.write, call))
                     model.check(request.revision)  # where the card says nothing, it is known since the model was loaded
@@ -105,6 +106,11 @@ class ExpertServicer(rpc.ExpertServiceServicer):
                 raise _too_long(self._settings.call_seconds) from None
         usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began, used=used)
         return pb.InferResponse(outputs=outputs, revision=model.revision, usage=usage)
+
+    def _patience(self, deadline: float) -> float | None:
+        """Seconds a call may take; None if its caller stops waiting before: a timer takes as long as all checks."""
+        seconds = self._settings.call_seconds
+        return seconds if deadline > time.monotonic() + seconds else None
 
     def _find(self, request: pb.InferRequest) -> "_Served":
         served = self._served.get((request.task, request.model))
@@ -142,9 +148,13 @@ def _too_long(seconds: float) -> DeadlineExceeded:
 
 
 def _usage(*, busy: float, elapsed: float, used: Mapping[str, float]) -> Usage:
-    return Usage(busy=_duration(busy), elapsed=_duration(elapsed), pool_seconds=used)
+    usage = Usage()  # filled in place: half the time of parts that are made and copied
+    _last(usage.busy, busy)
+    _last(usage.elapsed, elapsed)
+    for pool, seconds in used.items():
+        usage.pool_seconds[pool] = seconds
+    return usage
 
 
-def _duration(seconds: float) -> Duration:
-    whole, part = divmod(int(seconds * 1e9), 10**9)
-    return Duration(seconds=whole, nanos=part)
+def _last(duration: Duration, seconds: float) -> None:
+    duration.seconds, duration.nanos = divmod(int(seconds * 1e9), 10**9)

@@ -170,21 +170,33 @@ class Boundary(grpc.aio.ServerInterceptor):
     So does a message that cannot be read: left alone, gRPC would name our classes to the caller.
     """
 
+    def __init__(self) -> None:
+        self._bounded: dict[str, tuple[Any, Any]] = {}
+
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-        handler = await continuation(handler_call_details)
-        if handler is None or handler_call_details.method.startswith("/grpc."):
+        handler, method = await continuation(handler_call_details), handler_call_details.method
+        if handler is None or method.startswith("/grpc."):
             return handler
-        codec = {
-            "request_deserializer": _reading(handler.request_deserializer),
-            "response_serializer": handler.response_serializer,
-        }
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(_guarded(handler.unary_unary), **codec)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(_guarded(handler.unary_stream), **codec)
-        if handler.stream_unary:
-            return grpc.stream_unary_rpc_method_handler(_guarded(handler.stream_unary, _each_sound), **codec)
-        return handler
+        known, bounded = self._bounded.get(method, (None, None))
+        if known is not handler:
+            bounded = _bounded(handler)
+            self._bounded[method] = handler, bounded
+        return bounded
+
+
+def _bounded(handler: Any) -> Any:
+    """The handler of a method, within the boundary."""
+    codec = {
+        "request_deserializer": _reading(handler.request_deserializer),
+        "response_serializer": handler.response_serializer,
+    }
+    if handler.unary_unary:
+        return grpc.unary_unary_rpc_method_handler(_guarded(handler.unary_unary), **codec)
+    if handler.unary_stream:
+        return grpc.unary_stream_rpc_method_handler(_guarded(handler.unary_stream), **codec)
+    if handler.stream_unary:
+        return grpc.stream_unary_rpc_method_handler(_guarded(handler.stream_unary, _each_sound), **codec)
+    return handler
 
 
 def _reading(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
