@@ -18,7 +18,6 @@ from tests.bench import (
     charts,
     doors,
     gpu,
-    growth,
     hops,
     host,
     journal,
@@ -37,6 +36,7 @@ from tests.bench.endtoend import makespan
 from tests.bench.endtoend import measuring as endtoend
 from tests.bench.report import OUT, found, section, show, write
 from tests.bench.rivals import measuring as rivals
+from tests.bench.scale import artifacts, concurrency, conversations, models, tasks
 
 CHARTS = Path("out/charts")
 
@@ -48,7 +48,11 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "makespan": makespan.rows,
     "throughput": throughput.rows,
     "hops": hops.rows,
-    "growth": growth.rows,
+    "tasks": tasks.rows,
+    "models": models.rows,
+    "concurrency": concurrency.rows,
+    "conversations": conversations.rows,
+    "artifacts": artifacts.rows,
     "batches": batches.rows,
     "journal": journal.rows,
     "host": host.rows,

@@ -44,16 +44,30 @@ class Plausible:
         return Says(examined(body) or self._text(body), tokens_per_second=self._tokens_per_second)
 
     def _text(self, body: Any) -> str:
-        prompt = "\n".join(message["content"] for message in body["messages"])
-        data = {name: text for name, _, text in _DATA.findall(prompt)}
-        asked = body.get("response_format", {}).get("json_schema", {}).get("name") or _role(prompt)
+        prompt = prompt_of(body)
+        told, asked = data(prompt), role(body)
         if asked == "plan":
-            return json.dumps(self._plan or guessed(prompt, data), ensure_ascii=False)
+            return json.dumps(self._plan or guessed(prompt, told), ensure_ascii=False)
         if asked == "choice":
-            first = json.loads(data["candidates"].splitlines()[0])
+            first = json.loads(told["candidates"].splitlines()[0])
             return json.dumps({"id": first["id"], "reason": "it stands first"})
-        told = data.get("results", "")[:RESULT_CHARACTERS]
-        return "\n\n".join(part for part in ("Here is what came of it.", told, data.get("undone", "")) if part)
+        results = told.get("results", "")[:RESULT_CHARACTERS]
+        return "\n\n".join(part for part in ("Here is what came of it.", results, told.get("undone", "")) if part)
+
+
+def prompt_of(body: Any) -> str:
+    """All messages of a request."""
+    return "\n".join(message["content"] for message in body["messages"])
+
+
+def data(prompt: str) -> dict[str, str]:
+    """What a prompt quotes, by name."""
+    return {name: text for name, _, text in _DATA.findall(prompt)}
+
+
+def role(body: Any) -> str:
+    """What a request wants: a plan, a choice or an answer."""
+    return body.get("response_format", {}).get("json_schema", {}).get("name") or _role(prompt_of(body))
 
 
 def guessed(prompt: str, data: Mapping[str, str]) -> dict[str, Any]:

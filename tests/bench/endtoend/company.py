@@ -1,0 +1,71 @@
+"""All services but the expert and the LLM, a process each as in a cluster; those two have a pace that is known."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import Parameter, TaskSpec, Value
+from services.ports import free
+from tests.bench.endtoend.speech import Speaker
+from tests.bench.processes import Running, service
+from tests.bench.shapes import SPEC, TASK, Script
+from tests.fakes import FakeExpert, ScriptedLLM, card
+
+EXPERT_SECONDS = 0.05
+"""Of a task that does not say how long it takes."""
+WORDS_TASKS = ("text-generation", "summarization", "translation")
+"""What a request in words can be planned to without an LLM."""
+ROLES = ("planner", "selector", "responder")
+
+_PACED = TaskSpec(parameters=[Parameter(name="seconds", json_schema='{"type":"number"}', description="How long.")])
+_PACED.MergeFrom(SPEC)
+_ROOM = {"llm_context_tokens": "65536", "llm_answer_tokens": "16384", "llm_concurrency": "256"}
+"""For plans of a hundred tasks, and their models chosen all at once."""
+
+
+async def _pass(call: InferRequest) -> Mapping[str, Value]:
+    told = json.loads(call.parameters_json or "{}")
+    await asyncio.sleep(told.get("seconds", EXPERT_SECONDS))
+    return {"text": Value(text="done")}
+
+
+@asynccontextmanager
+async def speaking(*scripts: Script) -> AsyncIterator[ScriptedLLM]:
+    """The LLM that plans them."""
+    async with ScriptedLLM.serving(Speaker(*scripts)) as llm:
+        yield llm
+
+
+@asynccontextmanager
+async def standing(home: Path, llm: ScriptedLLM, asking: Collection[str]) -> AsyncIterator[str]:
+    """Gives the gateway's URL, once runs can be asked for there.
+
+    Args:
+        home: where the journal and logs are.
+        llm: for those who ask one.
+        asking: who of planner, selector and responder does.
+    """
+    cards = [card(f"{TASK}-{size}", TASK, f"A {size} model.") for size in ("large", "small")]
+    cards += [card(task, task) for task in WORDS_TASKS]
+    async with AsyncExitStack() as stack:
+
+        async def start(module: str, **settings: str) -> Running:
+            prefix = module.rpartition(".")[2]
+            endpoint = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true", **_ROOM}
+            told = settings | (endpoint if prefix in asking else {})
+            return await stack.enter_async_context(service(module, prefix.upper(), home, **told))
+
+        paced = FakeExpert("paced", cards, specs=[_PACED], answer=_pass)
+        expert = await stack.enter_async_context(paced.serving())
+        selector = await start("services.selector", experts=expert)
+        planner = await start("services.planner", selector=selector.address)
+        responder = await start("services.responder")
+        peers = {"planner": planner.address, "selector": selector.address, "responder": responder.address}
+        orchestrator = await start("services.orchestrator", journal=str(home / "journal.sqlite"), **peers)
+        http = free("127.0.0.1:0", option="")
+        doors = {"orchestrator": orchestrator.address, "selector": selector.address, "http_listen": http}
+        await start("gateway", **doors)
+        yield f"http://{http}"

@@ -1,0 +1,75 @@
+"""What the benchmark holds whole runs against: when an LLM's plan is out, their longest way, what JARVIS would ask."""
+
+import json
+
+import pytest
+
+from tests.bench.endtoend import speech
+from tests.bench.endtoend.asking import Told
+from tests.bench.endtoend.controllers import CONTROLLERS, SHAPES
+from tests.bench.shapes import Script
+from tests.fakes.llm.telling import cut
+from tests.fakes.llm.turns import Says
+
+BY_NAME = {controller.name: controller for controller in CONTROLLERS}
+
+
+@pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
+def test_a_task_is_out_with_the_piece_that_closes_it(script: Script) -> None:
+    text = speech.plan(script)
+    pieces = cut(Says(text, chunk=speech.CHARACTERS))
+    planned, whole = speech.planned(script)
+    for number, seconds in planned.items():
+        last = round((seconds - speech.FIRST_SECONDS) * speech.TOKENS_PER_SECOND)
+        assert f'"source": "step {number}"}}' in "".join(pieces[: last + 1])
+        assert f'"source": "step {number}"}}' not in "".join(pieces[:last])
+    assert whole == pytest.approx(speech.FIRST_SECONDS + (len(pieces) - 1) / speech.TOKENS_PER_SECOND)
+
+
+@pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
+def test_the_plan_that_is_said_has_the_graph_of_the_script(script: Script) -> None:
+    tasks = json.loads(speech.plan(script))["tasks"]
+    told = {task["id"] + 1: [need + 1 for need in task["dep"] if need >= 0] for task in tasks}
+    assert told == {number: list(needs) for number, needs in script.graph.items()}
+
+
+def test_a_supplied_plan_is_critical_by_its_experts_alone() -> None:
+    critical, tasks = BY_NAME["supplied"].critical(SHAPES["chain_8"])
+    assert critical == pytest.approx(8 * 0.05)
+    assert tasks == 8
+
+
+def test_a_plan_of_an_llm_is_critical_from_its_last_task_on_where_the_llm_is_slower_than_the_tasks() -> None:
+    script = SHAPES["chain_8"]
+    planned, whole = speech.planned(script)
+    critical, tasks = BY_NAME["llm_results"].critical(script)
+    assert critical == pytest.approx(planned[8] + 0.05)
+    assert critical > whole
+    assert tasks == 1
+
+
+def test_selection_by_an_llm_delays_each_task_once_and_the_answer_follows() -> None:
+    script = SHAPES["single"]
+    choice = speech.seconds(speech.choice("noop-large"))
+    more = BY_NAME["llm_selects"].critical(script)[0] - BY_NAME["llm"].critical(script)[0]
+    assert more == pytest.approx(choice)
+    answer = BY_NAME["llm"].critical(script)[0] - BY_NAME["llm_results"].critical(script)[0]
+    assert answer == pytest.approx(speech.seconds(speech.ANSWER))
+
+
+@pytest.mark.parametrize(("tasks", "selecting", "without"), [(1, 3, 2), (4, 6, 2), (8, 10, 2)])
+def test_the_calls_of_jarvis_are_those_that_were_counted(tasks: int, selecting: int, without: int) -> None:
+    assert BY_NAME["llm_selects"].calls(tasks) == selecting
+    assert BY_NAME["llm"].calls(tasks) == without
+
+
+def test_tokens_are_those_of_the_usage_that_ends_a_run() -> None:
+    assert Told(ended={"usage": {"input_tokens": 12, "output_tokens": 3}}).tokens == (12, 3)
+    assert Told(ended={}).tokens == (0, 0)
+
+
+def test_who_is_asked_for_a_plan_says_that_of_the_shape_in_the_request() -> None:
+    speaker = speech.Speaker(*SHAPES.values())
+    prompt = f'You plan.\n<data name="request" id="x">\n{speech.request(SHAPES["wide_4"], 7)}\n</data id="x">'
+    said = speaker({"messages": [{"role": "user", "content": prompt}]})
+    assert said.text == speech.plan(SHAPES["wide_4"])
