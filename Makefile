@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check test-deps bench figures chaos eval train protos readme render deploy descriptions
+.PHONY: help setup demo up test check test-deps bench figures chaos eval train protos readme alerts render deploy descriptions
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -52,7 +52,7 @@ $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 test-deps: ## What tests need beyond Python (Debian; root, or sudo)
 	$(SUDO) apt-get update -qq
 	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2 \
-	  buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap
+	  buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap prometheus
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'
@@ -107,6 +107,12 @@ descriptions: # For the selector, of experts that sleep though it has never met 
 	  command -v $(firstword $(run_with_$(ENGINE))) > /dev/null || { echo '$(NO_ENGINE)' >&2; exit 1; }; \
 	  $(run_with_$(ENGINE)) --rm --network none --env EXPERT_MAY_SLEEP=true --env EXPERT_ALLOWED="$$allowed" \
 	    "$$image" experts.$$expert --describe < /dev/null > $(DESCRIPTIONS)/$$expert.json || { rm -r $(DESCRIPTIONS); exit 1; }; done
+
+ALERTS := k8s/components/observability/prometheus/rules.yaml
+RULE := \# Made by `make alerts` of $(ALERTS).\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: hugginggpt\nspec:\n
+
+alerts: ## Bring the alert rules to Prometheus' operator, too
+	{ printf '$(RULE)'; sed -n '/^groups:/,$$ s/^/  /p' $(ALERTS); } > k8s/components/prometheus/rules.yaml
 
 readme: $(VENV)/.dev ## Make the tables of README.md and k8s/README.md anew
 	$(PY) -m tests.readme

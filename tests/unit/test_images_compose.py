@@ -18,12 +18,18 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker" / "compose.yaml"
 ELSEWHERE = ROOT / "docker" / "elsewhere.yaml"
 FULL = ROOT / "docker" / "full.env"
+OBSERVE = ROOT / "docker" / "observe.env"
 CORE = {"gateway", "orchestrator", "planner", "selector", "responder"}
 HOUSE = CORE | {"first-key", "expert-lite"}
 GPU = {f"expert-{name}" for name in ("text", "vision", "audio", "video", "diffusion")}
-PEERS = {"postgres", "s3", "otel-collector"}
+STORES = {"postgres", "s3"}
+WATCHERS = {"prometheus", "jaeger", "grafana"}
+COLLECTOR = {"otel-collector"}
+PEERS = STORES | WATCHERS | COLLECTOR
 ABROAD = {"gateway", "planner", "selector", "responder"} | GPU
 """Who calls what is outside: URLs, LLMs, the Hub."""
+PUBLISHED = {"gateway", "grafana"}
+"""Who has a port on this machine; one that is on `inside` alone cannot."""
 
 Compose = dict[str, Any]
 VERSION = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
@@ -51,7 +57,9 @@ def hidden(compose: Compose) -> Iterator[str]:
     for name, service in compose["services"].items():
         if any(not port.startswith("127.0.0.1:") for port in service.get("ports", [])):
             yield f"{name} is published to other machines"
-        if set(service["networks"]) != ({"inside", "outside"} if name in ABROAD else {"inside"}):
+        if bool(service.get("ports")) != (name in PUBLISHED):
+            yield f"{name} is {'' if service.get('ports') else 'not '}published"
+        if set(service["networks"]) != ({"inside", "outside"} if name in ABROAD | PUBLISHED else {"inside"}):
             yield f"{name} is on {sorted(service['networks'])}"
     if not compose["networks"]["inside"]["internal"]:
         yield "inside leads outside"
@@ -114,7 +122,18 @@ def _seconds(period: str) -> int:
     return int(period[:-1]) * {"s": 1, "m": 60}[period[-1]]
 
 
-RULES = (confined, hidden, pinned, built, read, found, drained)
+def mounted(compose: Compose) -> Iterator[str]:
+    """Files of this repository that are not there, or can be written to."""
+    for name, service in compose["services"].items():
+        for volume in service.get("volumes", []):
+            source, _, rest = volume.partition(":")
+            if source.startswith(".") and not (FILE.parent / source).exists():
+                yield f"{name} is given {source}, which is not there"
+            if source.startswith(".") and not rest.endswith(":ro"):
+                yield f"{name} can write to {source}"
+
+
+RULES = (mounted, confined, hidden, pinned, built, read, found, drained)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -125,12 +144,16 @@ def test_it_is_as_it_should_be(compose: Compose, rule: Callable[[Compose], Itera
 @pytest.mark.parametrize(
     ("rule", "service", "spoilt"),
     [
+        (mounted, "grafana", {"volumes": ["../k8s/gone:/dashboards:ro"]}),
+        (mounted, "grafana", {"volumes": ["../k8s:/dashboards"]}),
         (confined, "planner", {"read_only": False}),
         (confined, "planner", {"tmpfs": []}),
         (confined, "planner", {"cap_drop": []}),
         (confined, "planner", {"cap_add": ["NET_RAW"]}),
         (confined, "planner", {"security_opt": []}),
         (hidden, "gateway", {"ports": ["8080:8080"]}),
+        (hidden, "grafana", {"ports": ["0.0.0.0:3000:3000"]}),
+        (hidden, "prometheus", {"ports": ["127.0.0.1:9090:9090"]}),
         (hidden, "orchestrator", {"networks": ["inside", "outside"]}),
         (pinned, "planner", {"image": "hugginggpt/core:latest"}),
         (pinned, "postgres", {"image": "docker.io/library/postgres:latest"}),
@@ -157,11 +180,13 @@ def test_profiles_add_to_a_house_that_is_whole_without(compose: Compose) -> None
         for profile in service.get("profiles", [""]):
             by_profile.setdefault(profile, set()).add(name)
     single = {name.removeprefix("expert-"): {name} for name in GPU}
-    assert by_profile == {"": HOUSE, "gpu": GPU, "full": PEERS} | single
+    observe = WATCHERS | COLLECTOR
+    assert by_profile == {"": HOUSE, "gpu": GPU, "full": STORES | COLLECTOR, "observe": observe} | single
 
 
-def test_everything_in_full_env_is_used() -> None:
-    names = [line.partition("=")[0] for line in FULL.read_text().splitlines() if line and not line.startswith("#")]
+@pytest.mark.parametrize("file", [FULL, OBSERVE], ids=lambda file: file.stem)
+def test_everything_in_an_env_file_is_used(file: Path) -> None:
+    names = [line.partition("=")[0] for line in file.read_text().splitlines() if line and not line.startswith("#")]
     text = FILE.read_text()
     assert names[0] == "COMPOSE_PROFILES"
     assert [name for name in names[1:] if not re.search(rf"\${{{name}\b|\b{name}: *[,}}\n]", text)] == []
@@ -177,7 +202,12 @@ def understood(*options: str) -> Compose:
 
 @pytest.mark.parametrize(
     ("options", "added"),
-    [((), set()), (("--profile", "gpu"), GPU), (("--env-file", str(FULL)), PEERS)],
+    [
+        ((), set()),
+        (("--profile", "gpu"), GPU),
+        (("--env-file", str(FULL)), STORES | COLLECTOR),
+        (("--env-file", str(OBSERVE)), WATCHERS | COLLECTOR),
+    ],
 )
 def test_it_is_understood(options: tuple[str, ...], added: set[str]) -> None:
     assert understood(*options)["services"].keys() == HOUSE | added

@@ -19,6 +19,7 @@ STORES = ("postgres", "s3")
 
 COMPOSED = {
     "without-gpus": (*EXPERTS, "model-init", "remote", "served", *STORES, "otel", "prometheus", "hpa", "ingress"),
+    "watched": ("text", "model-init", "text/keda", "keda", *STORES, "otel", "observability", "prometheus"),
     "gpus-and-cpus": (*EXPERTS, "gpu", "cpu-fallback", "model-init", *STORES, "tls", "gateway-api"),
     "weights-in-the-house": ("text", "text/prefetch", "model-prefetch", *STORES),
     "scaled-from-none": ("text", "model-init", "text/keda", "keda", "managed-stores"),

@@ -13,6 +13,8 @@ PROXY_OF = "gateway.networking.k8s.io/gateway-name"
 
 GRPC, HTTP, METRICS, DNS = 50051, 8080, 9464, 53
 
+COLLECTOR, PROMETHEUS = "opentelemetry-collector", "prometheus"
+
 ARROWS = {
     "gateway": {"orchestrator", "selector", "s3", "postgres"},
     "orchestrator": {"orchestrator", "planner", "selector", "responder", "experts", "s3", "postgres"},
@@ -21,11 +23,20 @@ ARROWS = {
     "responder": set[str](),
     "experts": {"s3"},
     "prefetch": {"s3"},
+    "grafana": {PROMETHEUS, "jaeger"},
+    COLLECTOR: {"jaeger"},
 }
-"""Who calls whom inside the house, as k8s/README.md has it; all call the collector of traces."""
+"""Who calls whom inside the house, as k8s/README.md has it; all call the collector of traces, and Prometheus all for
+their metrics."""
 
-PORTS = {"postgres": {5432}, "s3": {8333}, "opentelemetry-collector": {4317}}
+PORTS = {"postgres": 5432, "s3": 8333, COLLECTOR: 4317, PROMETHEUS: 9090, "jaeger": 16686}
 """Of those that are called on another port than gRPC's."""
+
+TRACED = {(COLLECTOR, "jaeger"): 4317}
+"""And of those that have another for one who calls them."""
+
+MEASURED = {COLLECTOR: 8888}
+"""Whose metrics are not at the port of our own servers."""
 
 ABROAD = {"gateway", "planner", "selector", "responder", "expert-remote", "expert-served"}
 """Who may call any address outside: files and webhooks, an LLM, the Hub. So may the Jobs that fetch weights."""
@@ -35,8 +46,6 @@ METADATA = ("169.254.0.0/16", "168.63.129.16/32", "fe80::/10")
 
 PRIVATE = (*METADATA, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 """Neighbours: whoever calls addresses that users give has no business there either."""
-
-COLLECTOR = "opentelemetry-collector"
 
 STORED_OUTSIDE = {"s3", "postgres"}
 """What may lie outside: whoever calls one here may call the block of one there."""
@@ -64,9 +73,21 @@ def expected(house: House) -> set[Edge]:
         Edge(caller.name, called.name, port)
         for caller in house.workloads
         for called in house.staying
-        if role(called) in ARROWS.get(role(caller), set()) | {COLLECTOR}
-        for port in PORTS.get(role(called), {GRPC})
+        for port in _ports_between(caller, called)
     }
+
+
+def _ports_between(caller: Workload, called: Workload) -> Iterator[int]:
+    who, whom = role(caller), role(called)
+    if whom in ARROWS.get(who, set()) | {COLLECTOR}:
+        yield TRACED.get((who, whom)) or PORTS.get(whom, GRPC)
+    if who == PROMETHEUS:
+        yield from _measured(called)
+
+
+def _measured(workload: Workload) -> set[int]:
+    """Where Prometheus reads it."""
+    return {METRICS} if workload.is_ours else {MEASURED[role(workload)]} if role(workload) in MEASURED else set()
 
 
 def role(workload: Workload) -> str:
@@ -77,16 +98,17 @@ def role(workload: Workload) -> str:
 
 
 def doors_are_the_documented_ones(house: House) -> Iterator[str]:
-    """From outside the gateway is called; and Prometheus calls all for their metrics."""
+    """From outside the gateway is called; Prometheus calls all for their metrics, and KEDA asks ours."""
     network = Network(house)
     for workload in house.staying:
-        doors = {GRPC, HTTP} if workload.name == "gateway" else set()
+        doors = {GRPC, HTTP} if workload.name == "gateway" else {PORTS[PROMETHEUS]} & ports(workload)
+        metrics = _measured(workload)
         found: set[int] = set()
         for peer, open_ports in network.peers_outside("Ingress", workload):
             found |= (open_ports or ports(workload)) & ports(workload)
-            if METRICS in open_ports and "podSelector" not in peer:
+            if metrics & open_ports and "podSelector" not in peer:
                 yield f"{workload}: anyone may read its metrics"
-        allowed = doors | {METRICS} if workload.is_ours else doors
+        allowed = doors | metrics
         yield from (f"{workload}: is open to outside on {port}" for port in sorted(found - allowed))
         yield from (f"{workload}: is closed to outside on {port}" for port in sorted(allowed - found))
 
@@ -156,7 +178,7 @@ def _abroad(house: House) -> Iterator[tuple[Workload, Document, set[int]]]:
     network = Network(house)
     for workload in house.workloads:
         for peer, open_ports in network.peers_outside("Egress", workload):
-            if not open_ports or open_ports - {DNS, *PORTS[COLLECTOR]}:
+            if not open_ports or open_ports - {DNS, PORTS[COLLECTOR]}:
                 yield workload, peer, open_ports
 
 
