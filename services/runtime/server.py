@@ -277,11 +277,11 @@ def run(name: str, opened: Callable[[S], AbstractAsyncContextManager[object]], s
         async with metrics.exposed(name, told.metrics_listen, told.traces_endpoint):
             await _until_signalled(opened(told))
 
-    with process(name, settings) as told, asyncio.Runner(loop_factory=_quickest_loop) as runner:
+    with process(name, settings) as told, asyncio.Runner(loop_factory=quickest_loop) as runner:
         runner.run(main(told))
 
 
-def _quickest_loop() -> asyncio.AbstractEventLoop:
+def quickest_loop() -> asyncio.AbstractEventLoop:
     """A tenth of the processor time of an RPC is saved by uvloop, and a quarter of a change of threads."""
     try:
         import uvloop  # noqa: PLC0415  # there is none for Windows

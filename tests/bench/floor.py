@@ -1,0 +1,50 @@
+"""What a call takes of gRPC alone: a server with nothing behind it, python -m tests.bench.floor, prints its address."""
+
+import asyncio
+import gc
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from protos.hugginggpt.v1 import expert_pb2 as pb
+from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
+from services.runtime.server import quickest_loop
+from tests.bench.processes import line, stopped
+
+
+class Echo(rpc.ExpertServiceServicer):
+    """Gives back what it is given."""
+
+    async def Infer(self, request: pb.InferRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.InferResponse:
+        return pb.InferResponse(outputs=request.inputs)
+
+
+@asynccontextmanager
+async def floor() -> AsyncIterator[str]:
+    """The address of one that runs as long as the block lasts."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.bench.floor", stdout=PIPE)
+    try:
+        yield await line(process)
+    finally:
+        await stopped(process)
+
+
+async def main() -> None:
+    server = grpc.aio.server()
+    rpc.add_ExpertServiceServicer_to_server(Echo(), server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    gc.collect()
+    gc.freeze()  # as services do
+    sys.stdout.write(f"{address}\n")
+    sys.stdout.flush()
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=quickest_loop) as runner:
+        runner.run(main())
