@@ -21,6 +21,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.orchestrator.calling.attempts import Attempts, Job
 from services.orchestrator.calling.retries import RetryBudget
+from services.orchestrator.pricing import Prices
 from services.runtime import caller
 from services.runtime.channel import connect
 
@@ -100,6 +101,7 @@ class Asker:
 @asynccontextmanager
 async def asking(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[Attempts]:
     """Attempts with limits that are in nobody's way; the selector's address only matters where experts sleep."""
-    given = {"attempt_seconds": 5.0, "calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
+    given: dict[str, Any] = {"attempt_seconds": 5.0, "prices": Prices({})}
+    given |= {"calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
     async with connect(selector) as channel, Attempts(SelectorServiceStub(channel), **given) as attempts:
         yield attempts

@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from experts.host import loading
 from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
 from services.runtime import caller
 from services.runtime.errors import InvalidRequest
+
+HARD_SECONDS = 0.3
+"""How long it computes at the word "hard"."""
 
 
 class Crashing:
@@ -53,6 +57,9 @@ def _suffer(word: str, call: Call) -> None:
         raise ValueError("a secret")
     if word == "stuck":
         threading.Event().wait()
+    done = time.thread_time() + HARD_SECONDS
+    while word == "hard" and time.thread_time() < done:
+        pass
     while word == "long" and not call.cancelled:
         threading.Event().wait(0.01)
 

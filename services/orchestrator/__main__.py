@@ -30,6 +30,7 @@ from services.orchestrator.memory import Memory
 from services.orchestrator.ownership import owner_name
 from services.orchestrator.pipeline import Pipeline
 from services.orchestrator.pipelines.pipelines import Pipelines
+from services.orchestrator.pricing import Prices
 from services.orchestrator.runs import Runs
 from services.orchestrator.selections import Selections
 from services.orchestrator.servicer import OrchestratorServicer
@@ -112,6 +113,7 @@ def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attem
         calls_at_once=settings.calls_at_once,
         calls_per_expert=settings.calls_per_expert,
         calls_per_run=settings.calls_per_run,
+        prices=Prices(settings.prices),
     )
 
 

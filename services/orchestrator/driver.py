@@ -80,7 +80,7 @@ class Driver:
             log.exception("a run broke")
             _end_tasks(run, TASK_STATE_FAILED, _BROKEN)
             state, wrong = RUN_STATE_FAILED, _BROKEN
-        usage = spent(run.view.run, run.view.decisions)
+        usage = spent(run.view.run, run.view.decisions, run.view.lost)
         run.emit(RunEvent(run_ended=RunEnded(state=state, failure=wrong, usage=usage)))
         reason = wrong.reason if wrong else ""
         metrics.runs_ended.add(1, {"state": RunState.Name(state), "reason": metrics.reason(reason)})

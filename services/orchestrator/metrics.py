@@ -28,6 +28,11 @@ shadows_tried = _meter.create_counter(
     description="Models on trial that were given what another had done, by task, both models and outcome: same, "
     "different, failed or left out.",
 )
+task_cost = _meter.create_counter(
+    "task_cost",
+    description="Cost of calls of experts, failed ones too, by kind of task, model and pool, in the price table's "
+    "currency.",
+)
 circuit_open = _meter.create_up_down_counter(
     "circuit_open", description="Open circuits, by expert and kind: address or model."
 )

@@ -113,6 +113,8 @@ def executed(span: Span, result: TaskResult) -> None:
         names.ATTEMPT: result.attempt,
     }
     span.set_attributes(facts)
+    if result.usage.cost:
+        span.set_attribute(names.COST, result.usage.cost)
     if result.HasField("failure"):
         spans.failed(span, result.failure.reason)
 

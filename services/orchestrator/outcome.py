@@ -44,15 +44,18 @@ def outcome(
     return (RUN_STATE_INCOMPLETE if usable else RUN_STATE_FAILED), wrong
 
 
-def spent(run: Run, decided: Iterable[Decision]) -> Usage:
-    """What the run's tasks and the decisions about them took together, and how long the run was under way."""
+def spent(run: Run, decided: Iterable[Decision], lost: Iterable[Usage]) -> Usage:
+    """What the run's tasks, attempts at them that failed and decisions took together, and how long it was under way."""
     total = Usage(elapsed=Duration(), busy=Duration())
-    usages = [*(status.result.usage for status in run.tasks), *(decision.usage for decision in decided)]
+    usages = [*(status.result.usage for status in run.tasks), *(decision.usage for decision in decided), *lost]
     total.busy.FromNanoseconds(sum(usage.busy.ToNanoseconds() for usage in usages))
     total.elapsed.FromNanoseconds(max(0, time.time_ns() - run.created.ToNanoseconds()))
     total.input_tokens = sum(usage.input_tokens for usage in usages)
     total.output_tokens = sum(usage.output_tokens for usage in usages)
     total.cost = sum(usage.cost for usage in usages)
+    for usage in usages:
+        for pool, seconds in usage.pool_seconds.items():
+            total.pool_seconds[pool] += seconds
     return total
 
 

@@ -16,6 +16,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunEvent,
     TaskResult,
     TaskStatus,
+    Usage,
 )
 
 _UNDER_WAY = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
@@ -42,6 +43,8 @@ class RunView:
         """Id of the last task planned before that."""
         self.decisions: list[Decision] = []
         """By whoever planned, chose and answered."""
+        self.lost: list[Usage] = []
+        """What attempts took that failed, and were not the last."""
         self.troubles: dict[int, Failure] = {}
         """Why the last attempt that failed did, by task."""
         self._tasks: dict[int, TaskStatus] = {}
@@ -163,6 +166,8 @@ class RunView:
 
     def _attempt_failed(self, event: RunEvent) -> None:
         self.troubles[event.task_id] = event.attempt_failed.failure
+        if event.attempt_failed.HasField("usage"):
+            self.lost.append(event.attempt_failed.usage)
         self._tasks[event.task_id].result.failure.CopyFrom(event.attempt_failed.failure)
 
     def _task_ended(self, event: RunEvent) -> None:

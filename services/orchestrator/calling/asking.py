@@ -21,6 +21,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     TaskStarted,
     TaskWaiting,
+    Usage,
 )
 from services.orchestrator import metrics
 from services.orchestrator.calling.retries import RetryBudget
@@ -71,6 +72,8 @@ class Asking:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.attempt = job.last_attempt
+        self.usage: Usage | None = None
+        """What the last call took, as far as is known, and nobody was told yet."""
         self._deadline = caller.current().deadline.ToNanoseconds() / 1e9 or math.inf
         self._waited_for: set[str] = set()
 
@@ -116,7 +119,7 @@ class Asking:
             names.DELAY: delay,
         }
         spans.event(names.ATTEMPT_FAILED, facts)
-        event = AttemptFailed(failure=to_failure(error), by=by, next=then.value)
+        event = AttemptFailed(failure=to_failure(error), by=by, next=then.value, usage=self._taken())
         event.delay.FromTimedelta(timedelta(seconds=delay))
         self._tell(RunEvent(attempt_failed=event))
 
@@ -135,7 +138,8 @@ class Asking:
         """The result of a job that has failed for good."""
         if by:
             _count(error, by, Verdict.GIVE_UP)
-        return TaskResult(task_id=self.job.task_id, attempt=self.attempt, by=by, failure=to_failure(error))
+        failure, usage = to_failure(error), self._taken()
+        return TaskResult(task_id=self.job.task_id, attempt=self.attempt, by=by, failure=failure, usage=usage)
 
     async def anew(self) -> Sequence[Candidate]:
         """What the selector offers now; nothing if it does not say."""
@@ -143,6 +147,10 @@ class Asking:
             return _allowed(await self.job.again())
         except ServiceError:
             return ()
+
+    def _taken(self) -> Usage | None:
+        usage, self.usage = self.usage, None
+        return usage
 
     def _tell(self, event: RunEvent) -> None:
         event.task_id, event.attempt = self.job.task_id, self.attempt

@@ -14,6 +14,7 @@ from services.orchestrator.calling.shadows import Shadows
 from services.orchestrator.calling.sleepers import Sleepers
 from services.orchestrator.calling.trying import Means, Trying
 from services.orchestrator.calling.turns import Turns
+from services.orchestrator.pricing import Prices
 from services.runtime.errors import ServiceError, Verdict
 
 if TYPE_CHECKING:  # these names exist for type checkers only
@@ -31,6 +32,7 @@ class Attempts:
         calls_at_once: most calls under way, of all.
         calls_per_expert: most calls under way of one expert.
         calls_per_run: most calls under way of one run.
+        prices: what calls cost.
     """
 
     def __init__(
@@ -41,8 +43,9 @@ class Attempts:
         calls_at_once: int,
         calls_per_expert: int,
         calls_per_run: int,
+        prices: Prices,
     ) -> None:
-        self._calls = Calls(attempt_seconds)
+        self._calls = Calls(attempt_seconds, prices)
         self._sleepers = Sleepers(selector)
         turns = Turns(at_once=calls_at_once, per_expert=calls_per_expert, per_run=calls_per_run)
         self._means = Means(self._calls, turns, self._sleepers, attempt_seconds)

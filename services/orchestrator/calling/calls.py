@@ -11,13 +11,14 @@ import grpc
 from grpc import StatusCode
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult
+from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult, Usage
 from services.orchestrator.calling.asking import Asking
 from services.orchestrator.calling.circuits import Circuits, Key
 from services.orchestrator.calling.lines import Line, Lines
 from services.orchestrator.calling.progress import Following
 from services.orchestrator.calling.replicas import Replicas, Trailer
 from services.orchestrator.calling.replies import check
+from services.orchestrator.pricing import Prices, used
 from services.runtime import caller
 from services.runtime.errors import DeadlineExceeded, Overloaded, ServiceError, Unavailable, from_rpc
 
@@ -38,11 +39,12 @@ class Calls:
 
     Args:
         attempt_seconds: the longest call.
+        prices: what calls cost.
     """
 
-    def __init__(self, attempt_seconds: float) -> None:
+    def __init__(self, attempt_seconds: float, prices: Prices) -> None:
         self.circuits = Circuits()
-        self._attempt_seconds = attempt_seconds
+        self._attempt_seconds, self._prices = attempt_seconds, prices
         self._lines, self._replicas = Lines(), Replicas()
         self._prefix, self._numbers = uuid4().hex, itertools.count(1)
         self._forget_at = time.monotonic() + FORGET_EVERY_SECONDS
@@ -110,6 +112,7 @@ class Calls:
         self._replicas.begun(address, by.model_id)
         try:
             reply, trailer = await self._reply(asking, by, address, seconds)
+            self._took(asking, by, reply.usage, begun)
             check(reply, asking.job.spec)
         except ServiceError as error:
             self._learn(error, place, model, whole=seconds >= self._attempt_seconds)
@@ -122,7 +125,13 @@ class Calls:
             self._replicas.ended(address, by.model_id, trailer)
         self.circuits.succeeded(place)
         self.circuits.succeeded(model)
-        return _result(asking, by, reply, time.monotonic() - begun)
+        return _result(asking, by, reply)
+
+    def _took(self, asking: Asking, by: Candidate, usage: Usage, begun: float) -> None:
+        """Notes what a call took that has come to its end, and what that cost."""
+        usage.elapsed.FromTimedelta(timedelta(seconds=time.monotonic() - begun))
+        self._prices.charge(usage, asking.job.spec.name, by.model_id)
+        asking.usage = usage
 
     async def _reply(
         self, asking: Asking, by: Candidate, address: str, seconds: float
@@ -131,7 +140,7 @@ class Calls:
         request.MergeFrom(asking.job.request)
         line = self._lines.take(address)
         following = Following(line.expert, request.call_id, asking.progressed)
-        reached = None
+        reached, begun = None, time.monotonic()
         if self.lost(by, address):
             reached = asyncio.get_running_loop().call_later(REACHED_SECONDS, self._reached, line, _place(by, address))
         try:
@@ -139,6 +148,8 @@ class Calls:
             return await call, await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
             line.broken = line.broken or error.code() is StatusCode.UNAVAILABLE
+            if told := used(error.trailing_metadata() or ()):
+                self._took(asking, by, Usage(pool_seconds=told), begun)
             raise _told(from_rpc(error), by, seconds) from error
         finally:
             following.stop()
@@ -181,11 +192,10 @@ def _told(error: ServiceError, by: Candidate, seconds: float) -> ServiceError:
     return error
 
 
-def _result(asking: Asking, by: Candidate, reply: InferResponse, seconds: float) -> TaskResult:
+def _result(asking: Asking, by: Candidate, reply: InferResponse) -> TaskResult:
     result = TaskResult(task_id=asking.job.task_id, attempt=asking.attempt, by=by, outputs=reply.outputs)
     result.by.revision = reply.revision or by.revision
     result.usage.CopyFrom(reply.usage)
-    result.usage.elapsed.FromTimedelta(timedelta(seconds=seconds))
     return result
 
 

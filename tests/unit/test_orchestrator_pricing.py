@@ -1,0 +1,103 @@
+"""What seconds of pools cost."""
+
+import math
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+from structlog.testing import capture_logs
+
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import Run, RunEvent, Usage
+from services.orchestrator.outcome import spent
+from services.orchestrator.pricing import MOST_TOLD, Prices, used
+from services.orchestrator.settings import Settings
+from services.orchestrator.view import RunView
+
+PRICES = {"cpu": 0.01, "gpu-l4": 0.2}
+
+
+def charged(prices: Prices, **pools: float) -> Usage:
+    usage = Usage(pool_seconds={name.replace("_", "-"): seconds for name, seconds in pools.items()})
+    prices.charge(usage, "summarization", "model")
+    return usage
+
+
+def test_seconds_of_every_pool_cost_what_the_table_says() -> None:
+    assert charged(Prices(PRICES), cpu=2, gpu_l4=0.5).cost == pytest.approx(0.02 + 0.1)
+
+
+def test_what_an_expert_says_of_its_own_cost_stays() -> None:
+    usage = Usage(cost=1, pool_seconds={"cpu": 1})
+    Prices(PRICES).charge(usage, "summarization", "model")
+    assert usage.cost == pytest.approx(1.01)
+
+
+def test_a_pool_without_a_price_costs_nothing_and_is_told_once() -> None:
+    prices = Prices(PRICES)
+    with capture_logs() as logs:
+        assert charged(prices, cpu=1, gpu_t4=5).cost == pytest.approx(0.01)
+        charged(prices, gpu_t4=5)
+    assert [(each["pool"], each["remedy"]) for each in logs] == [("gpu-t4", "name it in ORCHESTRATOR_PRICES")]
+
+
+def test_where_no_price_was_entered_nothing_is_told() -> None:
+    with capture_logs() as logs:
+        assert not charged(Prices({}), cpu=1).cost
+    assert not logs
+
+
+def test_an_expert_that_makes_up_pools_does_not_fill_the_log() -> None:
+    prices = Prices(PRICES)
+    with capture_logs() as logs:
+        for number in range(MOST_TOLD + 10):
+            charged(prices, **{f"pool{number}": 1})
+    assert len(logs) == MOST_TOLD
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
+def test_seconds_that_cannot_be_cost_nothing(seconds: float) -> None:
+    assert not charged(Prices(PRICES), cpu=seconds).cost
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("cpu=0.125000,gpu-l4=0.050000", {"cpu": 0.125, "gpu-l4": 0.05}),
+        ("", {}),
+        ("cpu=-1", {}),
+        ("cpu=inf", {}),
+        (",".join(f"p{number}=1" for number in range(20)), {f"p{number}": 1.0 for number in range(8)}),
+    ],
+)
+def test_a_failed_call_tells_its_seconds_in_the_trailer(told: str, seconds: dict[str, float]) -> None:
+    assert used([("expert-queue", "0"), ("expert-used", told)]) == seconds
+
+
+def test_an_expert_that_tells_nothing_of_a_failed_call_has_used_nothing_that_is_known() -> None:
+    assert not used([("expert-queue", "0"), ("expert-used-bin", b"cpu=1")])
+
+
+def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
+    failed = types.AttemptFailed(usage=Usage(cost=0.5, pool_seconds={"gpu-l4": 2}))
+    view = RunView()
+    view.apply(RunEvent(task_planned=types.TaskPlanned(task=types.Task(id=1)), task_id=1))
+    view.apply(RunEvent(attempt_failed=failed, task_id=1))
+    view.apply(RunEvent(attempt_failed=types.AttemptFailed(), task_id=1))
+    run = Run(tasks=[types.TaskStatus(result=types.TaskResult(usage=Usage(cost=1, pool_seconds={"cpu": 1})))])
+    whole = spent(run, [types.Decision(usage=Usage(cost=2, input_tokens=7))], view.lost)
+    assert (whole.cost, whole.input_tokens) == (3.5, 7)
+    assert dict(whole.pool_seconds) == {"cpu": 1, "gpu-l4": 2}
+    assert whole.busy.ToTimedelta() == timedelta()
+
+
+def test_prices_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_PRICES", '{"cpu": 0.00001, "gpu-l4": 0.0002}')
+    assert Settings().prices == {"cpu": 0.00001, "gpu-l4": 0.0002}
+
+
+@pytest.mark.parametrize("price", ["-1", "Infinity", '"much"'])
+def test_a_price_that_is_none_is_refused(price: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_PRICES", f'{{"cpu": {price}}}')
+    with pytest.raises(ValidationError, match="cpu"):
+        Settings()
