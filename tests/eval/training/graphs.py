@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from services.planner.embedded.learned.evidence import Evidence
-from services.planner.embedded.learned.moves import Move, ending, moving
+from services.planner.embedded.learned.moves import Move, ending, moving, underway
 from services.planner.embedded.learned.stages import SENT, Candidates, candidates
 from services.planner.embedded.learned.weights import Weights
 from tests.eval.training.examples import Example, sent
@@ -84,7 +84,8 @@ def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_C
     order = _order(example, tried)
     for count in range(len(order) + 1):
         taken = order[:count]
-        producers, features = moving(tried, taken)
+        so_far = underway(tried, [taken])
+        producers, (features,), (end,) = so_far.producers[0].tolist(), moving(tried, so_far), ending(tried, so_far)
         free = [place for place in range(len(tried.senses)) if place not in {added for added, _ in taken}]
         whole = np.concatenate([tried.static[producers], features], axis=-1)[:, free]
         of_producers = np.array([senses if producer == SENT else tried.senses[producer] for producer in producers])
@@ -99,7 +100,7 @@ def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_C
             whole.reshape(-1, whole.shape[-1]),
             np.repeat(of_producers, len(free)) * senses + consumers,
             consumers,
-            ending(tried, taken),
+            end,
             right,
             there,
             likely,

@@ -1,11 +1,13 @@
 """Beam search over graphs: the best ways to order and link the senses that the words speak for, with probabilities."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from services.planner.embedded.learned.moves import Move, ending, moving
+from services.planner.embedded.learned.moves import Array, Move, Underway, ending, moving, underway
 from services.planner.embedded.learned.stages import SENT, Candidates
 from services.planner.embedded.learned.weights import Weights
 
@@ -22,6 +24,10 @@ _HOPELESS = -9.0
 """Log probability below which a graph is given up."""
 
 
+Partial: TypeAlias = tuple[float, tuple[Move, ...]]
+"""A graph that is not complete, and the log probability with which it is begun."""
+
+
 @dataclass(frozen=True)
 class Graph:
     """Senses, and which feeds which, as places among all senses."""
@@ -34,17 +40,15 @@ def parse(tried: Candidates, learned: Weights) -> dict[Graph, float]:
     """The likely graphs, with probabilities that sum to 1."""
     static = tried.static @ learned.step[: tried.static.shape[-1]] + tried.pairs + tried.instead
     dynamic = learned.step[tried.static.shape[-1] :]
-    alive: list[tuple[float, tuple[Move, ...]]] = [(0.0, ())]
+    alive: list[Partial] = [(0.0, ())]
     found: dict[Graph, float] = defaultdict(float)
     while alive:
-        longer: list[tuple[float, tuple[Move, ...]]] = []
-        for weight, taken in alive:
-            producers, scores, end = _scores(tried, taken, static, dynamic, learned)
-            top = max(float(scores.max(initial=-np.inf)), end)
-            total = top + np.log(np.exp(scores - top).sum() + np.exp(end - top))
+        so_far = underway(tried, [taken for _, taken in alive])
+        scores, ends = _scores(tried, so_far, static, dynamic, learned)
+        totals = _totals(scores, ends)
+        for (weight, taken), end, total in zip(alive, ends, totals, strict=True):
             found[_graph(tried, taken)] += float(np.exp(weight + end - total))
-            if len(taken) < MOST:
-                longer += _carried_on(weight - total, taken, producers, scores)
+        longer = _carried_on(alive, so_far, scores, totals) if so_far.count < MOST else []
         longer.sort(key=lambda one: -one[0])
         alive = longer[:WIDTH]
     whole = sum(found.values())
@@ -52,24 +56,33 @@ def parse(tried: Candidates, learned: Weights) -> dict[Graph, float]:
 
 
 def _scores(
-    tried: Candidates, taken: tuple[Move, ...], static: np.ndarray, dynamic: np.ndarray, learned: Weights
-) -> tuple[list[int], np.ndarray, float]:
-    producers, features = moving(tried, taken)
-    added = [place for place, _ in taken]
-    scores = static[producers] + features @ dynamic + tried.beside[added].sum(axis=0)
-    scores[:, added] = -np.inf
-    return producers, scores, float(ending(tried, taken) @ learned.end)
+    tried: Candidates, so_far: Underway, static: Array, dynamic: Array, learned: Weights
+) -> tuple[Array, Array]:
+    """G x P x C: of adding each candidate to each producer; and G: of ending."""
+    scores = static[so_far.producers] + moving(tried, so_far) @ dynamic
+    scores += tried.beside[so_far.added].sum(axis=1)[:, None]
+    np.copyto(scores, -np.inf, where=so_far.left[:, None] == 0)
+    return scores, ending(tried, so_far) @ learned.end
 
 
-def _carried_on(
-    weight: float, taken: tuple[Move, ...], producers: list[int], scores: np.ndarray
-) -> list[tuple[float, tuple[Move, ...]]]:
-    best = np.argsort(-scores, axis=None)[:BRANCHES]
-    rows, places = np.unravel_index(best, scores.shape)
+def _totals(scores: Array, ends: Array) -> Array:
+    """G: the logarithms of the sums that make probabilities of both."""
+    top = np.maximum(scores.max(axis=(1, 2), initial=-np.inf), ends)
+    return np.asarray(top + np.log(np.exp(scores - top[:, None, None]).sum(axis=(1, 2)) + np.exp(ends - top)))
+
+
+def _carried_on(alive: Sequence[Partial], so_far: Underway, scores: Array, totals: Array) -> list[Partial]:
+    """Each graph with one task more, in the best ways."""
+    flat = scores.reshape(len(scores), -1)
+    best = np.argsort(-flat, axis=1)[:, :BRANCHES]
+    values = np.take_along_axis(flat, best, axis=1) - totals[:, None]
+    rows, places = np.divmod(best, scores.shape[2])
+    feeders = np.take_along_axis(so_far.producers, rows, axis=1)
     return [
-        (float(weight + scores[row, place]), (*taken, (int(place), producers[row])))
-        for row, place in zip(rows, places, strict=True)
-        if weight + scores[row, place] > _HOPELESS
+        (weight + value, (*taken, (place, feeder)))
+        for (weight, taken), *ways in zip(alive, values.tolist(), places.tolist(), feeders.tolist(), strict=True)
+        for value, place, feeder in zip(*ways, strict=True)
+        if weight + value > _HOPELESS
     ]
 
 
