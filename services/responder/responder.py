@@ -114,7 +114,5 @@ async def _say(text: str, emit: Emit) -> None:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in pieces that can be shown as they come: by paragraph, long ones in parts."""
-    for paragraph in text.splitlines(keepends=True):
-        for start in range(0, len(paragraph), LONGEST_PIECE):
-            yield paragraph[start : start + LONGEST_PIECE]
+    """The text in pieces that can be shown as they come."""
+    return (text[start : start + LONGEST_PIECE] for start in range(0, len(text), LONGEST_PIECE))
