@@ -34,7 +34,7 @@ async def turns_of(run: Run, parent_id: str, tenant: str, journal: Journal) -> l
 async def events_of(run_id: str, journal: Journal) -> list[RunEvent]:
     """All kept events of a run."""
     events: list[RunEvent] = []
-    while page := await journal.events(run_id, len(events)):
+    while not (events and events[-1].HasField("run_ended")) and (page := await journal.events(run_id, len(events))):
         events += page
     return events
 

@@ -14,8 +14,7 @@ from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, R
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
 from services.orchestrator.journal.puts import Puts, kept, remembered
-from services.orchestrator.journal.reading import only, row
-from services.orchestrator.journal.statements import IDEMPOTENCY
+from services.orchestrator.journal.reading import missing, only, row
 from services.orchestrator.journal.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Ended, Memo, NewRun, Row
 from services.runtime.database import Database, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
@@ -59,28 +58,37 @@ class Journal:
         Raises:
             AlreadyExists: IDEMPOTENCY, the key stands for another request.
         """
-        tenant, key, now = run.caller.tenant, run.idempotency_key, time.time()
-        more: Puts = [(IDEMPOTENCY, [(tenant, key, run.id, run.digest, now)])] if key else []
-
-        def operation() -> Steps[str]:
-            if key:
-                yield Query(self._sql.lock, (f"{tenant}/{key}",))
-                known = yield Query(statements.KNOWN_KEY, (tenant, key, now - IDEMPOTENCY_SECONDS))
-                for run_id, digest in known:
-                    return _same_request(run_id, digest == run.digest)
-            yield self.keeping(run, more)._replace(alone=not key)
-            return run.id
-
+        operation = self._once(run) if run.idempotency_key else only(self.keeping(run), lambda _: run.id)
         return self.takes_on(self._write("accept", operation, run.id))
 
     def keeping(self, run: NewRun, more: Puts = ()) -> Query:
         """The query that keeps a new run of this owner's, with its first event and more rows."""
-        values = (
+        return Query(self._sql.accept, self._begun(run), [*kept(run.id, [run.first]), *more], alone=True)
+
+    def _once(self, run: NewRun) -> Operation[str]:
+        """Keeps a new run unless its idempotency key is known."""
+        tenant, key, now = run.caller.tenant, run.idempotency_key, time.time()
+        since = now - IDEMPOTENCY_SECONDS
+        values = (tenant, key, run.id, run.digest, now, since)
+        taking = Query(
+            statements.TAKE_KEY, values, [(self._sql.runs, [self._begun(run)]), *kept(run.id, [run.first])], alone=True
+        )
+
+        def operation() -> Steps[str]:
+            while not (yield taking):
+                for run_id, digest in (yield Query(statements.KNOWN_KEY, (tenant, key, since))):
+                    return _same_request(run_id, digest == run.digest)
+            return run.id
+
+        return operation
+
+    def _begun(self, run: NewRun) -> Sequence[Any]:
+        """A new run's row."""
+        return (
             *(run.id, run.caller.tenant, run.conversation_id, run.parent_id, RUN_STATE_QUEUED, run.request),
             *(time.time(), run.deadline, run.caller.SerializeToString(), run.batch.batch_id, run.batch.index),
-            *(self._owner, self._address, self._lease),
+            *(self._owner, self._address, 1, 1, self._lease),
         )
-        return Query(self._sql.accept, values, [*kept(run.id, [run.first]), *more])
 
     def append(
         self,
@@ -140,7 +148,7 @@ class Journal:
         """
         for values in await self._database.read(statements.ROW, run_id, tenant):
             return row(values)
-        raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id; `GET /v1/runs` lists them")
+        raise missing(run_id)
 
     async def rows(
         self,

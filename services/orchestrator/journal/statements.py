@@ -23,16 +23,29 @@ FIELDS = (
     "owner_address",
 )
 COLUMNS = ", ".join(FIELDS)
+_NEW = {
+    "id": "text",
+    "tenant": "text",
+    "conversation_id": "text",
+    "parent_id": "text",
+    "state": "bigint",
+    "request": "text",
+    "created": "float8",
+    "deadline": "float8",
+    "caller": "bytea",
+    "batch_id": "text",
+    "batch_idx": "bigint",
+    "owner": "text",
+    "owner_address": "text",
+    "seq": "bigint",
+    "fence": "bigint",
+    "lease_until": "float8",
+}
+"""The columns of a run that begins."""
 ALIVE = f"state < {RUN_STATE_COMPLETED}"
 
 EVENTS = Into("events", {"run_id": "text", "seq": "bigint", "event": "bytea", "referenced": "bigint"})
 REFERENCES = Into("artifact_references", {"run_id": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
-IDEMPOTENCY = Into(
-    "idempotency",
-    {"tenant": "text", "key": "text", "run_id": "text", "digest": "text", "created": "float8"},
-    "ON CONFLICT (tenant, key) DO UPDATE SET"
-    " run_id = excluded.run_id, digest = excluded.digest, created = excluded.created",
-)
 BATCH_RUNS = Into(
     "batch_runs",
     {"batch_id": "text", "idx": "bigint", "run_id": "text", "state": "bigint", "ended": "float8", "outcome": "bytea"},
@@ -49,6 +62,13 @@ MEMO_REFERENCES = Into(
     "memo_references", {"tenant": "text", "digest": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING"
 )
 
+TAKE_KEY = (
+    "INSERT INTO idempotency (tenant, key, run_id, digest, created) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (tenant, key) DO UPDATE SET"
+    " run_id = excluded.run_id, digest = excluded.digest, created = excluded.created"
+    " WHERE idempotency.created < ? RETURNING run_id"
+)
+"""Nothing comes back if the key is another run's, however newly: who takes it at the same moment is waited for."""
 KNOWN_KEY = "SELECT run_id, digest FROM idempotency WHERE tenant = ? AND key = ? AND created >= ?"
 EVENT = "SELECT event FROM events WHERE run_id = ? AND seq = ?"
 PAGE = (
@@ -89,13 +109,9 @@ class Statements:
 
     def __init__(self, dialect: Dialect) -> None:
         now = dialect.now
-        self.lock = dialect.lock
         self.texts = dialect.texts
-        self.accept = (
-            "INSERT INTO runs (id, tenant, conversation_id, parent_id, state, request, created, deadline, caller,"
-            " batch_id, batch_idx, owner, owner_address, seq, fence, lease_until)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, {now} + ?) RETURNING id"
-        )
+        self.runs = Into("runs", _NEW, computed={"lease_until": f"{now} + {{}}"})
+        self.accept = f"{self.runs.one} RETURNING id"
         self.append = append(f"lease_until = {now} + ?")
         self.end = append(f"lease_until = {now} + ?", f"ended = {now}")
         due = (

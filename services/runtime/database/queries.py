@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -17,14 +18,25 @@ class Into:
         table: its name.
         columns: PostgreSQL's types of the columns, by name.
         conflict: what to do about rows that are there, as both kinds say it.
+        computed: what a column is made of its value, which stands for {}, by name; of others it is the value itself.
     """
 
-    def __init__(self, table: str, columns: Mapping[str, str], conflict: str = "") -> None:
-        names = f"INSERT INTO {table} ({', '.join(columns)})"
-        self.one = f"{names} VALUES ({', '.join('?' * len(columns))}) {conflict}"
+    def __init__(
+        self,
+        table: str,
+        columns: Mapping[str, str],
+        conflict: str = "",
+        computed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        named = ", ".join(columns)
+        made = {name: computed.get(name, "{}") for name in columns}
+        values, given = (", ".join(each.format(of or name) for name, each in made.items()) for of in ("?", ""))
+        into = f"INSERT INTO {table} ({named})"
+        self.one = f"{into} VALUES ({values}) {conflict}"
         """For one row of values."""
         arrays = ", ".join(f"?::{kind}[]" for kind in columns.values())
-        self.many = f"{names} SELECT * FROM unnest({arrays}) WHERE EXISTS (SELECT FROM asked) {conflict}"  # noqa: S608  # constants
+        rows = f"SELECT {given} FROM unnest({arrays}) AS given ({named}) WHERE EXISTS (SELECT FROM asked)"  # noqa: S608  # constants
+        self.many = f"{into} {rows} {conflict}"
         """For one array of values per column, in a query whose first part is called asked."""
 
 
