@@ -11,12 +11,16 @@ from pathlib import Path
 
 import asyncpg
 
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import Value
 from services.ports import free
+from services.runtime.errors import InvalidRequest
 from tests.bench.house import TASK
 from tests.bench.processes import Running, service
 from tests.fakes import FakeExpert, card
 
 ROOMS = ("gateway", "planner", "selector", "orchestrator", "responder")
+WRONG = "This cannot be done."
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,14 @@ class House:
 
 @asynccontextmanager
 async def standing(home: Path, url: str) -> AsyncIterator[House]:
-    """Stands once the task of an expert that does nothing can be asked for."""
+    """Stands once the task of an expert that does nothing can be asked for; it refuses the text WRONG."""
     async with AsyncExitStack() as stack:
 
         async def start(module: str, **settings: str) -> Running:
             prefix = module.rpartition(".")[2].upper()
             return await stack.enter_async_context(service(module, prefix, home, **settings))
 
-        expert = await stack.enter_async_context(FakeExpert("noop", [card("noop", TASK)]).serving())
+        expert = await stack.enter_async_context(FakeExpert("noop", [card("noop", TASK)], answer=_nothing).serving())
         selector = await start("services.selector", experts=expert)
         planner = await start("services.planner", selector=selector.address)
         responder = await start("services.responder")
@@ -58,6 +62,12 @@ async def standing(home: Path, url: str) -> AsyncIterator[House]:
         gateway = await start("gateway", database=url, **doors)
         started = (gateway, planner, selector, orchestrator, responder)
         yield House(dict(zip(ROOMS, started, strict=True)), http, url)
+
+
+async def _nothing(request: InferRequest) -> Mapping[str, Value]:
+    if request.inputs["text"].text == WRONG:
+        raise InvalidRequest("the text cannot be used", remedy="send another", port="text")
+    return {"text": request.inputs["text"]}
 
 
 async def _database(url: str) -> tuple[int, int, int]:

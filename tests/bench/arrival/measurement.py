@@ -1,0 +1,56 @@
+"""What was measured of a house that is asked at rising rates, and what its model makes of the same rates."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.bench.arrival.knee import knee
+from tests.bench.arrival.samples import Point
+from tests.bench.arrival.schedule import poisson
+from tests.bench.arrival.simulation import Model, exponential
+
+SEED = 5
+SHARES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Rates, of what callers get that wait for their answers; the first is no load."""
+SECONDS, FEWEST = 10.0, 150
+"""Each rate lasts so long, and until so many are expected to have come."""
+PLACES = 256
+"""ORCHESTRATOR_MAX_RUNS."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Rates and what they came to."""
+
+    closed: float
+    """Runs a second of callers that wait."""
+    seconds: Mapping[str, float]
+    """Of a core, that a run takes of each process then."""
+    rising: Sequence[Point]
+    past: Mapping[float, Point]
+    """By how many times the knee's rate was offered."""
+
+    @property
+    def points(self) -> Sequence[Point]:
+        return [*self.rising, *self.past.values()]
+
+    @property
+    def knee(self) -> Point | None:
+        return knee([point for point in self.rising if point.valid])
+
+    @property
+    def model(self) -> Model:
+        return Model(self.seconds, os.cpu_count() or 1, PLACES)
+
+    def predicted(self) -> Point | None:
+        """The knee of the model, asked at the same rates."""
+        return knee([self.simulated(self.closed * share) for share in SHARES])
+
+    def simulated(self, rate: float) -> Point:
+        seconds = lasting(rate)
+        return Point(self.model.samples(poisson(rate, seconds, SEED), exponential(SEED)), seconds)
+
+
+def lasting(rate: float) -> float:
+    """Seconds."""
+    return max(SECONDS, FEWEST / rate)
