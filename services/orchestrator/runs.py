@@ -25,7 +25,6 @@ from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.reading import missing
 from services.orchestrator.journal.tables import Ended, NewRun, Row
 from services.orchestrator.live import LiveRun
 from services.orchestrator.ownership import APPROVE, CANCEL, Left, Ownership, stopping
@@ -222,10 +221,8 @@ class Runs:
         Raises:
             NotFound: RUN.
         """
-        events = await events_of(run_id, self._journal)
-        if not events or events[0].run_accepted.caller.tenant != caller.current().tenant:
-            raise missing(run_id)
-        run = RunView(events).snapshot()
+        await self.row(run_id)
+        run = RunView(await events_of(run_id, self._journal)).snapshot()
         if run.state == RUN_STATE_AWAITING_APPROVAL and await self._journal.wished(run_id):
             run.state = RUN_STATE_QUEUED
         return run

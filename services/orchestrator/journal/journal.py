@@ -14,7 +14,7 @@ from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, R
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
 from services.orchestrator.journal.puts import Puts, kept, remembered
-from services.orchestrator.journal.reading import missing, only, row
+from services.orchestrator.journal.reading import only, row
 from services.orchestrator.journal.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Ended, Memo, NewRun, Row
 from services.runtime.database import Database, Operation, Query, Steps
 from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
@@ -148,7 +148,7 @@ class Journal:
         """
         for values in await self._database.read(statements.ROW, run_id, tenant):
             return row(values)
-        raise missing(run_id)
+        raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id; `GET /v1/runs` lists them")
 
     async def rows(
         self,

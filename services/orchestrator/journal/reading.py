@@ -7,7 +7,6 @@ from protos.hugginggpt.v1.types_pb2 import Caller
 from services.orchestrator.journal.statements import FIELDS
 from services.orchestrator.journal.tables import Row
 from services.runtime.database import Operation, Query, Steps
-from services.runtime.errors import NotFound
 
 T = TypeVar("T")
 
@@ -25,8 +24,3 @@ def row(values: Sequence[Any]) -> Row:
     """A run, of the columns of FIELDS."""
     fields = dict(zip(FIELDS, values, strict=True))
     return Row(**{**fields, "caller": Caller.FromString(fields["caller"])})
-
-
-def missing(run_id: str) -> NotFound:
-    """What is said of a run that the caller has not."""
-    return NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the id; `GET /v1/runs` lists them")
