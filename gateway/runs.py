@@ -1,6 +1,6 @@
 """Runs as both doors know them: what is asked of the orchestrator."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -9,6 +9,7 @@ from gateway.access.quotas import Quotas
 from gateway.backends import ask
 from gateway.feed import Call, Feed, Reopen
 from gateway.public import make_public
+from gateway.throttle import Throttle
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import (
     DATA_POLICY_LOCAL,
@@ -46,12 +47,17 @@ class Runs:
         self._stub = stub
         self._quotas = quotas
         self._audit = audit
+        self._throttle = Throttle()
         self._feeds: WeakSet[Feed] = WeakSet()
         self._stopped = False
 
     async def start(self, spec: RunSpec) -> Feed:
         """Has a run accepted; its events, from the first."""
         request, metadata = pb.RunRequest(spec=spec), caller.metadata()
+        with self._throttle.asking(caller.current().tenant):
+            return await self._started(request, metadata)
+
+    async def _started(self, request: pb.RunRequest, metadata: Sequence[tuple[str, bytes]]) -> Feed:
         async with self._quotas.run() as taken:
             feed = self._feed(Feed(self._stub.Run(request, timeout=STREAM_SECONDS, metadata=metadata), self._reopen()))
             await feed.accepted()

@@ -15,6 +15,9 @@ RETRY_AFTER = timedelta(seconds=1)
 WAITING_SECONDS = 10.0
 """How long a tenant that was refused counts as one that wants a share."""
 
+BEHIND_SECONDS = 2.0
+"""Longest that a run waits to be kept before more are let in to wait behind it."""
+
 BACKGROUND = 0.75
 """Of the memory for runs, what items of batches may fill: people find some left."""
 
@@ -26,6 +29,7 @@ class Admission:
         live: the runs under way.
         most_runs: places.
         most_bytes: what the events of all runs may take in memory.
+        behind: seconds that a run has waited by now to be kept.
         clock: seconds that only grow.
     """
 
@@ -35,11 +39,13 @@ class Admission:
         *,
         most_runs: int,
         most_bytes: int,
+        behind: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._live = live
         self._most_runs = most_runs
         self._most_bytes = most_bytes
+        self._behind = behind
         self._clock = clock
         self._arriving: Counter[str] = Counter()
         self._refused: dict[str, float] = {}
@@ -84,6 +90,8 @@ class Admission:
             raise _overloaded(f"{self._most_runs} runs are under way")
         if self._bytes + size > self._most_bytes:
             raise _overloaded("the runs under way take all the memory they may")
+        if self._behind() > BEHIND_SECONDS:
+            raise _overloaded("runs come faster than they can be kept")
         others = self._others_waiting(tenant)
         if others and self._held(tenant) >= self._most_runs // (len(others) + 1):
             raise _overloaded("others wait for their share of the places")

@@ -1,6 +1,7 @@
 """Runs as callers know them: accepted, watched, looked at, cancelled, approved, deleted."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
@@ -72,11 +73,11 @@ class Runs:
         self._forwarding = forwarding
         self._pipelines = pipelines
         self._run_seconds = run_seconds
-        self._keeping: set[asyncio.Future[str]] = set()
+        self._keeping: dict[asyncio.Future[str], float] = {}
         driver = Driver(pipeline, journal)
         self._owned = Ownership(journal, driver, lambda: self.admission.free, lease_seconds=lease_seconds)
         self.bells = self._owned.bells
-        self.admission = Admission(self._owned.live, most_runs=max_runs, most_bytes=max_bytes)
+        self.admission = Admission(self._owned.live, most_runs=max_runs, most_bytes=max_bytes, behind=self._behind)
 
     async def __aenter__(self) -> Self:
         await self._owned.__aenter__()
@@ -131,7 +132,7 @@ class Runs:
             spec.plan.CopyFrom(await self._pipeline.check(acceptance.plan_to_check(spec, spec.plan)))
         new = acceptance.new_run(spec, acceptance.bound(who, parent), parent, asked, self._run_seconds)
         keeping = self._journal.accept(new)
-        self._keeping.add(keeping)
+        self._keeping[keeping] = time.monotonic()
         keeping.add_done_callback(partial(self._start_kept, new))
         try:
             return await asyncio.shield(keeping)  # a caller that leaves now does not undo it
@@ -141,9 +142,13 @@ class Runs:
             raise
 
     def _start_kept(self, new: NewRun, kept: "asyncio.Future[str]") -> None:
-        self._keeping.discard(kept)
+        del self._keeping[kept]
         if not kept.exception() and kept.result() == new.id:
             self.begin(new)
+
+    def _behind(self) -> float:
+        """Seconds that the run has waited that has waited longest for the journal to keep it."""
+        return time.monotonic() - next(iter(self._keeping.values()), time.monotonic())
 
     def begin(self, new: NewRun, left: Left | None = None) -> None:
         """Drives a run that has just been kept; left is told once it is not driven here any more."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.orchestrator.admission import WAITING_SECONDS, Admission
+from services.orchestrator.admission import BEHIND_SECONDS, WAITING_SECONDS, Admission
 from services.orchestrator.view import RunView
 from services.runtime.errors import Overloaded
 from tests.clock import Clock
@@ -77,3 +77,14 @@ def test_no_more_are_let_in_at_once_than_there_are_places() -> None:
             stack.enter_context(admission.place("a", 1))
         with pytest.raises(Overloaded), admission.place("a", 1):
             pass
+
+
+def test_none_is_let_in_to_wait_where_runs_are_kept_too_slowly() -> None:
+    behind = BEHIND_SECONDS + 1
+    admission = Admission({}, most_runs=3, most_bytes=1000, behind=lambda: behind)
+    with pytest.raises(Overloaded, match="faster") as caught, admission.place("a", 1):
+        pass
+    assert caught.value.retry_after
+    behind = 0.0
+    with admission.place("a", 1):
+        pass

@@ -1,0 +1,78 @@
+"""Runs that would be refused behind the gateway are refused at it, but not for long."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from gateway.throttle import MEMORY_SECONDS, REFUSED, WAITED_SECONDS, WAITING, Throttle
+from services.runtime.errors import Overloaded
+from tests.clock import Clock
+
+
+def full(throttle: Throttle, tenant: str = "one") -> bool:
+    """Asks for a run where there is no place; whether it was refused at the door already."""
+    behind = Overloaded("all places are taken")
+    with pytest.raises(Overloaded) as caught, throttle.asking(tenant):
+        raise behind
+    return caught.value is not behind
+
+
+def accepted(throttle: Throttle, tenant: str = "one") -> None:
+    with throttle.asking(tenant):
+        pass
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def throttle(clock: Clock) -> Throttle:
+    return Throttle(clock)
+
+
+def test_a_few_refusals_change_nothing(throttle: Throttle) -> None:
+    assert not any(full(throttle) for _ in range(int(REFUSED)))
+    accepted(throttle)
+
+
+def test_many_refusals_are_not_sought_again(throttle: Throttle) -> None:
+    assert [full(throttle) for _ in range(100)].count(False) == REFUSED + 1
+
+
+def test_other_tenants_are_asked_for(throttle: Throttle) -> None:
+    assert [full(throttle) for _ in range(100)][-1]
+    accepted(throttle, "other")
+
+
+def test_after_a_while_it_is_tried_again(throttle: Throttle, clock: Clock) -> None:
+    assert [full(throttle) for _ in range(100)][-1]
+    clock.now += MEMORY_SECONDS / 4
+    accepted(throttle)
+
+
+def test_the_more_is_accepted_the_more_is_sought(throttle: Throttle) -> None:
+    assert not full(throttle)
+    for _ in range(100):
+        accepted(throttle)
+    assert [full(throttle) for _ in range(100)].count(False) == pytest.approx(REFUSED + 20, abs=1)
+
+
+def test_what_the_gateway_itself_refuses_does_not_count(throttle: Throttle) -> None:
+    for _ in range(100):
+        with pytest.raises(Overloaded, match="a key"), throttle.asking("one"):
+            raise Overloaded("a key may have one", reason="RUNS_LIMIT")
+    accepted(throttle)
+
+
+def test_none_is_let_in_to_wait_where_many_wait_long(throttle: Throttle, clock: Clock) -> None:
+    with ExitStack() as stack:
+        for _ in range(WAITING + 1):
+            stack.enter_context(throttle.asking("other"))
+        accepted(throttle)
+        clock.now += WAITED_SECONDS + 1
+        with pytest.raises(Overloaded) as caught:
+            accepted(throttle)
+    assert caught.value.retry_after
+    accepted(throttle)
