@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import structlog
@@ -21,6 +22,9 @@ Step = Task | Note | Decision
 """What a plan is told in; a Decision comes last."""
 
 Emit = Callable[[Step], Awaitable[None]]
+
+_IN_TURN = ThreadPoolExecutor(1, thread_name_prefix="planning")
+"""Plans are made without an LLM one after the other: side by side they only take the interpreter from each other."""
 
 SURE = 0.7
 """Least confidence with which the embedded planner adds to what an LLM began."""
@@ -90,7 +94,7 @@ class Planner:
         if isinstance(request.goal, Replan):
             notes: list[Task | Note] = [] if begun else [_no_other_way(request.goal)]
             return notes, Decision("embedded", "Rules know one way to each task.")
-        draft = await asyncio.to_thread(self._embedded.plan, request, catalogue)
+        draft = await asyncio.get_running_loop().run_in_executor(_IN_TURN, self._embedded.plan, request, catalogue)
         limit = request.limit or HARD_LIMIT
         draft = sound(draft, catalogue, _inputs(request), limit=limit)
         if not begun:
