@@ -8,7 +8,7 @@ BEFORE = ("index", "name", "state", "run_id")
 """What stands in a row before its outputs, and in a line of JSON beside them."""
 REASONS = ("reason", "message", "remedy")
 """Of its error."""
-AFTER = ("seconds", "input_tokens", "output_tokens")
+AFTER = ("seconds", "input_tokens", "output_tokens", "cost")
 
 _UNSEEN = r"[\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 """What a spreadsheet leaves out before it looks whether a cell is a formula."""

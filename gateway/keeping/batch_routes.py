@@ -146,7 +146,7 @@ class BatchRoutes:
         return _download(results.json_lines(items), results.JSON_LINES, f"{batch.batch_id}.jsonl")
 
     async def summary(self, batch_id: BatchId) -> Response:
-        """A batch in a few figures: counts, times, tokens, the slowest items, and errors by what they say."""
+        """A batch in a few figures: counts, times, tokens, cost, the slowest items, and errors by what they say."""
         return json_response(await summary(await self._batches.get(batch_id), self._batches.every(batch_id)))
 
     async def events(self, batch_id: BatchId, last_event_id: LastEventId = "") -> Response:

@@ -53,7 +53,14 @@ _ITEM = {
     "state": "completed",
     "run_id": examples.RUN_ID,
     "outputs": {"audio": {"artifact": examples.ARTIFACT}},
-    "usage": {"busy": 0.4, "elapsed": 0.45, "input_tokens": 0, "output_tokens": 0, "cost": 0},
+    "usage": {
+        "busy": 0.4,
+        "elapsed": 0.45,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cost": 0.0000062,
+        "pool_seconds": {"cpu": 0.62},
+    },
 }
 _RESULT = {
     "index": 1,
@@ -65,11 +72,12 @@ _RESULT = {
     "seconds": 0.45,
     "input_tokens": 0,
     "output_tokens": 0,
+    "cost": 0.0000062,
 }
 _TABLE = (
     "index,name,state,run_id,outputs.audio,error.reason,error.message,error.remedy,"
-    "seconds,input_tokens,output_tokens\r\n"
-    f"1,in/0001.png,completed,{examples.RUN_ID},/v1/artifacts/{examples.ARTIFACT['sha256']},,,,0.45,0,0\r\n"
+    "seconds,input_tokens,output_tokens,cost\r\n"
+    f"1,in/0001.png,completed,{examples.RUN_ID},/v1/artifacts/{examples.ARTIFACT['sha256']},,,,0.45,0,0,6.2e-06\r\n"
 )
 _SUMMARY = {
     "batch_id": BATCH_ID,
@@ -78,6 +86,8 @@ _SUMMARY = {
     "seconds": {"total": 8.6, "median": 0.44, "p95": 0.61},
     "input_tokens": 0,
     "output_tokens": 0,
+    "cost": 0.000124,
+    "pool_seconds": {"cpu": 12.4},
     "slowest": [{"index": 7, "name": "in/0007.png", "seconds": 0.61}],
     "errors": [
         {"reason": "UNREADABLE", "message": "the picture cannot be decoded", "count": 1, "names": ["in/0013.png"]}

@@ -31,6 +31,7 @@ def result(item: BatchItem) -> dict[str, Any]:
         "seconds": seconds(item),
         "input_tokens": item.usage.input_tokens,
         "output_tokens": item.usage.output_tokens,
+        "cost": item.usage.cost,
     }
 
 

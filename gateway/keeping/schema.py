@@ -10,6 +10,7 @@ _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _SECONDS_OR_NULL = {"type": ["number", "null"]}
+_COST = {"type": "number", "minimum": 0, "description": "In the currency of the deployment's price table."}
 
 SENT = (Pipeline.DESCRIPTOR, Batch.DESCRIPTOR, BatchItem.DESCRIPTOR)
 """Messages that are told as they are."""
@@ -29,6 +30,7 @@ _RESULT = _object(
     seconds=_SECONDS_OR_NULL,
     input_tokens=_COUNT,
     output_tokens=_COUNT,
+    cost=_COST,
 )
 _SUMMARY = _object(
     batch_id=_TEXT,
@@ -37,6 +39,8 @@ _SUMMARY = _object(
     seconds=_object(total={"type": "number"}, median={"type": "number"}, p95={"type": "number"}),
     input_tokens=_COUNT,
     output_tokens=_COUNT,
+    cost=_COST,
+    pool_seconds={"type": "object", "additionalProperties": {"type": "number"}},
     slowest={"type": "array", "items": _object(index=_COUNT, name=_TEXT, seconds={"type": "number"})},
     errors={
         "type": "array",

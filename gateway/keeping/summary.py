@@ -3,6 +3,7 @@
 import math
 import statistics
 from array import array
+from collections import defaultdict
 from collections.abc import AsyncIterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
@@ -37,10 +38,13 @@ class Trouble:
 
 
 async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, Any]:
-    """Counts, times, tokens, the slowest and the errors; it holds one number an item."""
+    """Counts, times, tokens, cost, the slowest and the errors; it holds one number an item."""
     times, slowest, troubles = array("d"), list[tuple[float, int, str]](), dict[tuple[str, str], Trouble]()
-    input_tokens = output_tokens = 0
+    input_tokens, output_tokens, cost, pools = 0, 0, 0.0, defaultdict[str, float](float)
     async for item in items:
+        cost += item.usage.cost
+        for pool, used in item.usage.pool_seconds.items():
+            pools[pool] += used
         input_tokens += item.usage.input_tokens
         output_tokens += item.usage.output_tokens
         if (took := seconds(item)) is not None:
@@ -56,6 +60,8 @@ async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, An
         "seconds": _spread(times),
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
+        "cost": cost,
+        "pool_seconds": {pool: round(pools[pool], 3) for pool in sorted(pools)},
         "slowest": [
             {"index": -index, "name": name, "seconds": round(took, 3)} for took, index, name in sorted(slowest)[::-1]
         ],

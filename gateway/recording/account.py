@@ -17,6 +17,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskEnded,
     TaskResult,
     TaskSelected,
+    Usage,
 )
 from services.runtime.errors import FailedPrecondition
 
@@ -32,6 +33,7 @@ class Attempt:
     ended: Timestamp | None = None
     reason: str = ""
     next: str = ""
+    usage: Usage | None = None
 
 
 @dataclass
@@ -108,10 +110,12 @@ def _tell(task: TaskAccount, event: RunEvent) -> None:
             attempt = task.attempts.setdefault(event.attempt, Attempt(event.attempt_failed.by))
             attempt.ended, attempt.next = event.time, event.attempt_failed.next
             attempt.reason = event.attempt_failed.failure.reason
+            attempt.usage = event.attempt_failed.usage if event.attempt_failed.HasField("usage") else None
         case "task_ended":
             task.ended = event.task_ended
             if attempt_made := task.attempts.get(event.attempt):
                 attempt_made.ended, attempt_made.reason = event.time, task.result.failure.reason
+                attempt_made.usage = task.result.usage if task.result.HasField("usage") else None
 
 
 async def read(runs: Runs, run_id: str) -> Account:

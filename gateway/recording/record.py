@@ -134,6 +134,7 @@ def _attempt(number: int, made: Attempt) -> RecordedAttempt:
         ended=made.ended,
         reason=code(made.reason),
         next=made.next if made.next in _NEXT else "",
+        usage=made.usage,
     )
 
 

@@ -17,6 +17,7 @@ USED = "expert-used"
 MOST_TOLD = 100
 """Pools without a price that are told; an expert that makes up ever more of them is not to fill the log."""
 
+_NAME = re.compile(r"[a-z0-9._-]{1,64}")
 _POOL = re.compile(r"([a-z0-9._-]{1,64})=(\d{1,9}(?:\.\d{1,9})?)")
 _MOST_POOLS = 8
 
@@ -33,14 +34,23 @@ class Prices:
         self._told: set[str] = set()
 
     def charge(self, usage: Usage, task: str, model: str) -> None:
-        """Adds to a usage what its seconds cost, and counts that; a pool without a price costs nothing."""
-        for pool, seconds in usage.pool_seconds.items() if self._table else ():
-            price = self._table.get(pool)
-            if price is None:
-                self._tell(pool)
-            elif seconds > 0 and math.isfinite(seconds):
-                usage.cost += price * seconds
-                metrics.task_cost.add(price * seconds, {"task": task, "model": model, "pool": pool})
+        """Adds to a usage what its seconds cost, and counts that; a pool without a price costs nothing.
+
+        What an expert says that can be no pool, or no seconds, is left out.
+        """
+        for number, (pool, seconds) in enumerate(tuple(usage.pool_seconds.items())):
+            if number >= _MOST_POOLS or not _NAME.fullmatch(pool) or not 0 <= seconds < math.inf:
+                del usage.pool_seconds[pool]
+            elif self._table:
+                self._add(usage, pool, seconds, {"task": task, "model": model, "pool": pool})
+
+    def _add(self, usage: Usage, pool: str, seconds: float, labels: Mapping[str, str]) -> None:
+        price = self._table.get(pool)
+        if price is None:
+            self._tell(pool)
+        else:
+            usage.cost += price * seconds
+            metrics.task_cost.add(price * seconds, labels)
 
     def _tell(self, pool: str) -> None:
         if pool not in self._told and len(self._told) < MOST_TOLD:

@@ -74,6 +74,7 @@ def test_what_came_of_an_item_is_always_told_in_the_same_fields() -> None:
         "seconds": None,
         "input_tokens": 0,
         "output_tokens": 0,
+        "cost": 0.0,
     }
     told = result(done(2, 1.5, audio=Value(artifact=ARTIFACT), labels=Value(json="[1]")))
     assert told.keys() == waiting.keys()

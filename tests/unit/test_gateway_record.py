@@ -22,7 +22,7 @@ MARKER = "zebrafish"
 SAYS_WHAT_DID_IT = {
     *("run_id", "conversation_id", "parent_run_id", "made_by_run", "tenant", "key_id", "request_id"),
     *("model_id", "revision", "expert", "expert_version", "controller", "llm_model", "version"),
-    *("task", "sha256", "media_type", "input_digest"),
+    *("pool_seconds", "task", "sha256", "media_type", "input_digest"),
 }
 """Strings that the record may show; all others could hold what somebody wrote."""
 
@@ -50,6 +50,8 @@ def _fill(message: Message, field: Any, kind: str) -> None:
     if field.message_type and field.message_type.GetOptions().map_entry:
         if field.message_type.fields_by_name["value"].message_type:
             planted(holder["text"], kind)
+        elif field.name in SAYS_WHAT_DID_IT:
+            holder["shown"] = 1.5
         else:
             holder[MARKER] = MARKER
     elif field.message_type and field.message_type.full_name.startswith("hugginggpt"):

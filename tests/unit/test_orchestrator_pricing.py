@@ -56,8 +56,17 @@ def test_an_expert_that_makes_up_pools_does_not_fill_the_log() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
-def test_seconds_that_cannot_be_cost_nothing(seconds: float) -> None:
-    assert not charged(Prices(PRICES), cpu=seconds).cost
+def test_seconds_that_cannot_be_cost_nothing_and_are_left_out(seconds: float) -> None:
+    usage = charged(Prices(PRICES), cpu=seconds, gpu_l4=1)
+    assert usage.cost == pytest.approx(0.2)
+    assert list(usage.pool_seconds) == ["gpu-l4"]
+
+
+@pytest.mark.parametrize("table", [{}, PRICES])
+def test_words_of_an_expert_are_no_pool(table: dict[str, float]) -> None:
+    usage = Usage(pool_seconds={"Dear reader": 1, "cpu": 1})
+    Prices(table).charge(usage, "summarization", "model")
+    assert list(usage.pool_seconds) == ["cpu"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from gateway.cli import terminal
 from gateway.cli.batching.ending import Ended
 from gateway.cli.batching.folder import LINES, SUMMARY, TABLE
 from gateway.cli.view import one_line
-from gateway.client import Batch, BatchCounts, BatchResult
+from gateway.client import Batch, BatchCounts, BatchResult, BatchSummary
 
 SHOWN, NAMED = 10, 3
 """Kinds of error that are told, and slowest items."""
@@ -69,7 +69,9 @@ def _lines(ended: Ended) -> Iterator[Text]:
     yield from _items(ended.results)
     summary = ended.summary
     took = f" in {ended.seconds:.1f} s" if ended.seconds is not None else ""
-    yield Text.assemble((summary.batch_id, "bold"), f" {summary.state}{took}: {counted(summary.counts)}")
+    yield Text.assemble(
+        (summary.batch_id, "bold"), f" {summary.state}{took}: {counted(summary.counts)}{_cost(summary)}"
+    )
     if any(item.get("seconds") for item in summary.slowest):  # else all was known from earlier runs
         yield Text(one_line(f"  {_each(summary.seconds)}; slowest {_slowest(summary.slowest)}"))
     for error in summary.errors[:SHOWN]:
@@ -91,6 +93,10 @@ def _items(results: Sequence[BatchResult]) -> Iterator[Text]:
 
 def _each(seconds: Mapping[str, float | None]) -> str:
     return f"{seconds.get('median') or 0:.2f} s an item, {seconds.get('p95') or 0:.2f} s at the 95th percentile"
+
+
+def _cost(summary: BatchSummary) -> str:
+    return f"; cost {summary.cost:.4g}" if summary.cost else ""
 
 
 def _slowest(slowest: Sequence[Mapping[str, Any]]) -> str:

@@ -101,6 +101,8 @@ class BatchResult(Told):
     seconds: float | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    cost: float = 0.0
+    """In the currency of the deployment's price table."""
 
 
 class BatchSummary(Told):
@@ -111,6 +113,12 @@ class BatchSummary(Told):
     counts: BatchCounts = BatchCounts()
     seconds: dict[str, float | None] = Field(default_factory=dict)
     """Of items: total, median, p95."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    """In the currency of the deployment's price table."""
+    pool_seconds: dict[str, float] = Field(default_factory=dict)
+    """Of computing, by pool."""
     slowest: tuple[dict[str, Any], ...] = ()
     """Index, name and seconds, the slowest first."""
     errors: tuple[dict[str, Any], ...] = ()

@@ -36,6 +36,7 @@ export function times({ seconds = {}, slowest = [], ...summary }) {
     h("h3", {}, "Slowest"),
     listed(last),
     h("p.quiet", {}, tokens.length ? tokens.join(", ") : "No tokens of a language model were used."),
+    summary.cost ? h("p.quiet", {}, `Cost: ${Number(summary.cost.toPrecision(4))}`) : null,
   );
 }
 
