@@ -15,7 +15,7 @@ RETRY_AFTER = timedelta(seconds=1)
 WAITING_SECONDS = 10.0
 """How long a tenant that was refused counts as one that wants a share."""
 
-BEHIND_SECONDS = 2.0
+BEHIND_SECONDS = 5.0
 """Longest that a run waits to be kept before more are let in to wait behind it."""
 
 BACKGROUND = 0.75

@@ -86,7 +86,27 @@ def told(known: Figures) -> str:
             "",
             *_table(["cores of experts", "an item", *shown], experts(work, RATES)),
             "",
+            checked(known),
+            "",
         ]
+    )
+
+
+def checked(known: Figures) -> str:
+    """What became of the formula where runs came at random and ever faster."""
+    if "load.knee_runs_per_s" not in known or "capacity.predicted_runs_per_s" not in known:
+        return "The formula was not held against a knee yet: `python -m tests.bench load` does that."
+    promised, knee, busy = (
+        known[name] for name in ("capacity.formula_runs_per_s", "load.knee_runs_per_s", "capacity.busy_at_knee")
+    )
+    held = "holds" if knee >= promised else "does not hold"
+    return (
+        f"The formula {held} where it was tried: one process of each, with PostgreSQL and the expert on the same "
+        f"cores, and runs of one task that come at random. It allows {promised:g} a second there "
+        f"(`capacity.formula_runs_per_s`). The knee, beyond which a run in a hundred waits five times as long as "
+        f"without load, was at {knee:g} (`load.knee_runs_per_s`), with {100 * busy:.0f} % of the cores at work. "
+        f"A simulation of those processes, each doing one thing at a time for as long as the figures say, has it at "
+        f"{known['capacity.predicted_runs_per_s']:g}."
     )
 
 

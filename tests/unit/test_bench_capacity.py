@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench.capacity import RATES, README, experts, figures, house
+from tests.bench.capacity import RATES, README, checked, experts, figures, house
 
 KNOWN = {
     "hops.gateway_ms": 6.0,
@@ -55,3 +55,20 @@ def test_readme_has_every_figure_that_is_asked_of_it() -> None:
 def test_a_readme_without_the_figures_is_refused() -> None:
     with pytest.raises(ValueError, match="unpack"):
         figures("no table")
+
+
+@pytest.mark.parametrize(("knee", "verdict"), [(50.0, "formula holds"), (40.0, "formula does not hold")])
+def test_the_page_says_what_the_knee_made_of_the_formula(knee: float, verdict: str) -> None:
+    found = {
+        "load.knee_runs_per_s": knee,
+        "capacity.formula_runs_per_s": 44.0,
+        "capacity.busy_at_knee": 0.68,
+        "capacity.predicted_runs_per_s": 55.0,
+    }
+    text = checked(found)
+    assert verdict in text
+    assert "has it at 55" in text
+
+
+def test_the_page_says_where_no_knee_was_measured() -> None:
+    assert "not held against a knee yet" in checked(KNOWN)

@@ -1,7 +1,6 @@
 """The figures of rates."""
 
 from collections.abc import Iterator
-from math import nan
 
 from tests.bench.arrival.knee import GOOD, SLOWER
 from tests.bench.arrival.measurement import SECONDS, Measurement
@@ -63,16 +62,23 @@ def _refusals(measured: Measurement) -> Iterator[Row]:
 
 
 def _capacity(measured: Measurement, found: Point) -> Iterator[Row]:
-    predicted, cores, whole = measured.predicted(), measured.model.cores, sum(measured.seconds.values())
-    rate = predicted.goodput if predicted else nan
-    note = f"how far off the simulated knee is, {rate:.1f} a second beside {found.goodput:.1f} measured"
-    off = 100 * abs(rate / found.goodput - 1)
-    yield Row("capacity.predicted_off_percent", round(off, 1), "%", OFF_PERCENT, note=note)
-    note = f"the page's formula: {BUSY:g} x {cores} cores over {1000 * whole:.1f} ms a run; reference: the knee"
+    cores, whole, knee = measured.model.cores, sum(measured.seconds.values()), round(found.goodput, 1)
+    yield from _predicted(measured.predicted(), knee)
     promised = BUSY * cores / whole
-    yield Row("capacity.formula_runs_per_s", round(promised, 1), "/s", reference=round(found.goodput, 1), note=note)
+    note = f"the page's formula: {BUSY:g} x {cores} cores over {1000 * whole:.1f} ms a run; reference: the knee"
+    yield Row("capacity.formula_runs_per_s", round(promised, 1), "/s", reference=knee, note=note)
     note = f"share of {cores} cores that runs use at the knee; the formula allows {BUSY:g}"
     yield Row("capacity.busy_at_knee", round(found.goodput * whole / cores, 2), "", BUSY, note=note, at_least=True)
+
+
+def _predicted(predicted: Point | None, knee: float) -> Iterator[Row]:
+    if not predicted:
+        yield gap("capacity.predicted_off_percent", "%", OFF_PERCENT, "the model has no knee at these rates")
+        return
+    note = "where a simulation of these processes on these cores has its knee; reference: the measured one"
+    yield Row("capacity.predicted_runs_per_s", round(predicted.goodput, 1), "/s", reference=knee, note=note)
+    off = 100 * abs(predicted.goodput / knee - 1)
+    yield Row("capacity.predicted_off_percent", round(off, 1), "%", OFF_PERCENT, note="the one from the other")
 
 
 def _curves(measured: Measurement) -> Iterator[Curve]:
