@@ -100,21 +100,28 @@ Written = Mapping[str, Value | Media]
 """By output port; Media still have to be put into the store."""
 
 
-def written(spec: TaskSpec, model_id: str, outputs: Outputs) -> Written:
+def outlets(spec: TaskSpec) -> Mapping[str, Port]:
+    """The output ports of a task by name."""
+    return {port.name: port for port in spec.outputs}
+
+
+def written(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> Written:
     """What a model gave, checked against the ports of its task; belongs on a thread.
 
     Raises:
         CorruptData: it breaks the spec.
         ModelFailed: a number is not finite.
     """
-    ports = {port.name: port for port in spec.outputs}
+    if outputs.keys() != ports.keys():
+        _check_names(ports, model_id, outputs)
+    return {name: _written(ports[name], model_id, output) for name, output in outputs.items()}
+
+
+def _check_names(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> None:
     complaints = [f"there is no output {name}" for name in outputs if name not in ports]
-    complaints += [
-        f"output {port.name} is missing" for port in spec.outputs if port.required and port.name not in outputs
-    ]
+    complaints += [f"output {name} is missing" for name, port in ports.items() if port.required and name not in outputs]
     if complaints:
         raise _broken(model_id, complaints[0])
-    return {name: _written(ports[name], model_id, output) for name, output in outputs.items()}
 
 
 async def kept(outputs: Written, store: ArtifactStore, tenant: str) -> dict[str, Value]:

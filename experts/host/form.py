@@ -74,28 +74,37 @@ class Form:
         if unknown := [name for name in (*request.inputs, *request.lists) if name not in self._ports]:
             name, known = min(unknown), ", ".join(self._ports)
             raise InvalidRequest(f"{self._task} has no input {name}", port=name, remedy=f"its inputs are {known}")
-        given = [Argument(port, values) for port in self._ports.values() if (values := self._values(port, request))]
-        for argument in given:
-            _check_number(argument)
-            for value in argument.values:
-                _check_form(argument.port, value)
-        check_size([(argument.port.name, sum(map(_size, argument.values))) for argument in given], max_bytes)
+        given = [
+            Argument(port, values)
+            for name, port in self._ports.items()
+            if (values := self._values(name, port, request))
+        ]
+        check_size([(argument.port.name, _checked(argument)) for argument in given], max_bytes)
         return given
 
-    def _values(self, port: Port, request: InferRequest) -> Sequence[Value]:
-        single, many = port.name in request.inputs, port.name in request.lists
+    def _values(self, name: str, port: Port, request: InferRequest) -> Sequence[Value]:
+        single, many = name in request.inputs, name in request.lists
         misplaced = single if port.many else many
         if misplaced:
             takes = "a list of values" if port.many else "one value"
-            raise InvalidRequest(f"input {port.name} takes {takes}", port=port.name, remedy=f"send {takes}")
-        values: Sequence[Value] = request.lists[port.name].values if many else []
+            raise InvalidRequest(f"input {name} takes {takes}", port=name, remedy=f"send {takes}")
         if single:
-            values = [request.inputs[port.name]]
+            return [request.inputs[name]]
+        values: Sequence[Value] = request.lists[name].values if many else []
         if port.required and not values:
-            raise InvalidRequest(
-                f"{self._task} needs the input {port.name}", port=port.name, remedy=f"send {name_of(port)}"
-            )
+            raise InvalidRequest(f"{self._task} needs the input {name}", port=name, remedy=f"send {name_of(port)}")
         return values
+
+
+def _checked(argument: Argument) -> int:
+    """How many bytes there are on one port, each value being of a kind that it takes."""
+    _check_number(argument)
+    size, port = 0, argument.port
+    for value in argument.values:
+        kind = value.WhichOneof("kind")
+        _check_form(port, value, kind)
+        size += value.artifact.size_bytes if kind == "artifact" else len(value.text or value.json)
+    return size
 
 
 def _check_number(argument: Argument) -> None:
@@ -106,12 +115,6 @@ def _check_number(argument: Argument) -> None:
             reason="TOO_LARGE",
             remedy="send fewer at a time",
         )
-
-
-def _size(value: Value) -> int:
-    if value.WhichOneof("kind") == "artifact":
-        return value.artifact.size_bytes
-    return len(value.text) + len(value.json)
 
 
 def check_size(sizes: Sequence[tuple[str, int]], max_bytes: float) -> None:
@@ -130,8 +133,7 @@ def check_size(sizes: Sequence[tuple[str, int]], max_bytes: float) -> None:
         )
 
 
-def _check_form(port: Port, value: Value) -> None:
-    kind = value.WhichOneof("kind")
+def _check_form(port: Port, value: Value, kind: str | None) -> None:
     if kind == "artifact":
         if not value.artifact.media_type.startswith(MEDIA_TYPES[port.modality]):
             what = value.artifact.media_type or "a file of unknown type"

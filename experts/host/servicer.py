@@ -50,7 +50,7 @@ class _Served:
 
     @classmethod
     def of(cls, offer: Offer, model: Model) -> "_Served":
-        write = partial(convert.written, offer.spec, offer.card.id)
+        write = partial(convert.written, convert.outlets(offer.spec), offer.card.id)
         return cls(model, Form(offer.spec), ParameterReader(offer.spec), write)
 
 

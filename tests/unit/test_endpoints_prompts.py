@@ -8,7 +8,7 @@ import pytest
 from experts.endpoints import prompts
 from experts.endpoints.prompts import CHATS, asked, read
 from experts.endpoints.refusals import Refusal
-from experts.host.convert import written
+from experts.host.convert import outlets, written
 from experts.host.handler import Media
 from protos.hugginggpt.tasks import standard_tasks
 from services.runtime.errors import CorruptData, InvalidRequest
@@ -34,7 +34,7 @@ REPLIES = {
 @pytest.mark.parametrize("task", CHATS)
 def test_every_reply_fills_the_ports_of_its_task(task: str) -> None:
     outputs = read(task, REPLIES.get(task, "words"), INPUTS, LABELS)
-    assert written(standard_tasks()[task], "m", outputs)["text"]
+    assert written(outlets(standard_tasks()[task]), "m", outputs)["text"]
 
 
 def test_scores_come_best_first() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experts.host.convert import fetched, kept, written
+from experts.host.convert import fetched, kept, outlets, written
 from experts.host.form import MOST_VALUES, Form
 from experts.host.handler import Media
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
@@ -216,7 +216,7 @@ async def test_outputs_become_values_and_artifacts(store: ArtifactStore) -> None
         "data": {"b": [1.5, "\u00fc"], "a": None},
         "image": Media(b"\x89PNG", "image/png", "out.png"),
     }
-    values = await kept(written(SPEC, "m", outputs), store, "default")
+    values = await kept(written(outlets(SPEC), "m", outputs), store, "default")
     assert (values["text"], values["data"].json) == (Value(text=""), '{"a":null,"b":[1.5,"\u00fc"]}')
     picture = values["image"].artifact
     assert (picture.media_type, picture.name, picture.size_bytes) == ("image/png", "out.png", 4)
@@ -233,7 +233,7 @@ async def test_outputs_become_values_and_artifacts(store: ArtifactStore) -> None
 async def test_a_value_too_long_to_travel_becomes_an_artifact_that_can_be_read_again(
     store: ArtifactStore, outputs: dict[str, Any], port: str, content: bytes
 ) -> None:
-    value = (await kept(written(SPEC, "m", outputs), store, "default"))[port]
+    value = (await kept(written(outlets(SPEC), "m", outputs), store, "default"))[port]
     assert await store.get("default", value.artifact.sha256) == content
     request = InferRequest(inputs={"text": TEXT, port: value})
     plain = (await fetched(Form(SPEC).read(request, max_bytes=10**6), store, "default"))()
@@ -242,7 +242,7 @@ async def test_a_value_too_long_to_travel_becomes_an_artifact_that_can_be_read_a
 
 async def test_a_value_just_short_enough_travels_inline(store: ArtifactStore) -> None:
     text = "x" * INLINE_BYTES
-    assert await kept(written(SPEC, "m", {"text": text}), store, "default") == {"text": Value(text=text)}
+    assert await kept(written(outlets(SPEC), "m", {"text": text}), store, "default") == {"text": Value(text=text)}
 
 
 CIRCULAR: list[Any] = []
@@ -275,5 +275,5 @@ def test_outputs_that_break_the_spec_do_not_leave(
     outputs: dict[str, Any], kind: type[ServiceError], complaint: str
 ) -> None:
     with pytest.raises(kind, match=complaint) as caught:
-        written(SPEC, "m", outputs)
+        written(outlets(SPEC), "m", outputs)
     assert caught.value.remedy
