@@ -1,6 +1,7 @@
 """Whether the services hold what they need and no more, asked for half an hour at half of what they can do."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,14 +58,10 @@ def _files(watches: Mapping[str, Watch]) -> Iterator[Row]:
 
 
 def _wrong(came: Mixed) -> Row:
-    kinds = ", ".join(f"{kind} {asked:,}" for kind, (asked, _) in came.items())
-    return Row(
-        "soak.wrong",
-        sum(wrong for _, wrong in came.values()),
-        "",
-        0,
-        note=f"requests that did not end as they should; asked: {kinds}",
-    )
+    asked = ", ".join(f"{kind} {count:,}" for kind, count in came.asked.items())
+    mostly = ", ".join(f"{count} x {what}" for what, count in Counter(came.wrong).most_common(3)) or "none"
+    note = f"requests that did not end as they should: {mostly}; asked: {asked}"
+    return Row("soak.wrong", sum(came.wrong.values()), "", 0, note=note)
 
 
 def _memory(watches: Mapping[str, Watch]) -> Curve:
