@@ -27,7 +27,7 @@ from tests.bench.shapes import INPUTS, SPEC, script
 DONE = InferResponse(outputs={"text": Value(text="done")}, revision="1").SerializeToString()
 END = PlanEvent(end=PlanEnd(decision=Decision(controller="scripted", confidence=1.0))).SerializeToString()
 TALLY = "/hugginggpt.v1.CastService/Tally"
-"""Gives, as JSON, how often each of them was called: plan, check, select, infer."""
+"""Gives, as JSON, how often each of them was called: plan, check, select, infer; and the bytes that some were sent."""
 ANSWER = (
     RespondEvent(text="It is done.").SerializeToString(),
     RespondEvent(decision=Decision(controller="scripted")).SerializeToString(),
@@ -49,6 +49,7 @@ class Cast:
         begun = time.perf_counter()
         kind, pause, gap, tasks = _planned(request)
         self._called[kind] += 1
+        self._called["plan_bytes"] += len(request)
         for place, task in enumerate(tasks):
             if pause or gap:
                 await _pass(begun + pause + place * gap - time.perf_counter())
@@ -67,6 +68,7 @@ class Cast:
         return DONE
 
     async def respond(self, request: bytes, _: object) -> AsyncIterator[bytes]:
+        self._called["respond_bytes"] += len(request)
         turns = RespondRequest.FromString(request).conversation
         await _pass(script(turns[-1].text).answer if turns else 0)
         for event in ANSWER:
@@ -92,7 +94,7 @@ def _chosen(request: bytes, address: str, shelves: tuple[str, ...]) -> tuple[flo
     shelved = asked.task.pinned_model in shelving.MODELS
     endpoints = [Endpoint(address=each) for each in shelves] if shelved else [Endpoint(address=address, loaded=True)]
     by = Candidate(
-        model_id=asked.task.pinned_model,
+        model_id=asked.task.pinned_model or asked.task.source,
         revision="1",
         expert="shelves" if shelved else "cast",
         endpoints=endpoints,

@@ -1,6 +1,6 @@
 """Pictures of curves, the same to the byte each time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import log10
 from pathlib import Path
@@ -13,7 +13,7 @@ DECADES = 1.5
 INK = "#7d8590"
 """Read on white as on black."""
 COLOURS = ("#2f81f7", "#db6d28", "#2da44e", "#a371f7", "#d6409f", "#9a8700")
-STYLE: Mapping[str, object] = {
+STYLE: dict[str, Any] = {
     "svg.hashsalt": "hugginggpt",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -46,7 +46,7 @@ def _figure() -> Iterator[tuple[Any, Any]]:
     import matplotlib as mpl  # noqa: PLC0415  # only who draws has it
     from matplotlib.figure import Figure  # noqa: PLC0415  # likewise
 
-    with mpl.rc_context(dict(STYLE)):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=INCHES, layout="constrained")
         yield figure, figure.add_subplot()
 
@@ -54,10 +54,14 @@ def _figure() -> Iterator[tuple[Any, Any]]:
 def _plot(curve: Curve, axes: Any) -> None:
     for colour, (name, points) in zip(COLOURS * 2, curve.series.items(), strict=False):
         found = curve.fits.get(name)
-        label = f"{name}: ∝ x^{found.exponent:.2f}" if found else name
+        label = (
+            f"{name}: ∝ x^{found.exponent:.2f}; dashed: {found.start:.3g} + {found.slope:.2g} · x" if found else name
+        )
         axes.plot(*zip(*points, strict=True), "o" if found else "o-", color=colour, markersize=4, label=label)
         if found:
-            axes.plot(*zip(*_drawn(found, points), strict=True), "-", color=colour, linewidth=1, alpha=0.7)
+            power, line = zip(*_power(found, points), strict=True), zip(*_line(found, points), strict=True)
+            axes.plot(*power, "-", color=colour, linewidth=1, alpha=0.7)
+            axes.plot(*line, "--", color=colour, linewidth=1, alpha=0.5)
     axes.set(xlabel=curve.x, ylabel=curve.y)
     axes.set_title(curve.title, fontsize=10)
     every = [point for points in curve.series.values() for point in points]
@@ -67,10 +71,20 @@ def _plot(curve: Curve, axes: Any) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def _drawn(found: Fit, points: Sequence[Point]) -> list[Point]:
+def _power(found: Fit, points: Sequence[Point]) -> list[Point]:
+    return [(size, found.factor * size**found.exponent) for size in _sizes(points)]
+
+
+def _line(found: Fit, points: Sequence[Point]) -> list[Point]:
+    """Where it is within the picture."""
+    least = min(y for _, y in points) / 2
+    drawn = [(size, found.start + found.slope * size) for size in _sizes(points)]
+    return [(size, y) for size, y in drawn if y >= least]
+
+
+def _sizes(points: Sequence[Point]) -> list[float]:
     first, last = points[0][0], points[-1][0]
-    sizes = [first * (last / first) ** (step / DRAWN) for step in range(DRAWN + 1)]
-    return [(size, found.factor * size**found.exponent) for size in sizes]
+    return [first * (last / first) ** (step / DRAWN) for step in range(DRAWN + 1)]
 
 
 def _scale(values: Sequence[float]) -> str:

@@ -1,7 +1,6 @@
 """How quickly bytes go in and out of the gateway, and what memory that takes."""
 
 import asyncio
-import hashlib
 import json
 import os
 import socket
@@ -28,9 +27,6 @@ ON_S3 = 200_000_000
 REPEATS = 3
 LOOK_SECONDS = 0.05
 UPLOAD_MBPS, DOWNLOAD_MBPS, GROWTH_MB = 300, 500, 64
-BOUNDARY = b"------------------------d74496d66958873e"
-"""As curl makes them: a short one is looked for more slowly."""
-
 ACCESS = {
     "AWS_ACCESS_KEY_ID": "bench",
     "AWS_SECRET_ACCESS_KEY": "bench",
@@ -61,20 +57,20 @@ class Upload:
 async def rows() -> list[Row]:
     """Figures of one large file, on a local store and on S3."""
     with TemporaryDirectory() as home:
-        async with _opened(Path(home)) as door:
-            local = [await _upload(door, LARGE) for _ in range(REPEATS)]
-            down = [await _download(door.port, f"/v1/artifacts/{local[0].sha256}", LARGE) for _ in range(REPEATS)]
+        async with opened(Path(home)) as door:
+            local = [await upload(door, LARGE) for _ in range(REPEATS)]
+            down = [await download(door.port, f"/v1/artifacts/{local[0].sha256}", LARGE) for _ in range(REPEATS)]
     with TemporaryDirectory() as home, serving_s3() as endpoint:
         await _bucket(endpoint)
         os.environ.update(ACCESS, AWS_ENDPOINT_URL=endpoint)
-        async with _opened(Path(home), "s3://bench") as door:
-            remote = await _upload(door, ON_S3)
+        async with opened(Path(home), "s3://bench") as door:
+            remote = await upload(door, ON_S3)
             redirected = await _redirected(door.port, remote.sha256)
-    growth = max(upload.growth_mb for upload in local)
-    busy = median([upload.cpu_seconds for upload in local])
+    growth = max(one.growth_mb for one in local)
+    busy = median([one.cpu_seconds for one in local])
     note = f"a form with one file of {LARGE / 1e9:g} GB; {busy:g} s of processor time"
     on_s3 = f"{ON_S3 / 1e6:g} MB, moto's server"
-    up = median([LARGE / 1e6 / upload.seconds for upload in local])
+    up = median([LARGE / 1e6 / one.seconds for one in local])
     out = median([LARGE / 1e6 / seconds for seconds in down])
     presigned = ON_S3 / 1e6 / redirected
     return [
@@ -88,7 +84,7 @@ async def rows() -> list[Row]:
 
 
 @asynccontextmanager
-async def _opened(home: Path, store: str = "") -> AsyncIterator[Door]:
+async def opened(home: Path, store: str = "") -> AsyncIterator[Door]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -115,10 +111,10 @@ async def _bucket(endpoint: str) -> None:
         (await client.put(f"{endpoint}/bench")).raise_for_status()
 
 
-async def _upload(door: Door, size: int) -> Upload:
+async def upload(door: Door, size: int) -> Upload:
     before, used = await door.process.resident_mb(), door.process.cpu_seconds()
     client = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.transfers", str(door.port), str(size), stdout=PIPE
+        sys.executable, "-m", "tests.bench.sending", str(door.port), str(size), stdout=PIPE
     )
     assert client.stdout  # asked for
     answer = asyncio.create_task(client.stdout.read())
@@ -131,7 +127,7 @@ async def _upload(door: Door, size: int) -> Upload:
     return Upload(told["seconds"], door.process.cpu_seconds() - used, highest - before, told["sha256"])
 
 
-async def _download(port: int, path: str, size: int) -> float:
+async def download(port: int, path: str, size: int) -> float:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4 * 1024 * 1024)
     began = time.perf_counter()
     writer.write(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n".encode())
@@ -151,38 +147,4 @@ async def _redirected(port: int, sha256: str) -> float:
         redirect = await client.get(f"http://127.0.0.1:{port}/v1/artifacts/{sha256}")
         asked = time.perf_counter() - began
     to = urlsplit(redirect.headers["location"])
-    return asked + await _download(to.port or 80, f"{to.path}?{to.query}", ON_S3)
-
-
-def _send(port: int, size: int) -> None:
-    """The client: sends a form over a plain socket and prints what came of it, as JSON."""
-    block = os.urandom(1_000_000)
-    disposition = b"--" + BOUNDARY + b"\r\nContent-Disposition: form-data; name="
-    head = disposition + b'"purpose"\r\n\r\nuser_data\r\n' + disposition + b'"file"; filename="a.bin"\r\n\r\n'
-    tail = b"\r\n--" + BOUNDARY + b"--\r\n"
-    length = len(head) + size + len(tail)
-    lines = (
-        "POST /v1/files HTTP/1.1",
-        f"host: 127.0.0.1:{port}",
-        f"content-type: multipart/form-data; boundary={BOUNDARY.decode()}",
-        f"content-length: {length}",
-        "connection: close",
-    )
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        began = time.perf_counter()
-        connection.sendall("\r\n".join((*lines, "\r\n")).encode() + head)
-        for _ in range(size // len(block)):
-            connection.sendall(block)
-        connection.sendall(tail)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-        seconds = time.perf_counter() - began
-    if b" 200 " not in answer[:20]:
-        raise SystemExit(answer.decode(errors="replace"))
-    digest = hashlib.sha256()
-    for _ in range(size // len(block)):
-        digest.update(block)
-    print(json.dumps({"seconds": seconds, "sha256": digest.hexdigest()}))
-
-
-if __name__ == "__main__":
-    _send(int(sys.argv[1]), int(sys.argv[2]))
+    return asked + await download(to.port or 80, f"{to.path}?{to.query}", ON_S3)

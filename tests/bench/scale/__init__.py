@@ -1,0 +1,1 @@
+"""What things cost as there is more of something: a curve each."""

@@ -1,0 +1,107 @@
+"""What a choice and a plan cost as the catalogue grows to ten thousand models, all for the task that is asked for."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from protos.hugginggpt.v1.planner_pb2 import PlanRequest
+from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
+from protos.hugginggpt.v1.selector_pb2 import SelectRequest, WatchCatalogueRequest
+from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.v1.types_pb2 import ROLE_USER, Argument, Task, Turn, Value
+from services.runtime.channel import connect
+from tests.bench.curves import Curve, Measured
+from tests.bench.house import TASK
+from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.processes import Running, service
+from tests.bench.rows import Row, median
+from tests.fakes import FakeExpert, card
+
+SIZES = (10, 100, 1_000, 10_000)
+CALLS = 300
+CHOICE, PLAN = 0.5, 0.1
+"""With which power of the models they may grow."""
+WORDS = "Summarize: one two three."
+SAYS = "A model that says in few words what a long text says in many, in English and {} other languages."
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one call, in milliseconds; and what the selector holds, in MB."""
+
+    choice_cpu: float
+    choice: float
+    plan_cpu: float
+    resident: float
+
+
+async def rows() -> list[Measured]:
+    costs = {size: await _cost(size) for size in SIZES}
+    cpu = Curve(
+        "scale.models",
+        "A request by the models in the catalogue",
+        "models of one task",
+        "ms of a processor",
+        {
+            "choice": [(size, cost.choice_cpu) for size, cost in costs.items()],
+            "plan": [(size, cost.plan_cpu) for size, cost in costs.items()],
+        },
+    )
+    choice, plan = cpu.exponents(CHOICE)
+    last = costs[SIZES[-1]]
+    many = f"{SIZES[-1]:,} models of one task"
+    return [
+        Row("scale.choice_10000_ms", round(last.choice, 2), "ms", note=f"a choice among {many}, as its caller sees it"),
+        choice,
+        Row(plan.id, plan.value, "", PLAN, note=plan.note),
+        Row("scale.selector_10000_mb", round(last.resident), "MB", note=f"resident, {many}"),
+        cpu,
+    ]
+
+
+async def _cost(size: int) -> Cost:
+    cards = [card(f"model-{number}", TASK, SAYS.format(number), likes=number) for number in range(size)]
+    async with FakeExpert("many", cards).serving() as address:
+        with TemporaryDirectory() as home:
+            async with (
+                service("services.selector", "SELECTOR", Path(home), experts=address) as selector,
+                service("services.planner", "PLANNER", Path(home), selector=selector.address) as planner,
+            ):
+                return await _asked(selector, planner)
+
+
+async def _asked(selector: Running, planner: Running) -> Cost:
+    async with connect(selector.address) as choosing, connect(planner.address) as planning:
+        selects, plans = SelectorServiceStub(choosing), PlannerServiceStub(planning)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for _ in selects.WatchCatalogue(WatchCatalogueRequest()):
+                if (await selects.Select(SELECT)).candidates:
+                    break
+
+        async def plan() -> None:
+            async for _ in plans.Plan(PLANNED, timeout=PATIENCE_SECONDS, wait_for_ready=True):
+                pass
+
+        choice_cpu, choice = await _calls(lambda: selects.Select(SELECT, timeout=PATIENCE_SECONDS), selector)
+        plan_cpu, _ = await _calls(plan, planner)
+        return Cost(choice_cpu, choice, plan_cpu, await selector.resident_mb())
+
+
+SELECT = SelectRequest(
+    task=Task(id=1, task=TASK, arguments={"text": Argument(value=Value(text="one two three"))}), request=WORDS
+)
+PLANNED = PlanRequest(conversation=[Turn(role=ROLE_USER, text=WORDS)])
+
+
+async def _calls(call: Callable[[], Awaitable[object]], process: Running) -> tuple[float, float]:
+    """Milliseconds of the process and of the caller for each of many calls, after one."""
+    await call()
+    used, taken = process.cpu_seconds(), list[float]()
+    for _ in range(CALLS):
+        begun = time.perf_counter()
+        await call()
+        taken.append(1000 * (time.perf_counter() - begun))
+    return 1000 * (process.cpu_seconds() - used) / CALLS, median(taken)
