@@ -58,7 +58,7 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'
 	@touch $@
 
-bench: $(VENV)/.bench ## Measure, beside the peers; tables, out/bench.json, out/charts; 15 minutes
+bench: $(VENV)/.bench ## Measure, beside the peers; tables, out/bench.json, out/charts; 20 minutes, then 30 of soak
 	$(PY) -m tests.bench
 
 figures: $(VENV)/.bench ## README's figures and charts, from what make bench has measured, and k8s/README.md's arithmetic

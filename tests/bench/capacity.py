@@ -72,6 +72,22 @@ def _rounded(value: float) -> str:
     return f"{float(f'{value:.2g}'):,g}"
 
 
+def takes(known: Figures) -> Iterator[Sequence[object]]:
+    """Rows of a table: what the tables below it are made from."""
+    ms = {room: f"{known[f'hops.{room}_ms']:g} ms" for room in (*ROOMS, "postgres")}
+    further = f"{known['growth.wide_1000_ms_per_task']:g} ms for each further task (`growth.wide_1000_ms_per_task`)"
+    item = f"{known['batches.cpu_per_task_ms']:g} ms of an orchestrator"
+    yield "gateway", "`hops.gateway_ms`", f"{ms['gateway']} of a core"
+    yield "planner, without an LLM", "`hops.planner_ms`", ms["planner"]
+    yield "selector", "`hops.selector_ms`", f"{ms['selector']}, and again for each further task"
+    yield "orchestrator", "`hops.orchestrator_ms`", f"{ms['orchestrator']}; {further}"
+    yield "responder, without an LLM", "`hops.responder_ms`", ms["responder"]
+    yield "PostgreSQL", "`hops.postgres_ms`, `hops.kept_kb`", f"{ms['postgres']}, {known['hops.kept_kb']:g} kB of disk"
+    if "telemetry.run_ms" in known:
+        yield "tracing every run", "`telemetry.run_ms`", f"{known['telemetry.run_ms']:g} ms more, of all five"
+    yield "an item of a batch, of one task", "`batches.cpu_per_task_ms`", f"{item}; it is not planned, nor answered"
+
+
 def told(known: Figures) -> str:
     """The tables of k8s/README.md."""
     work = {
@@ -82,6 +98,8 @@ def told(known: Figures) -> str:
     shown = [f"{rate:,.0f} a second" for rate in RATES]
     return "\n".join(
         [
+            *_table(["what", "figure", "one run of one task takes"], takes(known)),
+            "",
             *_table(["runs of one task", *shown], house(known, RATES, tasks=1)),
             "",
             *_table(["cores of experts", "an item", *shown], experts(work, RATES)),
