@@ -65,6 +65,8 @@ class Script:
     expert: float = 0.0
     """Of a task; those of the random shape take from half to twice as long."""
     answer: float = 0.0
+    pinned: bool = True
+    """Its tasks name their models, so that the selector need not be asked of each."""
 
     @property
     def words(self) -> str:
@@ -82,20 +84,19 @@ class Script:
         return {task_id: round(self.expert * factor, 3) for task_id, factor in zip(self.graph, drawn, strict=True)}
 
     def supplied(self) -> Plan:
-        """The plan; the model of a task says how many milliseconds it takes."""
+        """The plan; the model of a task says how many milliseconds it takes, or else its source, for the selector."""
         seconds = self.seconds()
-        return Plan(
-            tasks=[
-                Task(id=task_id, task=TASK, arguments=_arguments(needs), pinned_model=f"{1000 * seconds[task_id]:g}")
-                for task_id, needs in self.graph.items()
-            ]
-        )
+        return Plan(tasks=[self._task(task_id, needs, seconds[task_id]) for task_id, needs in self.graph.items()])
 
     def critical(self) -> tuple[float, int]:
         """Seconds of the longest way from request to answer, and the tasks on it."""
         ready = {task_id: self.plan + place * self.gap + self.select for place, task_id in enumerate(self.graph)}
         last, tasks = longest(self.graph, ready, self.seconds())
         return last + self.answer, tasks
+
+    def _task(self, task_id: int, needs: Sequence[int], seconds: float) -> Task:
+        paced = {"pinned_model" if self.pinned else "source": f"{1000 * seconds:g}"}
+        return Task(id=task_id, task=TASK, arguments=_arguments(needs), **paced)
 
 
 def longest(

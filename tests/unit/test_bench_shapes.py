@@ -44,3 +44,9 @@ def test_the_random_graph_is_the_same_every_time() -> None:
     first, again = Script("random", 100, expert=0.05), Script("random", 100, expert=0.05)
     assert first.supplied() == again.supplied()
     assert len(first.supplied().tasks) == 100
+
+
+def test_whoever_is_not_told_the_model_finds_its_pace_in_the_words_of_the_task() -> None:
+    pinned, asked = Script("single", 1, expert=0.05), Script("single", 1, expert=0.05, pinned=False)
+    assert [(task.pinned_model, task.source) for task in pinned.supplied().tasks] == [("50", "")]
+    assert [(task.pinned_model, task.source) for task in asked.supplied().tasks] == [("", "50")]

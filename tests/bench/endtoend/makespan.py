@@ -20,7 +20,7 @@ REPEATS = 7
 SLOW_REPEATS = 3
 MS_PER_TASK = 5.0
 
-_PACE = Script("single", 1, plan=0.05, select=0.02, expert=0.05, answer=0.05)
+_PACE = Script("single", 1, plan=0.05, select=0.02, expert=0.05, answer=0.05, pinned=False)
 SCRIPTS = {
     "single": _PACE,
     "chain_8": replace(_PACE, shape="chain", size=8),
@@ -29,12 +29,12 @@ SCRIPTS = {
     "random_100": replace(_PACE, shape="random", size=100),
     "slow_plan": replace(_PACE, shape="chain", size=8, gap=0.06),
 }
-IDLE = Script("random", 100)
+IDLE = Script("random", 100, pinned=False)
 """What is left of it is processor time."""
 IDLE_RUNS = 5
 
 _LLM, _EXPERT = 0.3, 0.2
-_JARVIS = Script("single", 1, plan=_LLM, select=_LLM, expert=_EXPERT, answer=_LLM)
+_JARVIS = Script("single", 1, plan=_LLM, select=_LLM, expert=_EXPERT, answer=_LLM, pinned=False)
 JARVIS = {
     "single": (_JARVIS, 1.126, 0.825),
     "chain_4": (replace(_JARVIS, shape="chain", size=4), 4.131, 2.328),
