@@ -73,6 +73,17 @@ def test_the_knee_is_the_highest_rate_within_both_bounds() -> None:
     assert knee([unloaded, point(30, 0.1, refused=100)]) is unloaded
 
 
+def test_a_rate_that_was_not_offered_as_it_should_be_is_no_knee() -> None:
+    unloaded, late = point(10, 0.1), point(20, 0.2, late=0.1)
+    assert knee([unloaded, late]) is unloaded
+    assert knee([point(10, 0.1, late=0.1), point(20, 0.2)]) is None
+
+
+def test_a_house_can_do_what_its_cores_can_and_its_busiest_room() -> None:
+    assert Model({"one": 0.01, "two": 0.03}, cores=1, places=1, way=("one", "two")).most == pytest.approx(25)
+    assert Model({"one": 0.01, "two": 0.03}, cores=2, places=1, way=("one", "two")).most == pytest.approx(1 / 0.03)
+
+
 def test_there_is_no_knee_where_even_the_lowest_rate_breaks_a_bound() -> None:
     assert knee([point(10, 0.1, refused=50)]) is None
 

@@ -11,14 +11,14 @@ GOOD = 0.98
 
 
 def knee(points: Sequence[Point]) -> Point | None:
-    """The point of the highest rate that holds both bounds; None where not even the lowest does.
+    """The point of the highest rate that is valid and holds both bounds; None where the first is not or does not.
 
     Args:
         points: by rising rate; the first is of a rate that is no load.
     """
     unloaded = points[0].latency(0.99)
-    holding = [point for point in points if _holds(point, unloaded)]
-    return max(holding, key=lambda point: point.offered, default=None)
+    holding = [point for point in points if point.valid and _holds(point, unloaded)]
+    return max(holding, key=lambda point: point.offered) if points[0] in holding else None
 
 
 def _holds(point: Point, unloaded: float) -> bool:

@@ -36,15 +36,15 @@ class Measurement:
 
     @property
     def knee(self) -> Point | None:
-        return knee([point for point in self.rising if point.valid])
+        return knee(self.rising)
 
     @property
     def model(self) -> Model:
         return Model(self.seconds, os.cpu_count() or 1, PLACES)
 
     def predicted(self) -> Point | None:
-        """The knee of the model, asked at the same rates."""
-        return knee([self.simulated(self.closed * share) for share in SHARES])
+        """The knee of the model, asked at rates up to what it can do at most."""
+        return knee([self.simulated(self.model.most * share) for share in SHARES])
 
     def simulated(self, rate: float) -> Point:
         seconds = lasting(rate)

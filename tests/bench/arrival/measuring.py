@@ -34,7 +34,7 @@ async def rows() -> list[Measured]:
 async def _measured(house: House) -> Measurement:
     closed, seconds = await _closed(house)
     rising = [await _offered(house, closed * share) for share in SHARES]
-    found = knee([point for point in rising if point.valid])
+    found = knee(rising)
     past = {times: await _offered(house, found.offered * times) for times in PAST} if found else {}
     return Measurement(closed, seconds, rising, past)
 

@@ -38,6 +38,11 @@ class Model:
     way: Sequence[str] = WAY
 
     @property
+    def most(self) -> float:
+        """Runs a second that it can do: all cores are at work, or the busiest room is."""
+        return min(self.cores / sum(self.seconds.values()), 1 / max(self.seconds.values()))
+
+    @property
     def visits(self) -> Sequence[tuple[str, float]]:
         """Rooms a run comes to, and the mean seconds there."""
         times = Counter(self.way)
