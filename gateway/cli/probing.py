@@ -51,7 +51,7 @@ async def prove(settings: LlmSettings, subject: str) -> list[Finding]:
         settings: with a base_url.
         subject: what findings call it.
     """
-    async with LLM.opened(settings) as llm:
+    async with LLM.opened(settings, role="doctor") as llm:
         probe = Probe(settings, subject, llm)
         await probe.examine()
     return probe.findings
@@ -107,7 +107,7 @@ class Probe:
         """The address with /v1 at its end, if that is the right one."""
         url = f"{self._settings.base_url}/v1"
         try:
-            async with LLM.opened(self._settings.model_copy(update={"base_url": url})) as llm:
+            async with LLM.opened(self._settings.model_copy(update={"base_url": url}), role="doctor") as llm:
                 return url if await llm.models() else ""
         except Unusable:
             return ""
@@ -136,7 +136,7 @@ class Probe:
         # Told to insist, the client does not do without a schema that is refused.
         insisting = self._settings.model_copy(update={"json_schema": "on"})
         try:
-            async with LLM.opened(insisting) as llm:
+            async with LLM.opened(insisting, role="doctor") as llm:
                 reply = await llm.complete([Message("user", CHOOSING)], schema=COLOUR)
         except Unusable as error:
             level = Level.WRONG if wanted == "on" or error.why is not Why.REFUSED else Level.OK
