@@ -3,13 +3,10 @@
 The request is planned, its model chosen and its answer composed without an LLM; the expert does nothing.
 """
 
-import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import grpc
 import httpx
 
 from tests import postgres
@@ -20,7 +17,6 @@ from tests.bench.rows import Row, gap, median
 
 RUNS, ROUNDS, CALLERS = 200, 5, 64
 REQUEST = {"request": "Summarize: one two three.", "bypass_memo": True}
-SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 
 
 async def rows() -> list[Row]:
@@ -29,28 +25,23 @@ async def rows() -> list[Row]:
         with postgres.standing() as url:
             turns = await _turns(url)
     except RuntimeError as error:
-        return [gap(f"hops.{room}_ms", "ms", None, str(error)) for room in ROOMS]
+        return [gap(f"hops.{room}_{unit.lower()}", unit, None, str(error)) for unit in ("ms", "MB") for room in ROOMS]
     note = f"processor time for a run of one task, {CALLERS} callers; {loaded()}"
-    plain = {name: median([one[name] for one, _ in turns]) for name in turns[0][0]}
-    more = [sum(traced[room] - bare[room] for room in ROOMS) for bare, traced in turns]
-    spread = f"what all five take more where every run is traced; by turns from {min(more):.1f} to {max(more):.1f} ms"
+    resident = f"resident memory after {RUNS} runs of {CALLERS} callers, again and again"
+    taken = {name: median([turn[name] for turn in turns]) for name in turns[0]}
     return [
-        *(Row(f"hops.{room}_ms", plain[room], "ms", note=note) for room in ROOMS),
-        Row("hops.postgres_ms", plain["postgres"], "ms", note=f"likewise; {plain['commits']:g} commits a run"),
-        Row("hops.kept_kb", plain["kept_kb"], "kB", note="what the database grows by for a run, indexes included"),
-        Row("hops.tracing_ms", median(more), "ms", note=spread),
+        *(Row(f"hops.{room}_ms", taken[room], "ms", note=note) for room in ROOMS),
+        Row("hops.postgres_ms", taken["postgres"], "ms", note=f"likewise; {taken['commits']:g} commits a run"),
+        Row("hops.kept_kb", taken["kept_kb"], "kB", note="what the database grows by for a run, indexes included"),
+        *(Row(f"hops.{room}_mb", round(taken[f"{room}_mb"]), "MB", note=resident) for room in ROOMS),
     ]
 
 
-async def _turns(url: str) -> list[tuple[Mapping[str, float], Mapping[str, float]]]:
-    """What a run takes without traces, and with them, by name; turn by turn, so that a slow minute is both's."""
+async def _turns(url: str) -> list[Mapping[str, float]]:
+    """What a run takes, by name."""
     with TemporaryDirectory() as home:
-        async with _collector() as endpoint, AsyncExitStack() as stack:
-            plain = await stack.enter_async_context(standing(Path(home), url))
-            other = await stack.enter_async_context(postgres.fresh(url))
-            with _told(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint):
-                traced = await stack.enter_async_context(standing(Path(home), other))
-            turns = [(await _spent(plain), await _spent(traced)) for _ in range(ROUNDS + 1)]
+        async with standing(Path(home), url) as house:
+            turns = [await _spent(house) for _ in range(ROUNDS + 1)]
     return turns[1:]
 
 
@@ -66,33 +57,5 @@ async def _spent(house: House) -> Mapping[str, float]:
         before = await house.used()
         await per_second(lambda: _asked(client), callers=CALLERS, count=RUNS)
         after = await house.used()
-    return {name: (after[name] - before[name]) / RUNS for name in before}
-
-
-@asynccontextmanager
-async def _collector() -> AsyncIterator[str]:
-    """Takes spans by OTLP, and throws them away."""
-
-    async def export(_: bytes, __: object) -> bytes:
-        return b""
-
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(export)
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        await server.stop(None)
-
-
-@contextmanager
-def _told(**settings: str) -> Iterator[None]:
-    """What is started in the block has them in its environment."""
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name in settings:
-            del os.environ[name]
+    resident = {f"{room}_mb": await running.resident_mb() for room, running in house.rooms.items()}
+    return resident | {name: (after[name] - before[name]) / RUNS for name in before}

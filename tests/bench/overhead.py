@@ -1,0 +1,160 @@
+"""What it takes to see what happens: of a call, of a span, of a whole run, and of one whose collector is away.
+
+A run is one of a single task through five services, a process each, beside PostgreSQL.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import grpc
+import httpx
+
+from tests import postgres
+from tests.bench.apart import ROOMS, House, standing
+from tests.bench.load import per_second
+from tests.bench.rows import Row, gap, median
+from tests.fakes.collector import refusing
+
+MOST_US = 100
+"""Of processor time that a call may take more."""
+
+CALLERS, RUNS, TURNS = 8, 64, 12
+REQUEST = {"request": "Summarize: one two three.", "bypass_memo": True}
+SERVICES = tuple(f"opentelemetry.proto.collector.{kind}.v1.{kind.title()}Service" for kind in ("trace", "metrics"))
+CALLED: Mapping[str, tuple[str, str]] = {
+    "call_us": ("traced", "both ends of a call, each a span that is sent, and its metrics"),
+    "call_unsampled_us": ("unsampled", "likewise, of a trace that is not sampled"),
+    "call_metrics_us": ("metrics", "likewise, without traces"),
+}
+"""The figure's name, what it was measured as, and what that is."""
+
+Turn = Mapping[str, float]
+
+
+async def rows() -> list[Row]:
+    return [*await _of_calls(), *await _of_runs()]
+
+
+# ---------------------------------------------------------------- of calls
+
+
+async def _of_calls() -> list[Row]:
+    async with _collector() as endpoint:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.bench.calls", endpoint, stdout=PIPE)
+        told, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError("tests.bench.calls has failed")
+    turns: Sequence[Turn] = json.loads(told)
+    bare = median([turn["bare"] for turn in turns])
+    calls = [
+        Row(f"telemetry.{name}", _more(turns, what), "µs", MOST_US, bare, note=f"of processor time more: {note}")
+        for name, (what, note) in CALLED.items()
+    ]
+    note = "of processor time: a span of ours, such as a task's, with two attributes, and sent"
+    return [*calls, Row("telemetry.span_us", median([turn["span"] for turn in turns]), "µs", MOST_US, note=note)]
+
+
+# ---------------------------------------------------------------- of runs
+
+
+async def _of_runs() -> list[Row]:
+    try:
+        with postgres.standing() as url:
+            turns = await _turns(url)
+    except RuntimeError as error:
+        return [gap(f"telemetry.{name}", "ms", None, str(error)) for name in ("run_ms", "run_absent_ms")]
+    plain = median([turn["plain"] for turn in turns])
+    told = "of processor time that all five services take more for a run where all of it is traced and counted"
+    return [
+        Row("telemetry.run_ms", _more(turns, "told"), "ms", reference=plain, note=f"{told}; {_spread(turns, 'told')}"),
+        Row(
+            "telemetry.run_absent_ms",
+            _more(turns, "absent"),
+            "ms",
+            reference=plain,
+            note=f"likewise, and the collector is away; {_spread(turns, 'absent')}",
+        ),
+    ]
+
+
+async def _turns(url: str) -> Sequence[Turn]:
+    """Milliseconds that a run takes of all services, turn by turn, so that a slow minute is everyone's."""
+    with TemporaryDirectory() as home, refusing() as nowhere:
+        async with _collector() as endpoint, AsyncExitStack() as stack:
+            houses = {"plain": await stack.enter_async_context(standing(Path(home), url))}
+            for name, place in (("told", endpoint), ("absent", nowhere)):
+                other = await stack.enter_async_context(postgres.fresh(url))
+                with _environment(OTEL_EXPORTER_OTLP_ENDPOINT=place, METRICS_LISTEN="127.0.0.1:0"):
+                    houses[name] = await stack.enter_async_context(standing(Path(home), other))
+            turns = []
+            for number in range(TURNS + 1):
+                order = list(houses) if number % 2 else list(reversed(houses))
+                turns.append({name: await _spent(houses[name]) for name in order})
+    return turns[1:]
+
+
+async def _spent(house: House) -> float:
+    async with httpx.AsyncClient(base_url=f"http://{house.http}", timeout=60) as client:
+        before = await house.used()
+        await per_second(lambda: _asked(client), callers=CALLERS, count=RUNS)
+        after = await house.used()
+    return sum(after[room] - before[room] for room in ROOMS) / RUNS
+
+
+async def _asked(client: httpx.AsyncClient) -> None:
+    answer = (await client.post("/v1/runs", json=REQUEST, headers={"Prefer": "wait=60"})).json()
+    if answer.get("state") != "completed":
+        raise RuntimeError(f"a run of the benchmark failed: {answer}")
+
+
+# ---------------------------------------------------------------- both
+
+
+def _more(turns: Sequence[Turn], what: str) -> float:
+    """The median of what it took more than it did without, in the same turn."""
+    base = "bare" if "bare" in turns[0] else "plain"
+    return median([turn[what] - turn[base] for turn in turns])
+
+
+def _spread(turns: Sequence[Turn], what: str) -> str:
+    low, _, high = statistics.quantiles([turn[what] - turn["plain"] for turn in turns], n=4)
+    return f"half of {len(turns)} turns between {low:.1f} and {high:.1f}"
+
+
+@asynccontextmanager
+async def _collector() -> AsyncIterator[str]:
+    """Takes what is sent by OTLP, and throws it away."""
+
+    async def export(_: bytes, __: object) -> bytes:
+        return b""
+
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(export)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        grpc.method_handlers_generic_handler(service, {"Export": handler}) for service in SERVICES
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@contextmanager
+def _environment(**settings: str) -> Iterator[None]:
+    """What is started in the block has these."""
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name in settings:
+            del os.environ[name]
