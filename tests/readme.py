@@ -13,6 +13,7 @@ from experts.served.config import OPENAI_TASKS
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import Port
 from tests.bench import capacity
+from tests.instruments import instruments
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -89,7 +90,13 @@ def needs() -> str:
     return capacity.told(capacity.figures(README.read_text(encoding="utf-8")))
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks, "capacity": needs}
+def measured() -> str:
+    """What there is to fetch and to be sent."""
+    rows = (_row(f"`{each.fetched}`", f"`{each.name}`", each.told, each.description) for each in instruments())
+    return "".join([_row("for Prometheus", "by OTLP", "kind", "what"), "|---|---|---|---|\n", *rows])
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks, "metrics": measured, "capacity": needs}
 """By the name that stands in a page between the comments."""
 
 

@@ -46,6 +46,10 @@ _SHARED: tuple[structlog.typing.Processor, ...] = (
 )
 
 
+_ROOMS = ("services", "gateway", "experts")
+"""Whose lines of debugging are shown: those of libraries have whole prompts in them."""
+
+
 def setup(service: str, *, level: str = "INFO", style: str = "json") -> None:
     """Sends all logs of this process to standard error.
 
@@ -69,7 +73,9 @@ def setup(service: str, *, level: str = "INFO", style: str = "json") -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level)
+    root.setLevel(max(logging.getLevelNamesMapping()[level], logging.INFO))
+    for room in _ROOMS:
+        logging.getLogger(room).setLevel(level)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),

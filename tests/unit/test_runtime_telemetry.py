@@ -17,6 +17,8 @@ def logs_as_before() -> Iterator[None]:
     handlers, level = root.handlers, root.level
     yield
     root.handlers, root.level = handlers, level
+    for room in ("services", "gateway", "experts"):
+        logging.getLogger(room).setLevel(logging.NOTSET)
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
@@ -64,6 +66,13 @@ def test_libraries_speak_the_same_way(capsys: pytest.CaptureFixture[str]) -> Non
     logging.getLogger("library").info("not said")
     (line,) = lines(capsys)
     assert (line["event"], line["logger"], line["service"]) == ("beware of this", "library", "planner")
+
+
+def test_debugging_is_of_the_house_and_never_of_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.setup("planner", level="DEBUG")
+    logging.getLogger("openai._base_client").debug("a whole prompt")
+    structlog.get_logger("services.planner").debug("a fact")
+    assert [line["event"] for line in lines(capsys)] == ["a fact"]
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])

@@ -1,0 +1,110 @@
+"""Spans as a picture: a row for each, by whom, how long, in what, and what it is linked to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, ROW, TOP, NAMES, BARS, END = 960, 22, 64, 16, 330, 780
+"""Pixels: of the whole, of a row, where rows begin, where names begin, and from where to where bars go."""
+
+INDENT, HIGH = 14, 12
+"""Pixels of a step inwards, and of a bar."""
+
+SCHEMES: Mapping[str, Mapping[str, str]] = {
+    "light": {"ground": "#ffffff", "ink": "#1c2b26", "soft": "#5b6b84", "line": "#e3e8ee"},
+    "dark": {"ground": "#0d1117", "ink": "#e6edf3", "soft": "#8b949e", "line": "#21262d"},
+}
+COLOURS = ("#2f81f7", "#db6d28", "#2da44e", "#a371f7", "#d6409f", "#9a8700")
+"""Of services, in the order in which they come."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A span."""
+
+    key: bytes
+    name: str
+    service: str
+    depth: int
+    start: float
+    """Milliseconds since the first began."""
+    end: float
+    links: tuple[bytes, ...] = ()
+
+
+def drawn(title: str, bars: Sequence[Bar], scheme: str) -> str:
+    """An SVG, the same for the same bars."""
+    colours = SCHEMES[scheme]
+    height = TOP + ROW * len(bars) + 12
+    told = f"{len(bars)} spans of {len(_services(bars))} processes, {_seconds(_whole(bars))}"
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="{FONT}" font-size="12" '
+        f'fill="{colours["ink"]}" role="img" aria-label="{escape(f"The trace of a run: {title}; {told}")}">'
+    )
+    ground = f'<rect width="{WIDTH}" height="{height}" rx="8" fill="{colours["ground"]}"/>'
+    rows = [part for place, bar in enumerate(bars) for part in _row(bar, place, bars, colours)]
+    above = (_text(NAMES, 24, title, weight=600), _text(WIDTH - NAMES, 47, told, fill=colours["soft"], anchor="end"))
+    return "\n".join([head, ground, *above, *_legend(bars), *_links(bars, colours), *rows, "</svg>"]) + "\n"
+
+
+def _legend(bars: Sequence[Bar]) -> Iterator[str]:
+    x = NAMES
+    for service in _services(bars):
+        yield f'<rect x="{x}" y="38" width="10" height="10" rx="2" fill="{_colour(service, bars)}"/>'
+        yield _text(x + 15, 47, service)
+        x += 30 + 7 * len(service)
+
+
+def _row(bar: Bar, place: int, bars: Sequence[Bar], colours: Mapping[str, str]) -> Iterator[str]:
+    top = TOP + ROW * place
+    yield f'<path d="M{NAMES} {top}H{WIDTH - NAMES}" stroke="{colours["line"]}"/>'
+    yield _text(NAMES + INDENT * bar.depth, top + 15, bar.name)
+    left, right = _x(bar.start, bars), _x(bar.end, bars)
+    wide = max(right - left, 2)
+    told = _seconds(bar.end - bar.start) + (f", linked to {_calls(len(bar.links))}" if bar.links else "")
+    yield (
+        f'<rect x="{left:.1f}" y="{top + (ROW - HIGH) / 2:g}" width="{wide:.1f}" height="{HIGH}" rx="2" '
+        f'fill="{_colour(bar.service, bars)}"/>'
+    )
+    yield _text(left + wide + 6, top + 15, told, fill=colours["soft"])
+
+
+def _links(bars: Sequence[Bar], colours: Mapping[str, str]) -> Iterator[str]:
+    places = {bar.key: place for place, bar in enumerate(bars)}
+    for place, bar in enumerate(bars):
+        for key in bar.links:
+            if key in places:
+                x, above, below = _x(bar.start, bars), *(TOP + ROW * at + ROW / 2 for at in (places[key], place))
+                yield f'<path d="M{x:.1f} {below:g}V{above:g}" stroke="{colours["ink"]}" stroke-dasharray="2 2"/>'
+
+
+def _x(moment: float, bars: Sequence[Bar]) -> float:
+    return BARS + (END - BARS) * moment / _whole(bars)
+
+
+def _whole(bars: Sequence[Bar]) -> float:
+    return max(bar.end for bar in bars)
+
+
+def _services(bars: Sequence[Bar]) -> list[str]:
+    return list(dict.fromkeys(bar.service for bar in bars))
+
+
+def _colour(service: str, bars: Sequence[Bar]) -> str:
+    return COLOURS[_services(bars).index(service) % len(COLOURS)]
+
+
+def _seconds(milliseconds: float) -> str:
+    return f"{milliseconds:.1f} ms" if milliseconds < 100 else f"{milliseconds:.0f} ms"
+
+
+def _calls(count: int) -> str:
+    return "its call" if count == 1 else f"its {count} calls"
+
+
+def _text(x: float, y: float, words: str, **how: str | int) -> str:
+    names = {"weight": "font-weight", "anchor": "text-anchor"}
+    told = "".join(f' {names.get(name, name)}="{value}"' for name, value in how.items())
+    return f'<text x="{x:g}" y="{y:g}"{told}>{escape(words)}</text>'
