@@ -29,7 +29,11 @@ PLAIN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 """Ray keeps to itself."""
 
 CALLS, ROUNDS = 24 * ITEMS, 3
-RIVAL_SECONDS, STOP_SECONDS = 150.0, 15.0
+RIVAL_SECONDS, STOP_SECONDS, LOOK_SECONDS = 150.0, 15.0, 0.5
+
+
+class RivalError(Exception):
+    """A rival that does not serve; the message says why."""
 
 
 @dataclass
@@ -76,6 +80,8 @@ async def _tried(asker: Asker, expert: Running, package: str) -> list[Row]:
     try:
         async with asyncio.timeout(RIVAL_SECONDS):
             return _compared(package, *await _beside(asker, expert, package))
+    except RivalError as error:
+        return _gaps(package, str(error))
     except httpx.HTTPError as error:
         return _gaps(package, f"it does not answer: {error!r}")
     except TimeoutError:
@@ -90,7 +96,7 @@ async def _beside(asker: Asker, expert: Running, package: str) -> tuple[Served, 
         async def ask() -> None:
             (await client.post("/predict", json={"text": "a few words"})).raise_for_status()
 
-        await _until(ask)
+        await _until(ask, process)
         for _ in range(ROUNDS):
             await theirs.load(ask)
             await ours.load(asker.ask)
@@ -163,12 +169,18 @@ async def _ended(process: Process) -> None:
         await process.wait()
 
 
-async def _until(ask: Callable[[], Awaitable[None]]) -> None:
-    """Waits until it answers."""
+async def _until(ask: Callable[[], Awaitable[None]], process: Process) -> None:
+    """Waits until it answers.
+
+    Raises:
+        RivalError: it has ended instead.
+    """
     while True:
         try:
             await ask()
-        except httpx.HTTPError:
-            await asyncio.sleep(0.5)
+        except httpx.HTTPError as error:
+            if process.returncode is not None:
+                raise RivalError(f"it ended with status {process.returncode} before it answered") from error
+            await asyncio.sleep(LOOK_SECONDS)
         else:
             return

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 import litserve
+import litserve.server
 
 from tests.bench.dense.tasks import ITEMS, Dense
 from tests.bench.rivals.waiting import WAIT_SECONDS, Nobody
@@ -22,6 +23,8 @@ class Api(litserve.LitAPI):  # type: ignore[misc]  # it is not checked
     def encode_response(self, output: str) -> dict[str, str]:
         return {"text": output}
 
+
+litserve.server._MCP_AVAILABLE = False  # it takes the gateway's mcp for the older one that it knows
 
 if __name__ == "__main__":
     api = Api(max_batch_size=ITEMS, batch_timeout=WAIT_SECONDS)
