@@ -1,7 +1,6 @@
 """Runs as callers know them: accepted, watched, looked at, cancelled, approved, deleted."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
@@ -27,6 +26,7 @@ from services.orchestrator.driver import Driver
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import Ended, NewRun, Row
+from services.orchestrator.keeping import Keeping
 from services.orchestrator.live import LiveRun
 from services.orchestrator.ownership import APPROVE, CANCEL, Left, Ownership, stopping
 from services.orchestrator.pipeline import Pipeline
@@ -73,11 +73,13 @@ class Runs:
         self._forwarding = forwarding
         self._pipelines = pipelines
         self._run_seconds = run_seconds
-        self._keeping: dict[asyncio.Future[str], float] = {}
+        self._keeping = Keeping()
         driver = Driver(pipeline, journal)
         self._owned = Ownership(journal, driver, lambda: self.admission.free, lease_seconds=lease_seconds)
         self.bells = self._owned.bells
-        self.admission = Admission(self._owned.live, most_runs=max_runs, most_bytes=max_bytes, behind=self._behind)
+        self.admission = Admission(
+            self._owned.live, most_runs=max_runs, most_bytes=max_bytes, behind=self._keeping.behind
+        )
 
     async def __aenter__(self) -> Self:
         await self._owned.__aenter__()
@@ -89,8 +91,7 @@ class Runs:
     async def hand_over(self) -> None:
         """Lets go of all runs, for other orchestrators to take at once; who watches is sent to them."""
         self._owned.closed = True
-        if self._keeping:
-            await asyncio.wait(self._keeping)
+        await self._keeping.done()
         await self._owned.hand_over()
 
     @property
@@ -131,8 +132,7 @@ class Runs:
         elif spec.HasField("plan"):
             spec.plan.CopyFrom(await self._pipeline.check(acceptance.plan_to_check(spec, spec.plan)))
         new = acceptance.new_run(spec, acceptance.bound(who, parent), parent, asked, self._run_seconds)
-        keeping = self._journal.accept(new)
-        self._keeping[keeping] = time.monotonic()
+        keeping = self._keeping.add(self._journal.accept(new))
         keeping.add_done_callback(partial(self._start_kept, new))
         try:
             return await asyncio.shield(keeping)  # a caller that leaves now does not undo it
@@ -142,13 +142,8 @@ class Runs:
             raise
 
     def _start_kept(self, new: NewRun, kept: "asyncio.Future[str]") -> None:
-        del self._keeping[kept]
         if not kept.exception() and kept.result() == new.id:
             self.begin(new)
-
-    def _behind(self) -> float:
-        """Seconds that the run has waited that has waited longest for the journal to keep it."""
-        return time.monotonic() - next(iter(self._keeping.values()), time.monotonic())
 
     def begin(self, new: NewRun, left: Left | None = None) -> None:
         """Drives a run that has just been kept; left is told once it is not driven here any more."""
