@@ -16,6 +16,7 @@ from pathlib import Path
 from services.runtime import telemetry
 from tests.bench import (
     charts,
+    costs,
     doors,
     gpu,
     hops,
@@ -63,6 +64,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "replicas": replicas.rows,
     "bytes": transfers.rows,
     "memory": memory.rows,
+    "costs": costs.rows,
 }
 """The first line of each one's module says what it measures."""
 

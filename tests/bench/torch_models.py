@@ -30,7 +30,7 @@ async def rows() -> list[Row]:
     with TemporaryDirectory() as home:
         models, store = Path(home) / "models", (Path(home) / "artifacts").as_uri()
         os.environ.update(ONE_CORE, EXPERT_MODELS_URL=models.as_uri(), ARTIFACTS_URL=store)
-        await _printed("build", str(models))
+        await printed("build", str(models))
         async with (
             service("tests.bench.sized", "EXPERT", Path(home), max_waiting="256") as expert,
             reaching(expert.address) as channel,
@@ -45,7 +45,7 @@ async def _share(channel: grpc.aio.Channel, model: str, inputs: Mapping[str, Val
     await asker.in_turn(3)
     shares, served, offline = [], 0.0, 0.0
     for _ in range(ROUNDS):
-        offline = sized.ITEMS / float(await _printed("tasks", model))
+        offline = sized.ITEMS / float(await printed("tasks", model))
         served = await per_second(asker.ask, callers=CALLERS, count=CALLS)
         shares.append(served / offline)
     note = f"of {offline:.0f} a second offline, in batches of {sized.ITEMS}; {CALLERS} callers, {served:.0f} calls/s"
@@ -56,7 +56,7 @@ def _name(model: str) -> str:
     return f"host.{model.rpartition('/')[2]}_throughput_share"
 
 
-async def _printed(module: str, argument: str) -> str:
+async def printed(module: str, argument: str) -> str:
     """What a program of the models prints, in a process of its own."""
     command = (sys.executable, "-m", f"tests.bench.sized.{module}", argument)
     process = await asyncio.create_subprocess_exec(

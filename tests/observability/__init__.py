@@ -1,0 +1,1 @@
+"""What is asked of Prometheus by dashboards, alerts and scalers."""

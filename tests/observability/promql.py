@@ -1,0 +1,41 @@
+"""What a query of PromQL names: metrics, and labels of each."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+_RANGE = re.compile(r"\[[^\]]*\]")
+_NAMED = re.compile(r"(?<![\w.])([a-zA-Z_:][\w:]*)\b(?!\s*\()\s*(\{[^}]*\})?")
+_MATCHED = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+_WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
+
+Known = Mapping[str, set[str]]
+"""Labels by metric."""
+
+
+def metrics(text: str) -> dict[str, set[str]]:
+    """Those that a query names, with the labels by which it selects them."""
+    found: dict[str, set[str]] = {}
+    for name, selector in _NAMED.findall(_RANGE.sub("", _GROUPING.sub("", _STRING.sub('""', text)))):
+        if name.lower() not in _WORDS:
+            found.setdefault(name, set()).update(_MATCHED.findall(selector))
+    return found
+
+
+def grouped(text: str) -> set[str]:
+    """Labels by which it puts series together."""
+    named = _GROUPING.findall(_STRING.sub('""', text))
+    return {label.strip() for labels in named for label in labels.split(",") if label.strip()}
+
+
+def complaints(text: str, known: Known) -> Iterator[str]:
+    """Metrics that a query names and nobody has, and labels that they do not have."""
+    named = metrics(text)
+    for name, labels in named.items():
+        if name not in known:
+            yield f"there is no {name}"
+        else:
+            yield from (f"{name} has no label {label}" for label in sorted(labels - known[name]))
+    had = {label for name in named for label in known.get(name, ())}
+    yield from (f"none of {', '.join(named)} has the label {label}" for label in sorted(grouped(text) - had))
