@@ -68,7 +68,7 @@ figures: $(VENV)/.bench ## README's figures and charts, from what make bench has
 chaos: $(VENV)/.dev ## Kill, pause and confuse the orchestrators under 1,000 runs on each database; minutes; out/chaos.json
 	$(PY) -m tests.chaos
 
-eval: $(VENV)/.dev ## How good the plans are: TaskBench cross-validated, and our own requests; minutes
+eval: $(VENV)/.dev ## How good the plans are: TaskBench cross-validated, and our own requests; minutes; out/eval.json
 	$(PY) -m tests.eval
 
 train: $(VENV)/.dev ## Learn the embedded planner's weights anew; a minute or two

@@ -18,11 +18,13 @@ from tests.bench import (
     charts,
     costs,
     doors,
+    elsewhere,
     gpu,
     hops,
     host,
     journal,
     memory,
+    overhead,
     readiness,
     replicas,
     runs,
@@ -31,6 +33,8 @@ from tests.bench import (
     torch_models,
     transfers,
 )
+from tests.bench.arrival import measuring as load
+from tests.bench.arrival import soak
 from tests.bench.batches import measuring as batches
 from tests.bench.curves import Curve, Measured
 from tests.bench.endtoend import makespan
@@ -49,6 +53,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "makespan": makespan.rows,
     "throughput": throughput.rows,
     "hops": hops.rows,
+    "telemetry": overhead.rows,
     "tasks": tasks.rows,
     "models": models.rows,
     "concurrency": concurrency.rows,
@@ -64,7 +69,10 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "replicas": replicas.rows,
     "bytes": transfers.rows,
     "memory": memory.rows,
+    "elsewhere": elsewhere.rows,
     "costs": costs.rows,
+    "load": load.rows,
+    "soak": soak.rows,
 }
 """The first line of each one's module says what it measures."""
 

@@ -25,6 +25,7 @@ from tests.eval.scoring import scores, write_predictions
 from tests.eval.tools import catalogue, spelling, unknown
 
 DATA = Path(__file__).parent / "data"
+OUT = Path("out/eval.json")
 PLANNERS = {"embedded": embedded, "llm": by_llm}
 CROSS_VALIDATION = "tests.eval.crossval"
 """Its async figures(lines, quiet=) gives what scoring.scores gives, by weights that have not seen the requests."""
@@ -62,7 +63,7 @@ async def evaluated(chosen: argparse.Namespace, path: Path) -> dict[str, Any]:
 
 
 async def table(chosen: argparse.Namespace) -> None:
-    """Prints what `make eval` shows: TaskBench's requests, cross-validated if the planner is trained, and our own."""
+    """Prints and keeps what `make eval` shows: TaskBench's requests, cross-validated where trained, and our own."""
     path = DATA / "taskbench.jsonl"
     if chosen.planner == "embedded" and importlib.util.find_spec(CROSS_VALIDATION):
         cross_validation = importlib.import_module(CROSS_VALIDATION)
@@ -70,10 +71,17 @@ async def table(chosen: argparse.Namespace) -> None:
     else:
         taskbench, how = await evaluated(chosen, path), AS_SHIPPED
     own = await evaluated(chosen, DATA / "own.jsonl")
+    told = json.dumps({"how": how, "taskbench": taskbench, "own": own, "published": [*map(asdict, ROWS)]})
+    _keep(told)
     if chosen.json:
-        print(json.dumps({"how": how, "taskbench": taskbench, "own": own, "published": [*map(asdict, ROWS)]}))
+        print(told)
     else:
         report.show(taskbench, own, how=how, console=Console(width=120))
+
+
+def _keep(told: str) -> None:
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(told + "\n", encoding="utf-8")
 
 
 async def demonstrations(chosen: argparse.Namespace, path: Path) -> None:

@@ -1,0 +1,33 @@
+"""What other commands have measured, as rows of the bench."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import elsewhere
+
+EVAL = {"how": "five-fold", "taskbench": {"n": 2064, "node_f1": 86.4, "edge_f1": 55.7, "p50_ms": 9.2, "p95_ms": 19.9}}
+CHAOS = [{"runs": 1_000, "complaints": []}, {"runs": 1_000, "complaints": ["one of them"]}]
+
+
+async def test_what_has_not_been_measured_is_a_gap_that_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = await elsewhere.rows()
+    assert {row.verdict for row in rows} == {"not measured"}
+    assert all(row.note.startswith("make ") for row in rows)
+
+
+async def test_what_has_been_measured_is_held_against_its_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    elsewhere.EVAL.parent.mkdir()
+    elsewhere.EVAL.write_text(json.dumps(EVAL))
+    elsewhere.CHAOS.write_text(json.dumps(CHAOS))
+    rows = {row.id: row for row in await elsewhere.rows()}
+    assert rows["plan.taskbench_node_f1"].verdict == "missed"
+    assert rows["plan.taskbench_edge_f1"].verdict == rows["plan.taskbench_p95_ms"].verdict == "met"
+    assert (rows["run.chaos_wrong"].value, rows["run.chaos_wrong"].verdict) == (1, "missed")
