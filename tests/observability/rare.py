@@ -1,0 +1,29 @@
+"""A process that counts what a test's machine and a quiet house never see: a GPU at work, a run taken over."""
+
+import asyncio
+from collections.abc import Mapping
+
+from experts.host import observing
+from services.orchestrator.metrics import runs_taken_over
+from services.runtime import metrics, telemetry
+
+
+class OneGpu:
+    """Models on a GPU."""
+
+    depths: Mapping[tuple[str, str], int] = {}
+    memory: Mapping[tuple[str, str], int] = {("cuda:0", "models"): 3, ("cuda:0", "budget"): 4}
+    use: Mapping[str, float] = {"cuda:0": 0.5}
+
+
+async def main() -> None:
+    models = OneGpu()
+    observing.watch(models)
+    async with metrics.exposed("rare", "127.0.0.1:0"):
+        runs_taken_over.add(1)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    telemetry.setup("rare")
+    asyncio.run(main())

@@ -1,0 +1,158 @@
+"""Dashboards, alerts and scalers ask for what there is: a real Prometheus reads a real house, and answers them."""
+
+import asyncio
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.runtime.channel import connect
+from services.runtime.errors import ModelFailed
+from tests.fakes import Fails, ScriptedLLM, Turn
+from tests.fakes.llm.plausible import Plausible
+from tests.logs import logged
+from tests.observability.promql import Known, complaints
+from tests.observability.queries import Query, of_dashboards, of_rules, of_scalers
+from tests.observability.server import Prometheus, reading
+from tests.orchestrating import END, Cast, task
+from tests.processes import Start, processes
+from tests.system.conftest import ROOT, House, standing
+
+pytestmark = pytest.mark.needs("prometheus")
+
+ANY = "127.0.0.1:0"
+SIGN = ROOT / "tests" / "data" / "sign.png"
+FOREIGN: Known = {
+    "ALERTS": {"alertname", "alertstate", "severity"},
+    "otelcol_receiver_refused_spans": set(),
+    "otelcol_exporter_send_failed_spans": set(),
+    "otelcol_exporter_enqueue_failed_spans": set(),
+}
+"""What Prometheus and the collector tell of themselves."""
+
+QUIET = {
+    "overview: Alerts that fire",
+    "overview: Share of errors and of refusals",
+    "overview: Calls that fail, a second",
+    "overview: Runs taken over",
+    "experts: Calls that wait or run",
+    "cost: Failed calls a minute, by reason",
+}
+"""Panels that are empty where nothing is wrong, or nothing happens any more."""
+
+
+def neighbours(count: int) -> int:
+    """The first of so many free ports in a row, below those that the system gives to whoever asks for any."""
+    while True:
+        first = secrets.randbelow(10_000) + 20_000
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(closing(socket.create_server(("127.0.0.1", port))))
+            return first
+
+
+@asynccontextmanager
+async def busy(home: Path, base_url: str, first: str) -> AsyncIterator[House]:
+    """A house with an LLM, prices and little room for models; its processes tell their metrics from a port on."""
+    prices = {"LLM_PRICES": '{"scripted": {"input": 9, "output": 9}}', "ORCHESTRATOR_PRICES": '{"cpu": 0.01}'}
+    llm = {"LLM_RETRY_SECONDS": "0.01", "LLM_BASE_URL": base_url, "LLM_MODEL": "scripted", "LLM_INTERNAL": "true"}
+    house = standing(home, METRICS_LISTEN=first, EXPERT_MEMORY_BYTES="1", **llm, **prices)
+    there = await asyncio.to_thread(house.__enter__)
+    try:
+        yield there
+    finally:
+        await asyncio.to_thread(house.__exit__, None, None, None)
+
+
+async def broken(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    raise ModelFailed("it broke", remedy="none")
+
+
+@asynccontextmanager
+async def failing(start: Start, cast: Cast, peers: dict[str, str], folder: Path) -> AsyncIterator[str]:
+    """An orchestrator whose one model fails until it is left alone; gives where its metrics are."""
+    cast.plan(task(1), END)
+    cast.infer["model"] = broken
+    settings = {
+        "METRICS_LISTEN": ANY,
+        "ORCHESTRATOR_LISTEN": ANY,
+        "ORCHESTRATOR_JOURNAL": str(folder / "failing.sqlite"),
+        "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
+        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
+    }
+    process = await start("-m", "services.orchestrator", **settings)
+    metrics, served = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
+    assert process.stderr
+    drained = asyncio.create_task(process.stderr.read())
+    async with connect(f"127.0.0.1:{served}") as channel:
+        stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
+        for _ in range(6):
+            async for _ in stub.Run(orchestrator_pb2.RunRequest(spec=types.RunSpec(request="go")), timeout=30):
+                pass
+        yield f"127.0.0.1:{metrics}"
+    process.kill()
+    await drained
+
+
+async def rare(start: Start) -> str:
+    process = await start("-m", "tests.observability.rare")
+    return f"127.0.0.1:{(await logged(process, 'metrics'))['port']}"
+
+
+class Moody:
+    """An LLM that is down when a test says so."""
+
+    down = False
+
+    def __call__(self, body: Any) -> Turn:
+        return Fails(500) if self.down else Plausible()(body)
+
+
+async def asked(house: House) -> None:
+    for request in ("Read the text in this image aloud", "Read the text in this image and tell me whether it is happy"):
+        told: Any = await asyncio.to_thread(house.ask, request, SIGN)
+        assert told["status"] == "completed", json.dumps(told)
+
+
+@asynccontextmanager
+async def watched(cast: Cast, peers: dict[str, str], folder: Path) -> AsyncIterator[Prometheus]:
+    """What has read a house before and after something was asked of it."""
+    first = neighbours(3)
+    async with (
+        ScriptedLLM.serving(moody := Moody()) as llm,
+        processes(300) as start,
+        busy(folder / "home", llm.base_url, f"127.0.0.1:{first}") as house,
+        failing(start, cast, peers, folder) as orchestrator,
+    ):
+        own = [f"127.0.0.1:{first + number}" for number in range(len(house.children))]
+        await asked(house)
+        async with reading([*own, orchestrator, await rare(start)], folder) as prometheus:
+            await asked(house)
+            moody.down = True
+            await asked(house)
+            await prometheus.read_all()
+            yield prometheus
+
+
+async def test_every_query_asks_for_what_there_is_and_dashboards_are_not_empty(
+    cast: Cast, peers: dict[str, str], tmp_path: Path
+) -> None:
+    async with watched(cast, peers, tmp_path) as prometheus:
+        known = {**await prometheus.known(), **FOREIGN}
+        queries = [*of_dashboards(), *of_rules(), *of_scalers()]
+        wrong = [f"{query.place}: {complaint}" for query in queries for complaint in complaints(query.text, known)]
+        empty = {query.place for query in of_dashboards() if not await prometheus.ask(query.text)}
+        await _all_are_understood(prometheus, queries)
+    assert (wrong, sorted(empty - QUIET)) == ([], [])
+
+
+async def _all_are_understood(prometheus: Prometheus, queries: list[Query]) -> None:
+    for query in queries:
+        await prometheus.ask(query.text)
