@@ -12,6 +12,7 @@ from gateway.access.caller import Callers
 from gateway.access.entry import entry
 from gateway.admission import Admission
 from gateway.app import application
+from gateway.call_log import CallLog
 from gateway.catalogue import Catalogue, CatalogueRoutes
 from gateway.door import Door
 from gateway.downloads import Downloads
@@ -169,7 +170,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     exclusive=True,
                     health_listen=settings.health_listen,
                     bind=showing(settings.shown),
-                    interceptors=[access.grpc()],
+                    interceptors=[CallLog(), access.grpc()],
                 ) as running,
             ):
                 try:

@@ -49,12 +49,16 @@ class Request:
     @property
     def run_id(self) -> str:
         """The run that the path names, if that looks like one."""
-        named = str(self.scope.get("path_params", {}).get("run_id", ""))
-        return named if _RUN_ID.fullmatch(named) else ""
+        return run_named(str(self.scope.get("path_params", {}).get("run_id", "")))
 
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.began
+
+
+def run_named(name: str) -> str:
+    """The name, if it looks like a run's."""
+    return name if _RUN_ID.fullmatch(name) else ""
 
 
 @contextmanager

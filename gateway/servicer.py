@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from structlog.contextvars import bind_contextvars
+
 from gateway.access.acting import Acting
 from gateway.access.caller import Callers
 from gateway.admission import Admission
@@ -138,6 +140,7 @@ async def _relay(feed: Feed, context: Any) -> None:
         while (event := await feed.read()) is not None:
             await context.write(event)
     finally:
+        bind_contextvars(run_id=feed.run_id)  # for the log
         feed.stop()
 
 

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from structlog.testing import capture_logs
 
 from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, RunSpec
 from services.runtime import spans
 from tests.doors import Doors, opened_doors
@@ -115,6 +117,22 @@ async def test_probes_are_not_traced(doors: Doors, traces: Kept) -> None:
 async def test_a_traceparent_that_is_none_begins_a_trace(doors: Doors, traces: Kept) -> None:
     await doors.http.get("/v1/tasks", headers={"traceparent": "00-nonsense"})
     assert (await one(traces, "GET /v1/tasks")).parent is None
+
+
+async def test_a_call_is_a_line_with_its_code_and_the_run_that_it_is_about(doors: Doors) -> None:
+    with capture_logs() as logs:
+        async for _ in doors.grpc.Ask(gateway_pb2.AskRequest(spec=RunSpec(request=SECRET)), timeout=5):
+            pass
+        for run_id in ("run_9", SECRET):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await doors.grpc.Get(GetRunRequest(run_id=run_id), timeout=5)
+    told = [(line["method"], line["code"], line.get("run_id")) for line in logs if line["event"] == "call"]
+    service = "hugginggpt.v1.GatewayService"
+    assert told == [
+        (f"{service}/Ask", "OK", "run_1"),
+        (f"{service}/Get", "NOT_FOUND", "run_9"),
+        (f"{service}/Get", "NOT_FOUND", None),
+    ]
 
 
 async def test_the_line_of_a_request_has_the_run_that_it_is_about(doors: Doors) -> None:
