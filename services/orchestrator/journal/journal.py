@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, RunState, TaskResult
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
+from services.orchestrator.journal.once import once
 from services.orchestrator.journal.puts import Puts, kept, remembered
 from services.orchestrator.journal.reading import only, row
-from services.orchestrator.journal.tables import ENDED, IDEMPOTENCY_SECONDS, Command, Ended, Memo, NewRun, Row
+from services.orchestrator.journal.tables import ENDED, Command, Ended, Memo, NewRun, Row
 from services.runtime.database import Database, Operation, Query, Steps
-from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound, Unavailable
+from services.runtime.errors import FailedPrecondition, NotFound, Unavailable
 
 T = TypeVar("T")
 
@@ -58,29 +59,14 @@ class Journal:
         Raises:
             AlreadyExists: IDEMPOTENCY, the key stands for another request.
         """
-        operation = self._once(run) if run.idempotency_key else only(self.keeping(run), lambda _: run.id)
+        operation = (
+            once(self._sql, run, self._begun(run)) if run.idempotency_key else only(self.keeping(run), lambda _: run.id)
+        )
         return self.takes_on(self._write("accept", operation, run.id))
 
     def keeping(self, run: NewRun, more: Puts = ()) -> Query:
         """The query that keeps a new run of this owner's, with its first event and more rows."""
         return Query(self._sql.accept, self._begun(run), [*kept(run.id, [run.first]), *more], alone=True)
-
-    def _once(self, run: NewRun) -> Operation[str]:
-        """Keeps a new run unless its idempotency key is known."""
-        tenant, key, now = run.caller.tenant, run.idempotency_key, time.time()
-        since = now - IDEMPOTENCY_SECONDS
-        values = (tenant, key, run.id, run.digest, now, since)
-        taking = Query(
-            statements.TAKE_KEY, values, [(self._sql.runs, [self._begun(run)]), *kept(run.id, [run.first])], alone=True
-        )
-
-        def operation() -> Steps[str]:
-            while not (yield taking):
-                for run_id, digest in (yield Query(statements.KNOWN_KEY, (tenant, key, since))):
-                    return _same_request(run_id, digest == run.digest)
-            return run.id
-
-        return operation
 
     def _begun(self, run: NewRun) -> Sequence[Any]:
         """A new run's row."""
@@ -297,11 +283,3 @@ class Journal:
             self.taking.clear()
         else:
             self.taking.set()
-
-
-def _same_request(run_id: str, same: bool) -> str:
-    if not same:
-        raise AlreadyExists(
-            "this idempotency key was used for another request", reason="IDEMPOTENCY", remedy="use a new key"
-        )
-    return run_id
