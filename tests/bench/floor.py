@@ -6,21 +6,17 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import grpc
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
-from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.runtime.server import quickest_loop
 from tests.bench.processes import line, stopped
 
 
-class Echo(rpc.ExpertServiceServicer):
+async def echo(request: pb.InferRequest, _: object) -> pb.InferResponse:
     """Gives back what it is given."""
-
-    async def Infer(self, request: pb.InferRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.InferResponse:
-        return pb.InferResponse(outputs=request.inputs)
+    return pb.InferResponse(outputs=request.inputs)
 
 
 @asynccontextmanager
@@ -35,7 +31,9 @@ async def floor() -> AsyncIterator[str]:
 
 async def main() -> None:
     server = grpc.aio.server()
-    rpc.add_ExpertServiceServicer_to_server(Echo(), server)
+    method = grpc.unary_unary_rpc_method_handler(echo, pb.InferRequest.FromString, pb.InferResponse.SerializeToString)
+    service = pb.DESCRIPTOR.services_by_name["ExpertService"].full_name
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Infer": method}),))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     gc.collect()
