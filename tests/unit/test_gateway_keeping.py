@@ -48,7 +48,7 @@ async def chunks(*content: bytes) -> AsyncIterator[bytes]:
 
 
 def done(index: int, seconds: float, **outputs: Value) -> BatchItem:
-    usage = Usage(input_tokens=2, output_tokens=1)
+    usage = Usage(input_tokens=2, output_tokens=1, cost=0.5, pool_seconds={"cpu": 2, "gpu-l4": 0.25})
     usage.busy.FromTimedelta(timedelta(seconds=seconds))
     return BatchItem(index=index, name=f"n{index}", state=RUN_STATE_COMPLETED, outputs=outputs, usage=usage)
 
@@ -107,6 +107,7 @@ async def test_times_are_those_of_the_items_that_have_them() -> None:
     assert told["seconds"] == {"total": 210.0, "median": 10.5, "p95": 19.0}
     assert [entry["index"] for entry in told["slowest"]] == [20, 19, 18, 17, 16]
     assert (told["input_tokens"], told["output_tokens"]) == (40, 20)
+    assert (told["cost"], told["pool_seconds"]) == (10.0, {"cpu": 40.0, "gpu-l4": 5.0})
     empty = await summary(BATCH, each([]))
     assert (empty["seconds"], empty["slowest"], empty["errors"]) == ({"total": 0, "median": 0, "p95": 0}, [], [])
 
