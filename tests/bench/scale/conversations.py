@@ -29,7 +29,7 @@ from tests.bench.shapes import Script
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
-CONVERSATIONS = 8
+CONVERSATIONS = 4
 ENDS = (4, 20, 100, 500)
 """Turns until which they are looked at in one go."""
 EXPONENT = 0.5
