@@ -135,7 +135,7 @@ async def _spent(stage: Stage, client: Client, peers: Mapping[str, Peer]) -> lis
     note = f"of the orchestrator; a random graph of {len(IDLE.graph)}, models selected, the cast does nothing"
     measured = [Row("makespan.cpu_ms_per_task", ours, "ms", note=note)]
     for name in PEERS:
-        row = f"peers.{name}_cpu_ms_per_task"
+        row = f"peers.{'jarvis' if name == POLLING else name}_cpu_ms_per_task"
         if name in peers:
             theirs = await _processor(peers[name].running, partial(peers[name].run, IDLE))
             measured.append(Row(row, round(theirs, 2), "ms", reference=ours, note=f"reference: ours, and {MORE}"))
