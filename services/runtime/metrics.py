@@ -26,6 +26,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 """Upper bounds of the buckets of all that is measured in seconds: from a write of the journal to a long run."""
 
 _REQUEST_SECONDS = 5.0
+_LAST_PORT = 65_535
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -50,16 +51,23 @@ async def exposed(service: str, listen: str, endpoint: str = "") -> AsyncIterato
     if not listen:
         yield 0
         return
-    host, _, port = listen.rpartition(":")
     try:
-        server = await asyncio.start_server(_answering(_text), host.strip("[]"), int(port))
-    except (OSError, ValueError, OverflowError) as error:
+        server = await asyncio.start_server(_answering(_text), *_address(listen))
+    except (OSError, ValueError) as error:
         remedy = "set METRICS_LISTEN to a free host:port, one per process; port 0 takes any"
         raise Unavailable(f"metrics cannot be served on {listen}: {error}", remedy=remedy) from error
     async with server:
         bound: int = server.sockets[0].getsockname()[1]
         log.info("metrics", port=bound)
         yield bound
+
+
+def _address(listen: str) -> tuple[str, int]:
+    """Raises ValueError if that is none; uvloop takes any number, and counts on from 0 after the last port."""
+    host, _, port = listen.rpartition(":")
+    if not 0 <= int(port) <= _LAST_PORT:
+        raise ValueError(f"a port is a number up to {_LAST_PORT}")
+    return host.strip("[]"), int(port)
 
 
 def exposing() -> bool:
