@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from tests.bench.arrival.knee import knee
-from tests.bench.arrival.samples import Ending, Point, Sample, quantile
+from tests.bench.arrival.samples import Point, Sample, quantile
 from tests.bench.arrival.schedule import poisson
 from tests.bench.arrival.simulation import Model, exponential
 
@@ -20,8 +20,10 @@ MANY = poisson(RATE, 2_000, 1)
 def point(rate: int, latency: float, *, refused: int = 0, late: float = 0.0) -> Point:
     """Requests of ten seconds that all take as long."""
     due = [number / rate for number in range(10 * rate)]
-    endings: list[Ending] = ["refused"] * refused + ["completed"] * (len(due) - refused)
-    samples = [Sample(at, at + late, at + latency, ending) for at, ending in zip(due, endings, strict=True)]
+    samples = [
+        Sample(at, at + late, at + latency, "refused" if number < refused else "completed")
+        for number, at in enumerate(due)
+    ]
     return Point(samples, 10.0)
 
 

@@ -193,7 +193,7 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
     async with running(journal, stages) as runs:
         calling = asyncio.create_task(serving(runs, database).Run(RunRequest(spec=UNWANTED), Gone()))
         await journal.accepting.wait()
-        (keeping,) = runs._keeping
+        (keeping,) = runs._keeping._since
         calling.cancel()
         await asyncio.wait([calling])
         assert (await watched(runs, await keeping))[-1].run_ended.state == types.RUN_STATE_CANCELLED
