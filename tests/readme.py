@@ -12,7 +12,7 @@ from experts.remote.listing import SOURCES
 from experts.served.config import OPENAI_TASKS
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import Port
-from tests.bench import capacity
+from tests.bench import capacity, saturation
 from tests.instruments import instruments
 
 ROOT = Path(__file__).parent.parent
@@ -86,8 +86,17 @@ def _defaults(expert: str) -> dict[str, str]:
 
 
 def needs() -> str:
-    """What some rates of runs need, by README's figures."""
-    return capacity.told(capacity.figures(README.read_text(encoding="utf-8")))
+    """What some rates of runs need."""
+    return capacity.told(_figures())
+
+
+def limits() -> str:
+    """What gives out first."""
+    return saturation.told(_figures())
+
+
+def _figures() -> capacity.Figures:
+    return capacity.figures(README.read_text(encoding="utf-8"))
 
 
 def measured() -> str:
@@ -96,7 +105,7 @@ def measured() -> str:
     return "".join([_row("for Prometheus", "by OTLP", "kind", "what"), "|---|---|---|---|\n", *rows])
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks, "metrics": measured, "capacity": needs}
+PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks, "metrics": measured, "capacity": needs, "saturation": limits}
 """By the name that stands in a page between the comments."""
 
 

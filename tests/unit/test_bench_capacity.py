@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.bench import saturation
 from tests.bench.capacity import RATES, README, checked, experts, figures, house
 
 KNOWN = {
@@ -72,3 +73,17 @@ def test_the_page_says_what_the_knee_made_of_the_formula(knee: float, verdict: s
 
 def test_the_page_says_where_no_knee_was_measured() -> None:
     assert "not held against a knee yet" in checked(KNOWN)
+
+
+def test_each_rate_has_what_its_column_of_the_table_has() -> None:
+    few, many, places, most = saturation.told(KNOWN).splitlines()
+    assert "take 0.33 of a core" in few
+    assert "430 GB a day, 13 TB in the 30 days" in many
+    assert "which together is 250" in many
+    assert "12 orchestrators at least; the table has 15" in places
+    assert "each of 500 selectors" in most
+
+
+def test_bytes_are_told_of_where_they_were_measured() -> None:
+    speeds = {"bytes.upload_mb_per_s": 500.0, "bytes.download_mb_per_s": 1_500.0}
+    assert "keep 4 gateways busy" in saturation.told(KNOWN | speeds).splitlines()[-1]
