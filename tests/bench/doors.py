@@ -15,7 +15,7 @@ from tests.bench.bare import Connection, connected
 from tests.bench.load import Client, supplied
 from tests.bench.processes import Running, service, staged
 from tests.bench.rows import Row, median
-from tests.bench.shapes import Script
+from tests.bench.shapes import NAMED, Script
 from tests.fakes import FakeExpert, card
 
 RUNS = 150
@@ -39,7 +39,8 @@ async def rows() -> list[Row]:
                     "ms",
                     3,
                     round(1000 * alone, 2),
-                    f"POST /v1/runs that waits for one no-op task, less the same at the orchestrator; median of {RUNS}",
+                    f"POST /v1/runs that waits for one no-op task, {NAMED}, less the same at the "
+                    f"orchestrator, the reference; median of {RUNS}",
                 ),
                 await _small(gateway, port),
                 await _idle(gateway, port),

@@ -37,7 +37,7 @@ SQLITE_MS, POSTGRES_MS = 0.5, 1.5
 
 async def rows() -> list[Row]:
     """Figures of a run of a hundred tasks, one after the other; those of PostgreSQL where it is installed."""
-    note = f"{STEPS} steps, a task's start and end each; reference: a bare insert and its commit"
+    note = f"the journal alone: {STEPS} steps, a task's start and end each; reference: a bare insert and its commit"
     with TemporaryDirectory() as home:
         steps = await _ms_per_step(str(Path(home) / "journal.sqlite"))
         bare = _bare_sqlite(Path(home) / "bare.sqlite")

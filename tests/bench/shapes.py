@@ -16,6 +16,9 @@ SPEC = TaskSpec(
     outputs=[Port(name="text", modality=MODALITY_TEXT, required=True)],
 )
 
+NAMED = "models named in the plan"
+"""What notes say of pinned scripts: the selector is asked once for all runs that pin the same."""
+
 SEED = 4
 ROOTS = 4
 """Tasks of the random graph that need none."""

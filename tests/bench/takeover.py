@@ -12,7 +12,7 @@ from services.runtime.channel import connect
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.processes import staged
 from tests.bench.rows import Row
-from tests.bench.shapes import Script
+from tests.bench.shapes import NAMED, Script
 
 SECONDS = 15
 SLOW = Script("chain", 3, expert=1.0)
@@ -38,7 +38,7 @@ async def rows() -> list[Row]:
                 over = time.perf_counter() - killed
     if ended.state != RUN_STATE_COMPLETED:
         raise RuntimeError(f"the run did not survive: {ended.failure.message}")
-    note = f"kill -9 in a chain of {SLOW.size}, one task done; the run was over after {over:.1f} s"
+    note = f"kill -9 in a chain of {SLOW.size}, {NAMED}, one task done; the run was over after {over:.1f} s"
     return [Row("takeover.seconds", round(stood_still, 1), "s", SECONDS, note=note)]
 
 

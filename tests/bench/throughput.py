@@ -14,7 +14,7 @@ from services.runtime.channel import connect
 from tests.bench.load import PATIENCE_SECONDS, calling, per_second, supplied
 from tests.bench.processes import Stage, cores, staged
 from tests.bench.rows import Row, median
-from tests.bench.shapes import Script
+from tests.bench.shapes import NAMED, Script
 
 CORES = 2
 CALLERS = 64
@@ -55,7 +55,7 @@ async def rows() -> list[Row]:
             "/s",
             RUNS_PER_SECOND,
             reference,
-            f"4 no-op tasks and an answer, {shared}; reference: its 4 Infer calls alone, from one client",
+            f"4 no-op tasks and an answer, {NAMED}, {shared}; reference: its 4 Infer calls alone, from one client",
             at_least=True,
         ),
         Row(
@@ -64,7 +64,7 @@ async def rows() -> list[Row]:
             "/s",
             RUNS_PER_SECOND,
             reference,
-            "the same without an answer",
+            "likewise, without the answer",
             at_least=True,
         ),
         Row(

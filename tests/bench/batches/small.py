@@ -18,7 +18,7 @@ from tests.bench.cast import TALLY
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.processes import Stage, staged
 from tests.bench.rows import Row
-from tests.bench.shapes import Script
+from tests.bench.shapes import NAMED, Script
 
 ITEMS, FEW = 10_000, 1_000
 CPU_MS, RESUME_SECONDS, GROWTH_MB = 2.0, 2.0, 15
@@ -54,7 +54,7 @@ class _Thousands:
         if ended.counts.completed != ITEMS:
             raise RuntimeError(f"a batch of the benchmark failed: {ended.counts}{ended.failure.message}")
         told = await self._told()
-        note = f"of the orchestrator; {ITEMS:,} small files, one task each, through an expert that does nothing"
+        note = f"of the orchestrator; {ITEMS:,} small files, one no-op task each, {NAMED}"
         grown = f"{self._resident[0]:.0f} MB after {FEW:,} items, {max(self._resident):.0f} MB at most until {ITEMS:,}"
         asked = f"calls of the planner for it, to plan; {told['select']} choices of a model"
         return [

@@ -48,8 +48,9 @@ JARVIS = {
 JARVIS at commit c62e0fa, on two cores like ours; only the LLM and the experts were scripted.
 """
 
-MORE = "that keeps a journal to resume from, tells events, checks ports and types, limits and retries"
-"""What the orchestrator does of which they do nothing."""
+KEEPS = {FLOOR: "nothing is kept", "langgraph": "no checkpointer, so nothing is kept", POLLING: "nothing is kept"}
+MORE = "which keeps a journal to resume from, tells events, checks ports and types, limits and retries"
+"""What the orchestrator does of which the others do nothing."""
 
 
 async def rows() -> list[Row]:
@@ -76,7 +77,8 @@ async def _overhead(name: str, script: Script, client: Client, peers: Mapping[st
         "ms",
         MS_PER_TASK,
         round(1000 * (floor - critical) / tasks, 2),
-        f"{1000 * ours:.0f} ms, {ours / critical:.3f} x its critical path of {tasks}; reference: plain asyncio",
+        f"{1000 * ours:.0f} ms, {ours / critical:.3f} x its critical path of {tasks}; reference: plain asyncio, "
+        f"{KEEPS[FLOOR]}",
     )
 
 
@@ -125,7 +127,8 @@ async def _other(name: str, case: _Case, ours: float, critical: float, peers: Ma
     if name not in peers:
         return _absent(row, "s", name)
     theirs = await peers[name].median(case.script, 1)
-    return Row(row, round(theirs, 3), "s", reference=round(ours, 3), note=f"{theirs / critical:.3f} x; reference: ours")
+    note = f"{theirs / critical:.3f} x its critical path; {KEEPS[name]}; reference: ours"
+    return Row(row, round(theirs, 3), "s", reference=round(ours, 3), note=note)
 
 
 async def _spent(stage: Stage, client: Client, peers: Mapping[str, Peer]) -> list[Row]:
@@ -138,7 +141,8 @@ async def _spent(stage: Stage, client: Client, peers: Mapping[str, Peer]) -> lis
         row = f"peers.{'jarvis' if name == POLLING else name}_cpu_ms_per_task"
         if name in peers:
             theirs = await _processor(peers[name].running, partial(peers[name].run, IDLE))
-            measured.append(Row(row, round(theirs, 2), "ms", reference=ours, note=f"reference: ours, and {MORE}"))
+            note = f"{KEEPS[name]}; reference: ours, {MORE}"
+            measured.append(Row(row, round(theirs, 2), "ms", reference=ours, note=note))
         else:
             measured.append(_absent(row, "ms", name))
     return measured

@@ -12,7 +12,7 @@ from tests.bench.curves import Curve, Measured
 from tests.bench.load import Client, calling, supplied
 from tests.bench.processes import Stage, staged
 from tests.bench.rows import Row, median
-from tests.bench.shapes import Script
+from tests.bench.shapes import NAMED, Script
 
 WAVES = {1: 3, 10: 4, 100: 2, 1_000: 2}
 """How often so many are asked for at once."""
@@ -76,7 +76,7 @@ async def rows() -> list[Measured]:
 
 def _rate(count: int, wave: Wave) -> Row:
     beyond = f"a run takes {1000 * median(wave.seconds):.0f} ms beyond its expert's {EXPERT_SECONDS:g} s"
-    note = f"{count:,} at once; {beyond}; the orchestrator took {wave.cpu:.0f} ms of a processor"
+    note = f"{count:,} at once, {NAMED}; {beyond}; the orchestrator took {wave.cpu:.0f} ms of a processor"
     return Row(f"scale.runs_{count}_per_s", median([count / wave.wall]), "/s", note=note)
 
 

@@ -24,7 +24,7 @@ from tests.bench.curves import Curve, Measured, Point
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.processes import Stage, staged
 from tests.bench.rows import Row
-from tests.bench.shapes import Script
+from tests.bench.shapes import NAMED, Script
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -64,7 +64,7 @@ async def rows() -> list[Measured]:
     cpu = _curve("cpu", "A turn", "ms of the orchestrator's processor", [(one.end, one.cpu) for one in stretches])
     told = _curve("told", "What planner and responder are sent", "bytes", [(one.end, one.told) for one in stretches])
     prompts = _curve("prompt", "The prompt of a plan", "tokens", [(end, _prompt(end)) for end in ENDS])
-    note = f"of the orchestrator, by {CONVERSATIONS} conversations of {ENDS[-1]} turns"
+    note = f"of the orchestrator, by {CONVERSATIONS} conversations of {ENDS[-1]} turns; a script plans, {NAMED}"
     curves = (cpu, told, prompts)
     fitted = [row for curve in curves for row in curve.exponents(EXPONENT)]
     return [*fitted, Row("scale.conversations_growth_mb", round(grown, 1), "MB", GROWTH_MB, note=note), *curves]

@@ -8,7 +8,7 @@ from tests.bench.curves import Curve, Measured, Point
 from tests.bench.load import Client, calling, per_second, supplied
 from tests.bench.processes import Stage, staged
 from tests.bench.rows import Row, median
-from tests.bench.shapes import Script
+from tests.bench.shapes import NAMED, Script
 
 SHAPES = ("chain", "wide")
 REPEATS = {1: 50, 10: 20, 100: 7, 1_000: 3}
@@ -47,7 +47,7 @@ def _each(shape: str, points: list[Point]) -> list[Row]:
     note = f"a task beyond {some:,} takes {more:.2f} ms, one beyond {few} {less:.2f} ms"
     return [
         *(
-            Row(f"growth.{shape}_{size}_ms_per_task", round(ms / size, 2), "ms", note=f"{shape}, no-op tasks")
+            Row(f"growth.{shape}_{size}_ms_per_task", round(ms / size, 2), "ms", note=f"{shape}, no-op tasks, {NAMED}")
             for size, ms in points
         ),
         Row(f"growth.{shape}_slope", round(more / less, 2), "x", SLOPE, note=note),
@@ -60,5 +60,5 @@ async def _memory(stage: Stage, client: Client) -> Row:
     few = await stage.orchestrator.resident_mb()
     await per_second(lambda: client.run(request), callers=CALLERS, count=MANY_RUNS - FEW_RUNS)
     many = await stage.orchestrator.resident_mb()
-    note = f"{few:.0f} MB after {FEW_RUNS:,} runs, {many:.0f} MB after {MANY_RUNS:,}"
+    note = f"runs of one task, {NAMED}; {few:.0f} MB after {FEW_RUNS:,} runs, {many:.0f} MB after {MANY_RUNS:,}"
     return Row("growth.memory_mb", round(many - few, 1), "MB", GROWTH_MB, note=note)
