@@ -27,7 +27,7 @@ def rewritten(text: str, report: Report) -> str:
 
 
 def told(report: Report) -> str:
-    """On what and when it was measured, how many targets are met, and a table for each section, with its charts."""
+    """On what and when it was measured, how many targets are met, and each section's charts, its table folded up."""
     return "\n".join([_where(report), *(line for name in report.sections for line in _section(name, report))]) + "\n"
 
 
@@ -46,12 +46,18 @@ def _where(report: Report) -> str:
 
 def _section(name: str, report: Report) -> Iterator[str]:
     section = report.sections[name]
-    yield from ("", f"**`{name}`**: {section.about}", "")
+    yield from ("", f"<details><summary><code>{name}</code>: {section.about}{_counted(section)}</summary>", "")
     yield from _table(section)
+    yield from ("", "</details>")
     if section.curves:
         yield ""
     for curve in section.curves:
         yield f"[![{curve.title}]({PICTURES}/{curve.id}.svg)]({PICTURES}/{curve.id}.png)"
+
+
+def _counted(section: Section) -> str:
+    missed = [row.verdict for row in section.rows].count("missed")
+    return f" <b>Missed: {missed}.</b>" if missed else ""
 
 
 def _table(section: Section) -> Iterator[str]:
