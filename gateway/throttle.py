@@ -31,6 +31,12 @@ class _Tally:
     accepted: float = 0.0
     refused: float = 0.0
 
+    def refuse(self, now: float) -> None:
+        """One more was refused; what would be more than enough is forgotten, or it would hold for long."""
+        self.fade(now)
+        if not self.full:
+            self.refused += 1
+
     def fade(self, now: float) -> None:
         left = exp((self.at - now) / MEMORY_SECONDS)
         self.at, self.accepted, self.refused = now, self.accepted * left, self.refused * left
@@ -67,7 +73,8 @@ class Throttle:
                 yield
         except Overloaded as error:
             if error.reason == Overloaded.reason:
-                self._tallies.setdefault(tenant, _Tally(self._clock())).refused += 1
+                now = self._clock()
+                self._tallies.setdefault(tenant, _Tally(now)).refuse(now)
             raise
         if tenant in self._tallies:
             self._tallies[tenant].accepted += 1

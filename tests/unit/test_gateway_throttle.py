@@ -52,6 +52,18 @@ def test_after_a_while_it_is_tried_again(throttle: Throttle, clock: Clock) -> No
     accepted(throttle)
 
 
+def test_a_burst_that_is_refused_at_once_is_no_longer_remembered_than_a_few(throttle: Throttle, clock: Clock) -> None:
+    behind = Overloaded("all places are taken")
+    asking = [throttle.asking("one") for _ in range(1000)]
+    for each in asking:
+        each.__enter__()
+    for each in asking:
+        assert not each.__exit__(Overloaded, behind, None)
+    assert full(throttle)
+    clock.now += MEMORY_SECONDS / 4
+    accepted(throttle)
+
+
 def test_the_more_is_accepted_the_more_is_sought(throttle: Throttle) -> None:
     assert not full(throttle)
     for _ in range(100):
