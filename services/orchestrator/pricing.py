@@ -1,6 +1,5 @@
 """What seconds of computing cost: the deployment's price table, applied once to every call of an expert."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 
@@ -20,6 +19,8 @@ MOST_TOLD = 100
 _NAME = re.compile(r"[a-z0-9._-]{1,64}")
 _POOL = re.compile(r"([a-z0-9._-]{1,64})=(\d{1,9}(?:\.\d{1,9})?)")
 _MOST_POOLS = 8
+_MOST = 10**9
+"""More seconds, tokens or money than one call can take."""
 
 
 class Prices:
@@ -36,10 +37,11 @@ class Prices:
     def charge(self, usage: Usage, task: str, model: str) -> None:
         """Adds to a usage what its seconds cost, and counts that; a pool without a price costs nothing.
 
-        What an expert says that can be no pool, or no seconds, is left out.
+        What an expert says that can be no pool, no seconds, no tokens or no cost is left out.
         """
+        _clean(usage)
         for number, (pool, seconds) in enumerate(tuple(usage.pool_seconds.items())):
-            if number >= _MOST_POOLS or not _NAME.fullmatch(pool) or not 0 <= seconds < math.inf:
+            if number >= _MOST_POOLS or not _NAME.fullmatch(pool) or not 0 <= seconds <= _MOST:
                 del usage.pool_seconds[pool]
             elif self._table:
                 self._add(usage, pool, seconds, {"task": task, "model": model, "pool": pool})
@@ -56,6 +58,19 @@ class Prices:
         if pool not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(pool)
             log.warning("a pool has no price, and costs nothing", pool=pool, remedy="name it in ORCHESTRATOR_PRICES")
+
+
+def _clean(usage: Usage) -> None:
+    """Leaves out what would spoil the sums of a run, or keep it from ending."""
+    counted = {
+        "busy": usage.busy.ToNanoseconds() / 1e9,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost": usage.cost,
+    }
+    for name, count in counted.items():
+        if not 0 <= count <= _MOST:
+            usage.ClearField(name)  # type: ignore[arg-type]  # it is one
 
 
 def used(trailer: Iterable[tuple[str, str | bytes]]) -> dict[str, float]:

@@ -4,6 +4,7 @@ import math
 from datetime import timedelta
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
@@ -60,6 +61,29 @@ def test_seconds_that_cannot_be_cost_nothing_and_are_left_out(seconds: float) ->
     usage = charged(Prices(PRICES), cpu=seconds, gpu_l4=1)
     assert usage.cost == pytest.approx(0.2)
     assert list(usage.pool_seconds) == ["gpu-l4"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Usage(cost=math.nan),
+        Usage(cost=-1),
+        Usage(cost=math.inf),
+        Usage(busy=Duration(seconds=10**18)),
+        Usage(busy=Duration(seconds=-5)),
+        Usage(input_tokens=2**63 - 1),
+        Usage(output_tokens=-(2**63)),
+        Usage(pool_seconds={"cpu": 1e300}),
+    ],
+)
+def test_what_no_call_can_take_is_left_out_and_a_run_can_be_summed_up(told: Usage) -> None:
+    prices = Prices(PRICES)
+    prices.charge(told, "summarization", "model")
+    run = Run(tasks=[types.TaskStatus(result=types.TaskResult(usage=told)) for _ in range(3)])
+    run.created.GetCurrentTime()
+    whole = spent(run, [], [])
+    assert (whole.cost, whole.input_tokens, whole.output_tokens, dict(whole.pool_seconds)) == (0, 0, 0, {})
+    assert whole.busy.ToTimedelta() == timedelta()
 
 
 @pytest.mark.parametrize("table", [{}, PRICES])
