@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import httpx
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from services.ports import free
-from tests.bench.processes import Running, service
+from tests.bench.processes import service
+from tests.bench.rooms import rooms
 from tests.fakes.collector import Collected, collecting
 from tests.waterfall import Bar, drawn
 
@@ -51,20 +51,7 @@ async def main() -> None:
 @asynccontextmanager
 async def _standing(home: Path) -> AsyncIterator[str]:
     """All services, and the expert that comes with its models; yields where they are asked. At the end all is sent."""
-    async with AsyncExitStack() as stack:
-
-        async def start(module: str, prefix: str, **settings: str) -> Running:
-            return await stack.enter_async_context(service(module, prefix, home, **settings))
-
-        expert = await start("experts.lite", "EXPERT")
-        selector = await start("services.selector", "SELECTOR", experts=expert.address)
-        planner = await start("services.planner", "PLANNER", selector=selector.address)
-        responder = await start("services.responder", "RESPONDER")
-        peers = {"planner": planner.address, "selector": selector.address, "responder": responder.address}
-        orchestrator = await start("services.orchestrator", "ORCHESTRATOR", **peers)
-        http = free("127.0.0.1:0", option="")
-        doors = {"orchestrator": orchestrator.address, "selector": selector.address, "http_listen": http}
-        await start("gateway", "GATEWAY", **doors)
+    async with service("experts.lite", "EXPERT", home) as expert, rooms(home, expert.address, {}) as (_, http):
         yield f"http://{http}"
 
 

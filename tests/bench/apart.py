@@ -3,23 +3,25 @@
 Requests are planned, models chosen and answers composed without an LLM.
 """
 
-import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
+import httpx
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Value
-from services.ports import free
 from services.runtime.errors import InvalidRequest
+from tests.bench.accounts import account, accounts, cpu_seconds, parent
 from tests.bench.house import TASK
-from tests.bench.processes import Running, service
+from tests.bench.load import per_second
+from tests.bench.processes import Running
+from tests.bench.rooms import rooms
 from tests.fakes import FakeExpert, card
 
-ROOMS = ("gateway", "planner", "selector", "orchestrator", "responder")
+REQUEST = {"request": "Summarize: one two three.", "bypass_memo": True}
 WRONG = "This cannot be done."
 
 
@@ -41,27 +43,28 @@ class House:
         used = {name: 1000 * running.cpu_seconds() for name, running in self.rooms.items()}
         return {**used, "postgres": 1000 * _family_seconds(postmaster), "commits": commits, "kept_kb": size / 1000}
 
+    async def spent(self, *, callers: int, runs: int) -> dict[str, float]:
+        """What a run of one task takes, as `used` has it, in the mean of so many."""
+        async with httpx.AsyncClient(base_url=f"http://{self.http}", timeout=60) as client:
+            before = await self.used()
+            await per_second(lambda: _asked(client), callers=callers, count=runs)
+            after = await self.used()
+        return {name: (after[name] - before[name]) / runs for name in before}
+
 
 @asynccontextmanager
 async def standing(home: Path, url: str) -> AsyncIterator[House]:
     """Stands once the task of an expert that does nothing can be asked for; it refuses the text WRONG."""
-    async with AsyncExitStack() as stack:
+    expert = FakeExpert("noop", [card("noop", TASK)], answer=_nothing)
+    told = {"orchestrator": {"journal": url}, "gateway": {"database": url}}
+    async with expert.serving() as address, rooms(home, address, told) as (processes, http):
+        yield House(processes, http, url)
 
-        async def start(module: str, **settings: str) -> Running:
-            prefix = module.rpartition(".")[2].upper()
-            return await stack.enter_async_context(service(module, prefix, home, **settings))
 
-        expert = await stack.enter_async_context(FakeExpert("noop", [card("noop", TASK)], answer=_nothing).serving())
-        selector = await start("services.selector", experts=expert)
-        planner = await start("services.planner", selector=selector.address)
-        responder = await start("services.responder")
-        peers = {"planner": planner.address, "selector": selector.address, "responder": responder.address}
-        orchestrator = await start("services.orchestrator", journal=url, **peers)
-        http = free("127.0.0.1:0", option="")
-        doors = {"orchestrator": orchestrator.address, "selector": selector.address, "http_listen": http}
-        gateway = await start("gateway", database=url, **doors)
-        started = (gateway, planner, selector, orchestrator, responder)
-        yield House(dict(zip(ROOMS, started, strict=True)), http, url)
+async def _asked(client: httpx.AsyncClient) -> None:
+    answer = (await client.post("/v1/runs", json=REQUEST, headers={"Prefer": "wait=60"})).json()
+    if answer.get("state") != "completed":
+        raise RuntimeError(f"a run of the benchmark failed: {answer}")
 
 
 async def _nothing(request: InferRequest) -> Mapping[str, Value]:
@@ -78,28 +81,12 @@ async def _database(url: str) -> tuple[int, int, int]:
             "SELECT xact_commit, pg_database_size(current_database()), pg_backend_pid() "
             "FROM pg_stat_database WHERE datname = current_database()"
         )
-        return _parent(backend), commits, size
+        return parent(account(backend)), commits, size
     finally:
         await connection.close()
 
 
 def _family_seconds(first: int) -> float:
     """Processor time of a process, of those it began, and of those of them that have ended."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # processes come and go
-            fields = _fields(stat)
-            if int(stat.parent.name) == first:
-                ticks += sum(int(field) for field in fields[11:15])
-            elif int(fields[1]) == first:
-                ticks += sum(int(field) for field in fields[11:13])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _parent(pid: int) -> int:
-    return int(_fields(Path(f"/proc/{pid}/stat"))[1])
-
-
-def _fields(stat: Path) -> list[str]:
-    """From a process's state on, which is the third."""
-    return stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+    began = [cpu_seconds(found) for _, found in accounts() if parent(found) == first]
+    return cpu_seconds(account(first), ended=True) + sum(began)

@@ -74,8 +74,3 @@ async def reaching(address: str) -> AsyncIterator[grpc.aio.Channel]:
     async with dial(address) as channel:
         await channel.channel_ready()
         yield channel
-
-
-def quantile(seconds: list[float], share: float) -> float:
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

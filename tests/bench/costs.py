@@ -24,10 +24,9 @@ from services.runtime.settings import from_environment
 from tests.batching import Asking, given, step
 from tests.bench.batches.asking import asking, seconds
 from tests.bench.host import ONE_CORE
-from tests.bench.processes import Running, service, staged
+from tests.bench.processes import Running, printed, service, staged
 from tests.bench.rows import Row, gap
 from tests.bench.sized import tasks as sized
-from tests.bench.torch_models import printed
 from tests.data.signs import BROKEN, LETTERS, WORDS, png, sign
 
 THOUSAND = 1000
@@ -185,7 +184,7 @@ async def _sized(home: Path) -> list[tuple[Work, Took | None]]:
     if not find_spec("torch"):
         return [(work(), None) for work in works]
     os.environ["EXPERT_MODELS_URL"] = (home / "models").as_uri()
-    await printed("build", str(home / "models"))
+    await printed("tests.bench.sized.build", home / "models", quietly=True)
     async with service("tests.bench.sized", "EXPERT", home, max_waiting="256") as expert:
         return await _run(home, expert, works)
 

@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 
 import grpc
 
-from tests.bench.asking import Asker, quantile, reaching
+from tests.bench.asking import Asker, reaching
 from tests.bench.host import CALLERS
 from tests.bench.large.tasks import MODELS, TASK
 from tests.bench.load import per_second
 from tests.bench.processes import service
-from tests.bench.rows import Row, gap
+from tests.bench.rows import Row, gap, quantile
 
 SECONDS = 8.0
 """About how long each model is kept busy."""

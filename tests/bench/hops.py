@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
-
 from tests import postgres
-from tests.bench.apart import ROOMS, House, standing
+from tests.bench.apart import House, standing
 from tests.bench.batches.asking import loaded
-from tests.bench.load import per_second
+from tests.bench.rooms import ROOMS
 from tests.bench.rows import Row, gap, median
 
 RUNS, ROUNDS, CALLERS = 200, 5, 64
-REQUEST = {"request": "Summarize: one two three.", "bypass_memo": True}
 
 
 async def rows() -> list[Row]:
@@ -45,17 +42,7 @@ async def _turns(url: str) -> list[Mapping[str, float]]:
     return turns[1:]
 
 
-async def _asked(client: httpx.AsyncClient) -> None:
-    answer = (await client.post("/v1/runs", json=REQUEST, headers={"Prefer": "wait=60"})).json()
-    if answer.get("state") != "completed":
-        raise RuntimeError(f"a run of the benchmark failed: {answer}")
-
-
 async def _spent(house: House) -> Mapping[str, float]:
-    """What a run took of each process and of the database, over so many runs."""
-    async with httpx.AsyncClient(base_url=f"http://{house.http}", timeout=60) as client:
-        before = await house.used()
-        await per_second(lambda: _asked(client), callers=CALLERS, count=RUNS)
-        after = await house.used()
-    resident = {f"{room}_mb": await running.resident_mb() for room, running in house.rooms.items()}
-    return resident | {name: (after[name] - before[name]) / RUNS for name in before}
+    """What a run took of each process and of the database, and the MB that each has then."""
+    spent = await house.spent(callers=CALLERS, runs=RUNS)
+    return spent | {f"{room}_mb": await running.resident_mb() for room, running in house.rooms.items()}

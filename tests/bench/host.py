@@ -16,12 +16,13 @@ from tempfile import TemporaryDirectory
 import grpc
 
 from experts.host.handler import Call
-from tests.bench.asking import Asker, quantile, reaching
+from tests.bench.asking import Asker, reaching
 from tests.bench.dense.tasks import ITEMS, SHELVED_BYTES, SHELVES, TASK, Dense, nothing
 from tests.bench.floor import floor
 from tests.bench.load import per_second
+from tests.bench.nobody import Nobody
 from tests.bench.processes import line, service
-from tests.bench.rows import Row
+from tests.bench.rows import Row, quantile
 
 CALLS, CALLERS, ROUNDS = 1000, 64, 3
 CAPPED_SECONDS = 0.05
@@ -31,8 +32,7 @@ ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 async def rows() -> list[Row]:
-    for name, value in ONE_CORE.items():
-        os.environ[name] = value
+    os.environ.update(ONE_CORE)
     settings = {"max_waiting": "256", "memory_bytes": str(4 * SHELVED_BYTES - 1)}
     with TemporaryDirectory() as home:
         async with (
@@ -121,15 +121,9 @@ async def _shelves(channel: grpc.aio.Channel) -> Row:
     return Row("host.eviction_failures", failed, "", 0, note=note)
 
 
-class _Nobody:
-    cancelled = False
-
-    def progress(self, fraction: float, message: str = "") -> None: ...
-
-
 def _measure(batches: int = 12) -> float:
     """Seconds of a full batch: the best half of some."""
-    model, call, taken = Dense(), _Nobody(), list[float]()
+    model, call, taken = Dense(), Nobody(), list[float]()
     items: Sequence[str] = ["a few words"] * ITEMS
     given: Call = call
     for _ in range(batches):

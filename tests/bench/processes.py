@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench.accounts import account, cpu_seconds
+
 PATIENCE_SECONDS = 30.0
 LOOK_SECONDS = 0.02
 
@@ -30,11 +32,7 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """Processor time it has used; 0 where the system does not say."""
-        stat = Path(f"/proc/{self.pid}/stat")
-        if not stat.exists():
-            return 0.0
-        fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(account(self.pid))
 
     @contextmanager
     def on_one_core(self) -> Iterator[None]:
@@ -163,6 +161,25 @@ async def resident_mb(pid: int) -> float:
     process = await asyncio.create_subprocess_exec("ps", "-o", "rss=", "-p", str(pid), stdout=PIPE)
     output, _ = await process.communicate()
     return int(output) * 1024 / 1e6
+
+
+async def printed(module: str, *arguments: object, quietly: bool = False) -> str:
+    """What a program prints that runs to its end.
+
+    Args:
+        module: the program's.
+        arguments: of it.
+        quietly: what it says beside that is not shown.
+
+    Raises:
+        RuntimeError: it has ended badly.
+    """
+    command = (sys.executable, "-m", module, *(str(argument) for argument in arguments))
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL if quietly else None)
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{module} has ended with status {process.returncode}")
+    return output.decode().strip()
 
 
 async def line(process: Process) -> str:

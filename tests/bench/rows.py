@@ -1,5 +1,6 @@
 """A figure, and where it stands."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,3 +43,9 @@ def gap(name: str, unit: str, target: float | None, why: str, *, at_least: bool 
 def median(values: Sequence[float], *, digits: int = 3) -> float:
     """Rounded to three significant digits: more would be noise, unless it is to be taken from something else."""
     return float(f"{statistics.median(values):.{digits}g}")
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The least value that so large a share of them does not exceed: exact, of all that were kept."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan

@@ -1,8 +1,6 @@
 """How busy the host keeps models of transformers: a small BERT and ViT, on one core, beside the same offline."""
 
-import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +13,7 @@ from services.runtime.artifacts import ArtifactStore
 from tests.bench.asking import Asker, reaching
 from tests.bench.host import CALLERS, ONE_CORE
 from tests.bench.load import per_second
-from tests.bench.processes import service
+from tests.bench.processes import printed, service
 from tests.bench.rows import Row, gap
 from tests.bench.sized import tasks as sized
 
@@ -30,7 +28,7 @@ async def rows() -> list[Row]:
     with TemporaryDirectory() as home:
         models, store = Path(home) / "models", (Path(home) / "artifacts").as_uri()
         os.environ.update(ONE_CORE, EXPERT_MODELS_URL=models.as_uri(), ARTIFACTS_URL=store)
-        await printed("build", str(models))
+        await printed("tests.bench.sized.build", models, quietly=True)
         async with (
             service("tests.bench.sized", "EXPERT", Path(home), max_waiting="256") as expert,
             reaching(expert.address) as channel,
@@ -45,7 +43,7 @@ async def _share(channel: grpc.aio.Channel, model: str, inputs: Mapping[str, Val
     await asker.in_turn(3)
     shares, served, offline = [], 0.0, 0.0
     for _ in range(ROUNDS):
-        offline = sized.ITEMS / float(await printed("tasks", model))
+        offline = sized.ITEMS / float(await printed("tests.bench.sized.tasks", model, quietly=True))
         served = await per_second(asker.ask, callers=CALLERS, count=CALLS)
         shares.append(served / offline)
     note = f"of {offline:.0f} a second offline, in batches of {sized.ITEMS}; {CALLERS} callers, {served:.0f} calls/s"
@@ -54,16 +52,6 @@ async def _share(channel: grpc.aio.Channel, model: str, inputs: Mapping[str, Val
 
 def _name(model: str) -> str:
     return f"host.{model.rpartition('/')[2]}_throughput_share"
-
-
-async def printed(module: str, argument: str) -> str:
-    """What a program of the models prints, in a process of its own."""
-    command = (sys.executable, "-m", f"tests.bench.sized.{module}", argument)
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    output, _ = await process.communicate()
-    return output.decode().strip()
 
 
 async def _picture(store: str) -> Value:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 import time
 from asyncio.subprocess import PIPE
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from services.ports import free
 from tests.bench.processes import Running, service, staged
 from tests.bench.rows import Row, median
 from tests.s3 import serving_s3
@@ -85,9 +85,7 @@ async def rows() -> list[Row]:
 
 @asynccontextmanager
 async def opened(home: Path, store: str = "") -> AsyncIterator[Door]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    address = free("127.0.0.1:0", option="")
     os.environ["ARTIFACTS_URL"] = store or (home / "artifacts").as_uri()
     try:
         async with (
@@ -97,11 +95,11 @@ async def opened(home: Path, store: str = "") -> AsyncIterator[Door]:
                 "GATEWAY",
                 home,
                 orchestrator=stage.orchestrator.address,
-                http_listen=f"127.0.0.1:{port}",
+                http_listen=address,
                 upload_bytes=str(2 * LARGE),
             ) as process,
         ):
-            yield Door(process, port)
+            yield Door(process, int(address.rpartition(":")[2]))
     finally:
         del os.environ["ARTIFACTS_URL"]
 

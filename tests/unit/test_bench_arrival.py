@@ -8,9 +8,10 @@ from itertools import pairwise
 import pytest
 
 from tests.bench.arrival.knee import knee
-from tests.bench.arrival.samples import Point, Sample, quantile
+from tests.bench.arrival.samples import Point, Sample
 from tests.bench.arrival.schedule import poisson
 from tests.bench.arrival.simulation import Model, exponential
+from tests.bench.rows import quantile
 
 RATE, MEAN = 80.0, 0.01
 """Of a queue that is busy eight tenths of the time."""

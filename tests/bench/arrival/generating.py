@@ -9,13 +9,13 @@ import json
 import os
 import sys
 import time
-from asyncio.subprocess import PIPE
 from contextlib import suppress
 from dataclasses import asdict
 
 from tests.bench.arrival.samples import Point, Sample
 from tests.bench.arrival.schedule import poisson
 from tests.bench.bare import Connection, opened
+from tests.bench.processes import printed
 
 REQUEST = json.dumps({"request": "Summarize: one two three.", "bypass_memo": True}).encode()
 WAIT_SECONDS = 60
@@ -58,12 +58,8 @@ async def offered(port: int, rate: float, seconds: float, seed: int) -> Point:
     Raises:
         RuntimeError: that process ended badly.
     """
-    told = [str(each) for each in (port, rate, seconds, seed)]
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, *told, stdout=PIPE)
-    output, _ = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"the benchmark's requests could not be sent at {rate:g} a second")
-    return Point([Sample(**each) for each in json.loads(output)], seconds)
+    samples = json.loads(await printed(__name__, port, rate, seconds, seed))
+    return Point([Sample(**each) for each in samples], seconds)
 
 
 async def main(port: int, rate: float, seconds: float, seed: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests import postgres
-from tests.bench.apart import ROOMS, House, standing
+from tests.bench.apart import House, standing
 from tests.bench.arrival.closed import RUNS, pace
 from tests.bench.arrival.generating import offered
 from tests.bench.arrival.knee import knee
@@ -14,6 +14,7 @@ from tests.bench.arrival.measurement import SEED, SHARES, Measurement, lasting
 from tests.bench.arrival.samples import Point
 from tests.bench.arrival.telling import told
 from tests.bench.curves import Measured
+from tests.bench.rooms import ROOMS
 from tests.bench.rows import gap
 
 PAST = (1.5, 2.0, 3.0)

@@ -8,7 +8,6 @@ import json
 import random
 import sys
 import time
-from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import httpx
 from tests.bench.apart import WRONG
 from tests.bench.arrival.schedule import poisson
 from tests.bench.house import TASK
+from tests.bench.processes import printed
 
 SEED = 9
 PATIENCE_SECONDS = 60
@@ -113,12 +113,7 @@ async def mixed(port: int, rate: float, seconds: float) -> Mixed:
     Raises:
         RuntimeError: that process ended badly.
     """
-    told = [str(each) for each in (port, rate, seconds)]
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, *told, stdout=PIPE)
-    output, _ = await process.communicate()
-    if process.returncode:
-        raise RuntimeError("the benchmark's requests could not be sent")
-    return Mixed(**json.loads(output))
+    return Mixed(**json.loads(await printed(__name__, port, rate, seconds)))
 
 
 async def main(port: int, rate: float, seconds: float) -> None:

@@ -1,9 +1,10 @@
 """What became of requests that came at given moments, and what that says of a rate."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from tests.bench.rows import quantile
 
 LATE_SECONDS = 0.05
 """More, of one request in a hundred, and it was not the rate asked for that was measured."""
@@ -63,9 +64,3 @@ class Point:
     def latency(self, share: float, ending: Ending = "completed") -> float:
         """A quantile over all that ended so; not a number if none did."""
         return quantile([sample.latency for sample in self.of(ending)], share)
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The least value that so large a share of them does not exceed: exact, of all that were kept."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan

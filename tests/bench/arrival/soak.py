@@ -7,11 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests import postgres
-from tests.bench.apart import ROOMS, House, standing
+from tests.bench.apart import House, standing
 from tests.bench.arrival.closed import pace
 from tests.bench.arrival.mixing import Mixed, mixed
 from tests.bench.arrival.watching import Watch, watching
 from tests.bench.curves import Curve, Measured
+from tests.bench.rooms import ROOMS
 from tests.bench.rows import Row, gap
 
 SECONDS = float(os.environ.get("SOAK_SECONDS") or (90 if os.environ.get("CI") else 1_800))

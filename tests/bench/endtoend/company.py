@@ -3,14 +3,13 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Parameter, TaskSpec, Value
-from services.ports import free
 from tests.bench.endtoend.speech import Speaker
-from tests.bench.processes import Running, service
+from tests.bench.rooms import rooms
 from tests.bench.shapes import SPEC, TASK, Script
 from tests.fakes import FakeExpert, ScriptedLLM, card
 
@@ -50,22 +49,7 @@ async def standing(home: Path, llm: ScriptedLLM, asking: Collection[str]) -> Asy
     """
     cards = [card(f"{TASK}-{size}", TASK, f"A {size} model.") for size in ("large", "small")]
     cards += [card(task, task) for task in WORDS_TASKS]
-    async with AsyncExitStack() as stack:
-
-        async def start(module: str, **settings: str) -> Running:
-            prefix = module.rpartition(".")[2]
-            endpoint = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true", **_ROOM}
-            told = settings | (endpoint if prefix in asking else {})
-            return await stack.enter_async_context(service(module, prefix.upper(), home, **told))
-
-        paced = FakeExpert("paced", cards, specs=[_PACED], answer=_pass)
-        expert = await stack.enter_async_context(paced.serving())
-        selector = await start("services.selector", experts=expert)
-        planner = await start("services.planner", selector=selector.address)
-        responder = await start("services.responder")
-        peers = {"planner": planner.address, "selector": selector.address, "responder": responder.address}
-        orchestrator = await start("services.orchestrator", journal=str(home / "journal.sqlite"), **peers)
-        http = free("127.0.0.1:0", option="")
-        doors = {"orchestrator": orchestrator.address, "selector": selector.address, "http_listen": http}
-        await start("gateway", **doors)
+    endpoint = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true", **_ROOM}
+    paced = FakeExpert("paced", cards, specs=[_PACED], answer=_pass)
+    async with paced.serving() as expert, rooms(home, expert, dict.fromkeys(asking, endpoint)) as (_, http):
         yield f"http://{http}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
 from experts.torch_host.devices import TorchDevices, computing
+from tests.bench.nobody import Nobody
 
 TASK = "summarization"
 MODELS = ("bert-large", "vit-large", "whisper-large", "sdxl-unet")
@@ -55,15 +56,9 @@ PRELOAD = ()
 DEVICES = TorchDevices()
 
 
-class _Nobody:
-    cancelled = False
-
-    def progress(self, fraction: float, message: str = "") -> None: ...
-
-
 def batch_seconds(model: Large, items: int, batches: int = 20) -> float:
     """What a batch takes without a server: the better half of some."""
-    taken, call = list[float](), _Nobody()
+    taken, call = list[float](), Nobody()
     for _ in range(batches):
         begun = time.perf_counter()
         model.run([model.prepare({"text": "a few words"}, {})] * items, call)

@@ -1,1 +1,1 @@
-"""Other servers with the same model: programs that run with packages of their own, which nothing else here imports."""
+"""Other servers with the same model, and others who run the same plans: each a program with packages of its own."""

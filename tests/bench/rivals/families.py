@@ -4,14 +4,14 @@ import os
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
-PROC = Path("/proc")
+from tests.bench.accounts import PROC, accounts, parent
 
 
 def family(first: int) -> list[int]:
     """A process and those that descend from it; it alone where the system does not say."""
-    return descendants(_parents(), first)
+    parents = {process_id: parent(found) for process_id, found in accounts()}
+    return descendants(parents, first)
 
 
 def descendants(parents: Mapping[int, int], first: int) -> list[int]:
@@ -34,14 +34,6 @@ def end(pids: Iterable[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _parents() -> dict[int, int]:
-    parents = dict[int, int]()
-    for stat in PROC.glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # processes come and go
-            parents[int(stat.parent.name)] = int(stat.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-    return parents
 
 
 def _share(pid: int) -> int:

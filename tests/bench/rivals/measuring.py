@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 import httpx
 
 from services.ports import free
-from tests.bench.asking import Asker, quantile, reaching
+from tests.bench.asking import Asker, reaching
 from tests.bench.dense.tasks import ITEMS, TASK
 from tests.bench.host import CALLERS, ONE_CORE
 from tests.bench.load import per_second
 from tests.bench.processes import Running, service, stopped
 from tests.bench.rivals.families import end, family, resident_mb
-from tests.bench.rows import Row, gap
+from tests.bench.rows import Row, gap, quantile
 
 RIVALS = {"litserve": "LitServe", "ray": "Ray Serve"}
 """By the package that each is."""

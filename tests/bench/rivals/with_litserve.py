@@ -7,7 +7,8 @@ import litserve
 import litserve.server
 
 from tests.bench.dense.tasks import ITEMS, Dense
-from tests.bench.rivals.waiting import WAIT_SECONDS, Nobody
+from tests.bench.nobody import Nobody
+from tests.bench.rivals.waiting import WAIT_SECONDS
 
 
 class Api(litserve.LitAPI):  # type: ignore[misc]  # it is not checked

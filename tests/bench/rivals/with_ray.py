@@ -9,7 +9,8 @@ import ray
 from ray import serve
 
 from tests.bench.dense.tasks import ITEMS, Dense
-from tests.bench.rivals.waiting import WAIT_SECONDS, Nobody
+from tests.bench.nobody import Nobody
+from tests.bench.rivals.waiting import WAIT_SECONDS
 
 
 @serve.deployment(max_ongoing_requests=256, ray_actor_options={"num_cpus": 0})

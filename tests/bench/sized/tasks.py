@@ -10,6 +10,7 @@ from PIL import Image
 from experts.host.handler import Media
 from experts.text.classification import text_classification
 from experts.vision.classification import image_classification
+from tests.bench.nobody import Nobody
 
 BERT, VIT = "bench/bert", "bench/vit"
 TASK_OF = {BERT: "text-classification", VIT: "image-classification"}
@@ -39,16 +40,10 @@ def full_batch_seconds(model_id: str, batches: int = 4) -> float:
     for _ in range(batches):
         begun = time.perf_counter()
         items = [handler.prepare(given, {"top_k": 2}) for _ in range(ITEMS)]
-        for raw in handler.run(items, _Nobody()):
+        for raw in handler.run(items, Nobody()):
             handler.finish(raw)
         taken.append(time.perf_counter() - begun)
     return sum(sorted(taken)[: batches // 2]) / (batches // 2)
-
-
-class _Nobody:
-    cancelled = False
-
-    def progress(self, fraction: float, message: str = "") -> None: ...
 
 
 if __name__ == "__main__":

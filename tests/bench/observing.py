@@ -3,23 +3,20 @@
 A run is one of a single task through five services, a process each, beside PostgreSQL.
 """
 
-import asyncio
 import json
 import os
 import statistics
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import grpc
-import httpx
 
 from tests import postgres
-from tests.bench.apart import ROOMS, House, standing
-from tests.bench.load import per_second
+from tests.bench.apart import House, standing
+from tests.bench.processes import printed
+from tests.bench.rooms import ROOMS
 from tests.bench.rows import Row, gap, median
 from tests.fakes.collector import refusing
 
@@ -27,7 +24,6 @@ MOST_US = 100
 """Of processor time that a call may take more."""
 
 CALLERS, RUNS, TURNS = 8, 64, 12
-REQUEST = {"request": "Summarize: one two three.", "bypass_memo": True}
 SERVICES = tuple(f"opentelemetry.proto.collector.{kind}.v1.{kind.title()}Service" for kind in ("trace", "metrics"))
 CALLED: Mapping[str, tuple[str, str]] = {
     "call_us": ("traced", "both ends of a call, each a span that is sent, and its metrics"),
@@ -48,11 +44,7 @@ async def rows() -> list[Row]:
 
 async def _of_calls() -> list[Row]:
     async with _collector() as endpoint:
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.bench.calls", endpoint, stdout=PIPE)
-        told, _ = await process.communicate()
-    if process.returncode:
-        raise RuntimeError("tests.bench.calls has failed")
-    turns: Sequence[Turn] = json.loads(told)
+        turns: Sequence[Turn] = json.loads(await printed("tests.bench.calls", endpoint))
     bare = median([turn["bare"] for turn in turns])
     calls = [
         Row(f"telemetry.{name}", _more(turns, what), "µs", MOST_US, bare, note=f"of processor time more: {note}")
@@ -102,17 +94,8 @@ async def _turns(url: str) -> Sequence[Turn]:
 
 
 async def _spent(house: House) -> float:
-    async with httpx.AsyncClient(base_url=f"http://{house.http}", timeout=60) as client:
-        before = await house.used()
-        await per_second(lambda: _asked(client), callers=CALLERS, count=RUNS)
-        after = await house.used()
-    return sum(after[room] - before[room] for room in ROOMS) / RUNS
-
-
-async def _asked(client: httpx.AsyncClient) -> None:
-    answer = (await client.post("/v1/runs", json=REQUEST, headers={"Prefer": "wait=60"})).json()
-    if answer.get("state") != "completed":
-        raise RuntimeError(f"a run of the benchmark failed: {answer}")
+    spent = await house.spent(callers=CALLERS, runs=RUNS)
+    return sum(spent[room] for room in ROOMS)
 
 
 # ---------------------------------------------------------------- both
