@@ -23,8 +23,12 @@ Step = Task | Note | Decision
 
 Emit = Callable[[Step], Awaitable[None]]
 
-_IN_TURN = ThreadPoolExecutor(1, thread_name_prefix="planning")
-"""Plans are made without an LLM one after the other: side by side they only take the interpreter from each other."""
+LONG = 4_000
+"""Characters of a request that takes a quarter of a second; the longest take minutes."""
+
+_IN_TURN, _LONG_ONES = (ThreadPoolExecutor(1, thread_name_prefix=name) for name in ("planning", "planning-long"))
+"""Plans are made without an LLM one after the other: side by side they only take the interpreter from each other. Those
+of long requests have a turn of their own, or all others would wait for them."""
 
 SURE = 0.7
 """Least confidence with which the embedded planner adds to what an LLM began."""
@@ -94,7 +98,8 @@ class Planner:
         if isinstance(request.goal, Replan):
             notes: list[Task | Note] = [] if begun else [_no_other_way(request.goal)]
             return notes, Decision("embedded", "Rules know one way to each task.")
-        draft = await asyncio.get_running_loop().run_in_executor(_IN_TURN, self._embedded.plan, request, catalogue)
+        turn = _LONG_ONES if len(request.text) > LONG else _IN_TURN
+        draft = await asyncio.get_running_loop().run_in_executor(turn, self._embedded.plan, request, catalogue)
         limit = request.limit or HARD_LIMIT
         draft = sound(draft, catalogue, _inputs(request), limit=limit)
         if not begun:

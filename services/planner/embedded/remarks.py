@@ -46,6 +46,11 @@ def which_language(clause: Clause) -> Note:
     return _unmapped(f"“{clause.words}” does not say which text is in which language: {remedy}.", clause.words)
 
 
+def unread(words: str) -> Note:
+    """More is asked for than any plan can have."""
+    return _unmapped("The request asks for more than a plan can have, and its end was not read: split it.", words)
+
+
 def not_understood(words: str) -> Note:
     """Nothing in the words is understood."""
     return _unmapped("These words were not understood: say in English what is to be done.", words)

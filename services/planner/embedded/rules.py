@@ -17,7 +17,7 @@ from services.planner.embedded.vocabulary import Vocabulary, common_words
 from services.planner.embedded.wants import Wants
 from services.planner.embedded.weaver import Weaver
 from services.planner.embedded.wording import QUOTE_MARK, Wording
-from services.planner.plan import Catalogue, Decision, Draft, Modality, Note, Spec
+from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Modality, Note, Spec
 from services.planner.request import Request
 
 CONTROLLER = "embedded"
@@ -135,6 +135,9 @@ class _Planning:
             for clause in clauses:
                 self._weaver.texts.pass_by(clause, self._clauses)
                 self._plan(clause)
+            if max(len(self._clauses), len(self._steps)) > HARD_LIMIT:  # each takes longer than the one before
+                self._weaver.notes.append(remarks.unread(self._wording.text[end:].strip()))
+                break
         tasks, notes = self._weaver.tasks, self._weaver.notes
         if tasks:
             notes += list(self._unused(notes))

@@ -37,6 +37,9 @@ _EXCLUDING = re.compile(
     r"\b(?:ignor(?:e|ing)|skip(?:ping)?|except(?:\s+for)?|excluding|(?:all|everything)\s+but|apart\s+from|other\s+than|leav(?:e|ing)\s+out|not)"
     r"\s+(?:the\s+)?(?:\w+\s+)?$"
 )
+_REACH = 200
+"""Characters before a file in which words may leave it out: there may be thousands of files."""
+
 _TARGET = re.compile(r"(?:\b(?:save|store|export|download|output)\b[^.!?\n]{0,40}|\b(?:(?:in)?to|as)\s+)$")
 
 
@@ -77,7 +80,11 @@ class Wording:
 
     def excluded(self) -> tuple[Mention, ...]:
         """The files the words leave out: "all but a.png"."""
-        return tuple(mention for mention in self.mentions if _EXCLUDING.search(self.masked[: mention.start]))
+        return tuple(
+            mention
+            for mention in self.mentions
+            if _EXCLUDING.search(self.masked, max(0, mention.start - _REACH), mention.start)
+        )
 
     def without(self, mentions: Iterable[Mention]) -> "Wording":
         """The same words with some files not meant by them."""
