@@ -1,9 +1,10 @@
 """The cast around an orchestrator: a scripted planner, selector, responder and expert, all real servers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -187,6 +188,16 @@ def registered(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
 def candidate(model: str, address: str) -> types.Candidate:
     endpoints = [types.Endpoint(address=address)]
     return types.Candidate(model_id=model, expert="fake", endpoints=endpoints, reach=types.REACH_INTERNAL)
+
+
+def apart(peers: Mapping[str, str], journal: Path) -> dict[str, str]:
+    """Settings of an orchestrator among its cast that is a process of its own."""
+    return {
+        "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
+        "ORCHESTRATOR_JOURNAL": str(journal),
+        "ARTIFACTS_URL": (journal.parent / "artifacts").as_uri(),
+        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
+    }
 
 
 class connected:  # noqa: N801  # reads as a function

@@ -1,7 +1,7 @@
 """The orchestrator among its scripted cast, and a machine without LLMs, for those tests that ask for them."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from protos.hugginggpt.v1 import (
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from services.runtime.server import serving
+from tests.fakes.tracing import Kept, kept_traces
 from tests.orchestrating import Cast, Expert, House, Planner, Responder, Selector, candidate, connected, registered
 
 LLM_SETTINGS = ("LLM_", "PLANNER_LLM_", "SELECTOR_LLM_", "RESPONDER_LLM_")
@@ -32,6 +33,13 @@ def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     ports: dict[int, str] = {}
     monkeypatch.setattr("gateway.cli.endpoints.USUAL_PORTS", ports)
+
+
+@pytest.fixture
+def traces() -> Iterator[Kept]:
+    """What is traced in this process while a test runs."""
+    with kept_traces() as kept:
+        yield kept
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What is traced and logged of requests at the gateway's doors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,10 @@ from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEve
 from services.runtime import spans
 from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedOrchestrator
-from tests.fakes.tracing import Kept, kept_traces
+from tests.fakes.tracing import Kept
 
 ASKED = "00-0000000000000000000000000000abcd-00000000000000ef-01"
 SECRET = "a secret in a path or a body"
-
-
-@pytest.fixture
-def traces() -> Iterator[Kept]:
-    with kept_traces() as kept:
-        yield kept
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What is traced of an expert's batches and loads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -9,17 +9,11 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from tests.fakes.tracing import Kept, kept_traces
+from tests.fakes.tracing import Kept
 from tests.hosting import Batches, Start, hosts, reached
 
 INFER = "hugginggpt.v1.ExpertService/Infer"
 SECRET = "nobody but the model may read this"
-
-
-@pytest.fixture
-def traces() -> Iterator[Kept]:
-    with kept_traces() as kept:
-        yield kept
 
 
 @pytest.fixture

@@ -10,16 +10,10 @@ import structlog
 from services.llm.client import LLM, Message, Schema, Unusable, Usage, Why
 from tests.fakes import Says, ScriptedLLM, Stalls
 from tests.fakes.llm.asking import asking, settings
-from tests.fakes.tracing import Kept, kept_traces
+from tests.fakes.tracing import Kept
 
 PROMPT = [Message("system", "You plan."), Message("user", "Describe photo-of-my-cat.png")]
 SCHEMA = Schema("plan", {"type": "object", "properties": {}, "required": [], "additionalProperties": False})
-
-
-@pytest.fixture
-def traces() -> Iterator[Kept]:
-    with kept_traces() as kept:
-        yield kept
 
 
 @pytest.fixture

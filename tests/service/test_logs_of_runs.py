@@ -17,7 +17,7 @@ from services.runtime.errors import CorruptData
 from tests.fakes.collector import collecting
 from tests.fakes.tracing import kept_traces
 from tests.logs import logged
-from tests.orchestrating import END, Cast, echo, ref, task
+from tests.orchestrating import END, Cast, apart, echo, ref, task
 from tests.processes import processes
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
@@ -43,13 +43,7 @@ async def planned(call: Any) -> str:
 
 @pytest.fixture
 def settings(peers: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    return {
-        "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
-        "ORCHESTRATOR_JOURNAL": str(tmp_path / "journal.sqlite"),
-        "ORCHESTRATOR_LEASE_SECONDS": "3",
-        "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
-        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
-    }
+    return {**apart(peers, tmp_path / "journal.sqlite"), "ORCHESTRATOR_LEASE_SECONDS": "3"}
 
 
 async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast, settings: dict[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from services.runtime import spans
 from tests.doors import Doors, opened_doors
-from tests.fakes.tracing import Kept, kept_traces
+from tests.fakes.tracing import Kept
 from tests.mcp_clients import MODES, opened_client
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
@@ -21,12 +21,6 @@ SECRET = "words-that-only-an-agent-may-know"
 CLIENT = "mcp-python-sdk"
 
 both_forms = pytest.mark.parametrize("mode", MODES)
-
-
-@pytest.fixture
-def traces() -> Iterator[Kept]:
-    with kept_traces() as kept:
-        yield kept
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ from services.runtime.caller import KEY
 from services.runtime.channel import connect
 from services.runtime.errors import InvalidRequest
 from tests.logs import logged
-from tests.orchestrating import END, Cast, echo, task
+from tests.orchestrating import END, Cast, apart, echo, task
 from tests.processes import processes
 
-ANY = "127.0.0.1:0"
 KEYS, MANY, AT_ONCE = 500, 10_000, 32
 SECONDS = 540
 LABELS = {
@@ -75,13 +74,7 @@ async def test_ten_thousand_runs_by_five_hundred_keys_leave_as_many_series_as_te
 ) -> None:
     cast.plan(task(1), END)
     cast.infer["model"] = moody
-    settings = {
-        "METRICS_LISTEN": ANY,
-        "ORCHESTRATOR_LISTEN": ANY,
-        "ORCHESTRATOR_JOURNAL": str(tmp_path / "journal.sqlite"),
-        "ARTIFACTS_URL": (tmp_path / "artifacts").as_uri(),
-        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
-    }
+    settings = {**apart(peers, tmp_path / "journal.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
     async with processes(SECONDS) as start:
         process = await start("-m", "services.orchestrator", **settings)
         port, served = [(await logged(process, event))["port"] for event in ("metrics", "serving")]

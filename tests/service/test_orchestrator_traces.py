@@ -1,7 +1,6 @@
 """What is traced of a run: one trace, from whoever asks to the experts, whoever drives it and however it ends."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from services.orchestrator.__main__ import orchestrator
 from services.runtime import caller
 from services.runtime.errors import CorruptData, InvalidRequest, Overloaded
 from tests.batching import PINNED, Asking, notes
-from tests.fakes.tracing import Kept, kept_traces
+from tests.fakes.tracing import Kept
 from tests.orchestrating import END, House, candidate, connected, ref, task, text
 
 ASKED = 0x1234
@@ -24,10 +23,7 @@ ABOVE = trace.SpanContext(ASKED, 8, is_remote=True, trace_flags=trace.TraceFlags
 WORDS = "a secret that nobody but the models may read"
 
 
-@pytest.fixture(autouse=True)
-def traces() -> Iterator[Kept]:
-    with kept_traces() as kept:
-        yield kept
+pytestmark = pytest.mark.usefixtures("traces")
 
 
 async def run(house: House, traces: Kept, **spec: Any) -> list[types.RunEvent]:

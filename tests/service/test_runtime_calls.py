@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from services.runtime import errors, tracing
 from services.runtime.channel import dial
 from services.runtime.server import serving
 from tests.conftest import Serve
-from tests.fakes.tracing import Kept, kept_traces
+from tests.fakes.tracing import Kept
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 INFER, PROGRESS = "hugginggpt.v1.ExpertService/Infer", "hugginggpt.v1.ExpertService/Progress"
@@ -61,12 +61,6 @@ class Waiting(rpc.ExpertServiceServicer):
             self.left_at = time.monotonic()
             self.left.set()
             raise
-
-
-@pytest.fixture
-def traces() -> Iterator[Kept]:
-    with kept_traces() as kept:
-        yield kept
 
 
 @pytest.fixture

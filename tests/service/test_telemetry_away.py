@@ -15,7 +15,7 @@ from services.runtime import caller
 from services.runtime.channel import connect
 from tests.fakes.collector import OFTEN, refusing, silent
 from tests.logs import logged
-from tests.orchestrating import END, Cast, ref, task
+from tests.orchestrating import END, Cast, apart, ref, task
 from tests.processes import Start, processes
 
 RUNS, AT_ONCE = 60, 8
@@ -48,14 +48,9 @@ def is_nonsense() -> Iterator[Mapping[str, str]]:
     yield {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://no such host:-1", **OFTEN}
 
 
-async def taken(start: Start, settings: Mapping[str, str], journal: Path) -> tuple[float, float]:
+async def taken(start: Start, settings: Mapping[str, str]) -> tuple[float, float]:
     """Seconds in which an orchestrator does its runs, all of them well, and in which it stops."""
-    own = {
-        "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
-        "ORCHESTRATOR_JOURNAL": str(journal),
-        "ARTIFACTS_URL": (journal.parent / "artifacts").as_uri(),
-    }
-    process = await start("-m", "services.orchestrator", **own, **settings)
+    process = await start("-m", "services.orchestrator", **settings)
     port = (await logged(process, "serving"))["port"]
     assert process.stderr
     drained = asyncio.create_task(process.stderr.read())
@@ -90,10 +85,9 @@ async def test_telemetry_that_nobody_takes_slows_and_fails_no_run(
     away: Away, cast: Cast, peers: dict[str, str], tmp_path: Path
 ) -> None:
     cast.plan(task(1), task(2, text=ref(1)), END)
-    others = {f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"}
     async with processes(120) as start:
         with away() as settings:
-            untold, _ = await taken(start, others, tmp_path / "untold.sqlite")
-            told, stopped = await taken(start, {**others, **settings}, tmp_path / "told.sqlite")
+            untold, _ = await taken(start, apart(peers, tmp_path / "untold.sqlite"))
+            told, stopped = await taken(start, {**apart(peers, tmp_path / "told.sqlite"), **settings})
     assert told < 2 * untold + 1
     assert stopped < 8

@@ -21,13 +21,12 @@ from tests.logs import logged
 from tests.observability.promql import Known, complaints
 from tests.observability.queries import Query, of_dashboards, of_rules, of_scalers
 from tests.observability.server import Prometheus, reading
-from tests.orchestrating import END, Cast, task
+from tests.orchestrating import END, Cast, apart, task
 from tests.processes import Start, processes
 from tests.system.conftest import ROOT, House, standing
 
 pytestmark = pytest.mark.needs("prometheus")
 
-ANY = "127.0.0.1:0"
 SIGN = ROOT / "tests" / "data" / "sign.png"
 FOREIGN: Known = {
     "ALERTS": {"alertname", "alertstate", "severity"},
@@ -80,13 +79,7 @@ async def failing(start: Start, cast: Cast, peers: dict[str, str], folder: Path)
     """An orchestrator whose one model fails until it is left alone; gives where its metrics are."""
     cast.plan(task(1), END)
     cast.infer["model"] = broken
-    settings = {
-        "METRICS_LISTEN": ANY,
-        "ORCHESTRATOR_LISTEN": ANY,
-        "ORCHESTRATOR_JOURNAL": str(folder / "failing.sqlite"),
-        "ARTIFACTS_URL": (folder / "artifacts").as_uri(),
-        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
-    }
+    settings = {**apart(peers, folder / "failing.sqlite"), "METRICS_LISTEN": "127.0.0.1:0"}
     process = await start("-m", "services.orchestrator", **settings)
     metrics, served = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
     assert process.stderr
