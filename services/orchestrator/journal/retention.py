@@ -63,13 +63,14 @@ _OLD_RUNS = (
 )
 """The lease of an ended run began with its last event."""
 _OLD_MEMOS = (
-    "DELETE FROM memos WHERE (tenant, digest) IN"
+    "DELETE FROM memos WHERE created < ? AND (tenant, digest) IN"
     " (SELECT tenant, digest FROM memos WHERE created < ? LIMIT ?) RETURNING digest"
 )
 _OLD_KEYS = (
-    "DELETE FROM idempotency WHERE (tenant, key) IN"
+    "DELETE FROM idempotency WHERE created < ? AND (tenant, key) IN"
     " (SELECT tenant, key FROM idempotency WHERE created < ? LIMIT ?) RETURNING key"
 )
+"""Asks twice for the age: who takes a key anew meanwhile is waited for, and then the key is young."""
 _OLD_COMMANDS = (
     "DELETE FROM commands WHERE id IN (SELECT commands.id FROM commands JOIN runs ON runs.id = run_id"
     f" WHERE NOT ({ALIVE}) LIMIT ?) RETURNING id"
@@ -115,13 +116,13 @@ class Retention:
         await self._note_references()
         await self._collect_artifacts()
         now = time.time()
-        await self._thin(_OLD_KEYS, now - IDEMPOTENCY_SECONDS)
+        await self._thin(_OLD_KEYS, *(now - IDEMPOTENCY_SECONDS,) * 2)
         await self._thin(_OLD_COMMANDS)
         before = now - self._keep_seconds if self._keep_seconds else 0.0
         await self._batches.thin(before, now - UNFINISHED_SECONDS)
         if self._keep_seconds:
             await self._thin(_OLD_RUNS, before, before, before)
-            await self._thin(_OLD_MEMOS, before)
+            await self._thin(_OLD_MEMOS, before, before)
 
     async def _forever(self) -> None:
         await asyncio.sleep(FIRST_SECONDS)
