@@ -29,7 +29,6 @@ class House:
     grpc: str
     expert: str
     ready_seconds: float
-    children: dict[str, int]
 
 
 @asynccontextmanager
@@ -46,7 +45,7 @@ async def standing(*, experts: str) -> AsyncIterator[House]:
                 told = json.loads(await line(process))
                 ready = time.perf_counter() - begun
                 await _offered(told["grpc"])
-                yield House(told["url"], told["grpc"], address, ready, told["children"])
+                yield House(told["url"], told["grpc"], address, ready)
             finally:
                 await stopped(process)
 

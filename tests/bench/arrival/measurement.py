@@ -8,14 +8,13 @@ from tests.bench.arrival.knee import knee
 from tests.bench.arrival.samples import Point
 from tests.bench.arrival.schedule import poisson
 from tests.bench.arrival.simulation import Model, exponential
+from tests.bench.saturation import PLACES
 
 SEED = 5
 SHARES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Rates, of what callers get that wait for their answers; the first is no load."""
 SECONDS, FEWEST = 10.0, 150
 """Each rate lasts so long, and until so many are expected to have come."""
-PLACES = 256
-"""ORCHESTRATOR_MAX_RUNS."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whether the services hold what they need and no more, asked for half an hour at half of what they can do."""
+"""Whether the services hold what they need and no more, asked for half an hour for all that people ask."""
 
 import os
 from collections import Counter
@@ -18,7 +18,7 @@ from tests.bench.rows import Row, gap
 SECONDS = float(os.environ.get("SOAK_SECONDS") or (90 if os.environ.get("CI") else 1_800))
 LOOKS = 180
 SHARE = 0.4
-"""Of what callers in a closed loop get: half of the knee, which lies a little below it."""
+"""Of what callers get that wait for their answers."""
 PERCENT, FILES = 5.0, 8
 """Most that memory, and open files, may have grown by over the latter half."""
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from tests.bench.arrival.closed import CALLERS
 from tests.bench.arrival.knee import GOOD, SLOWER
 from tests.bench.arrival.measurement import SECONDS, Measurement
-from tests.bench.arrival.samples import Ending, Point
+from tests.bench.arrival.samples import LATE_SECONDS, Ending, Point
 from tests.bench.batches.asking import loaded
 from tests.bench.capacity import BUSY
 from tests.bench.curves import Curve, Measured
@@ -23,14 +24,15 @@ def told(measured: Measurement) -> list[Measured]:
 
 def _knee(measured: Measurement, found: Point) -> Iterator[Row]:
     rule = f"highest rate with p99 ≤ {SLOWER:g} x p99 without load and {100 * GOOD:g} % completed meanwhile"
-    note = f"runs of one task that come at random, {rule}; reference: 64 callers that wait; {loaded()}"
+    note = f"runs of one task that come at random, {rule}; reference: {CALLERS} callers that wait; {loaded()}"
     yield Row("load.knee_runs_per_s", round(found.goodput, 1), "/s", reference=round(measured.closed, 1), note=note)
     for share in (0.5, 0.95, 0.99):
         unloaded = round(_ms(measured.rising[0], share), 1)
         note = "at the knee, from when a run was due; reference: without load"
         yield Row(f"load.knee_p{100 * share:g}_ms", round(_ms(found, share), 1), "ms", reference=unloaded, note=note)
     late = max(1000 * point.late for point in measured.points)
-    note = "99th percentile of how late a request was sent, worst rate; beyond 50 ms a rate is not reported"
+    most = f"beyond {1000 * LATE_SECONDS:g} ms a rate is not reported"
+    note = f"99th percentile of how late a request was sent, worst rate; {most}"
     yield Row("load.generator_late_ms", round(late, 1), "ms", note=note)
 
 

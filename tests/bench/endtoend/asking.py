@@ -24,10 +24,6 @@ class Told:
         return min(self.first.values())
 
     @property
-    def whole(self) -> float:
-        return self.first["run_ended"]
-
-    @property
     def tokens(self) -> tuple[int, int]:
         """Into LLMs, and out of them."""
         usage = self.ended.get("usage", {})
