@@ -52,6 +52,23 @@ async def test_a_run_that_cannot_be_kept_takes_no_key_and_spoils_no_other(databa
     assert await journal.accept(new("c", "k")) == "c"
 
 
+async def test_keys_outlast_a_change_of_the_tables(address: str) -> None:
+    async with opened(address, SCHEMA, MIGRATIONS[:3]) as database:  # as far as the last release had come
+
+        def operation() -> Steps[None]:
+            yield Query(
+                "INSERT INTO runs (id, tenant, conversation_id, parent_id, state, request, created, deadline, caller,"
+                " seq, owner, fence, lease_until) VALUES ('a', 'default', 'a', '', 1, '', 1, 1, ?, 1, '', 1, 1)",
+                (b"",),
+            )
+            key = "INSERT INTO idempotency (tenant, key, run_id, digest, created) VALUES ('default', 'k', 'a', 'd', ?)"
+            yield Query(key, (time.time(),))
+
+        await database.write(operation)
+    async with opened(address, SCHEMA, MIGRATIONS) as database:
+        assert await Journal(database, "me", 60).accept(new("b", "k")) == "a"
+
+
 @pytest.fixture
 async def url(postgres: str) -> str:
     """Of an empty database of PostgreSQL."""
@@ -77,7 +94,31 @@ async def test_a_key_that_is_taken_anew_while_old_ones_go_stands_for_its_new_run
 
 
 async def _waited_for(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
     async with asyncio.timeout(10):
         while not await connection.fetch(waiting):  # noqa: ASYNC110  # PostgreSQL tells nobody of its locks
             await asyncio.sleep(0.01)
+
+
+async def test_tables_change_while_a_run_is_being_kept_by_the_program_before(url: str) -> None:
+    async with opened(url, SCHEMA, MIGRATIONS[:-1]) as before:
+        await Journal(before, "me", 60).accept(new("b"))
+    writing = await asyncpg.connect(url, server_settings={"search_path": SCHEMA})
+    try:
+        async with writing.transaction():
+            await writing.fetch("SELECT run_id FROM idempotency")  # whether the key is known
+            changing = asyncio.create_task(_changed(url))
+            await _waited_for(writing)
+            await writing.execute("INSERT INTO runs SELECT * FROM runs WHERE false")
+            await writing.execute("INSERT INTO idempotency VALUES ('default', 'k', 'b', 'd', $1)", time.time())
+        async with asyncio.timeout(10):
+            await changing
+    finally:
+        await writing.close()
+    async with opened(url, SCHEMA, MIGRATIONS) as database:
+        assert await Journal(database, "me", 60).accept(new("c", "k")) == "b"
+
+
+async def _changed(url: str) -> None:
+    async with opened(url, SCHEMA, MIGRATIONS):
+        pass

@@ -175,9 +175,12 @@ MIGRATIONS = (
     # With all that is asked of batches which wait for an owner: their rows may have megabytes before the lease.
     "CREATE INDEX batches_due ON batches (tenant, created, id, state, lease_until) WHERE state < 4",
     "ALTER TABLE batches ADD COLUMN taken_up REAL NOT NULL DEFAULT 0",
-    # One statement takes a key and then keeps its run, which is looked for only at the end.
+    # One statement takes a key and then keeps its run, which is looked for only at the end: keys that come in before
+    # the index would be in its way. Keys are held first, then runs, as by whoever keeps a run: else both would wait.
     """
-    CREATE TABLE idempotency_keys (
+    ALTER TABLE idempotency RENAME TO idempotency_before;
+    DROP INDEX idempotency_by_run;
+    CREATE TABLE idempotency (
         tenant TEXT NOT NULL,
         key TEXT NOT NULL,
         run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
@@ -185,10 +188,9 @@ MIGRATIONS = (
         created REAL NOT NULL,
         PRIMARY KEY (tenant, key)
     ) WITHOUT ROWID;
-    INSERT INTO idempotency_keys SELECT tenant, key, run_id, digest, created FROM idempotency;
-    DROP TABLE idempotency;
-    ALTER TABLE idempotency_keys RENAME TO idempotency;
-    CREATE INDEX idempotency_by_run ON idempotency (run_id)
+    CREATE INDEX idempotency_by_run ON idempotency (run_id);
+    INSERT INTO idempotency SELECT tenant, key, run_id, digest, created FROM idempotency_before;
+    DROP TABLE idempotency_before
     """,
 )
 """In SQLite's words; services.runtime.database.migrations says what a script may do."""
