@@ -1,0 +1,37 @@
+"""Spans that others name."""
+
+import logging
+
+import pytest
+
+from services.runtime import spans
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("state", "kept"),
+    [
+        ("vendor=opaque", "vendor=opaque"),
+        ("a=1, tenant@vendor=x y", "a=1,tenant@vendor=x y"),
+        ("a=" + "v" * 500 + ",b=" + "v" * 500, ""),
+        ("my password is hunter2", ""),
+        ("1a=v", ""),
+        ("a=b\nc", ""),
+        ("a=\N{LATIN SMALL LETTER E WITH ACUTE}", ""),
+        (",".join(f"k{number}=v" for number in range(33)), ""),
+    ],
+)
+def test_a_tracestate_is_passed_on_if_it_is_one_and_short_and_never_logged(
+    state: str, kept: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        found = spans.read({"traceparent": PARENT, "tracestate": state})
+    assert spans.written(found) == PARENT
+    assert found.trace_state.to_header() == kept
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("told", ["", "nonsense", f"{PARENT[:-2]}zz", f"00-{'0' * 32}-{'1' * 16}-01"])
+def test_what_names_no_span_names_none(told: str) -> None:
+    assert not spans.read({"traceparent": told, "tracestate": "a=b"}).is_valid
