@@ -37,9 +37,9 @@ from tests.bench.arrival import measuring as load
 from tests.bench.arrival import soak
 from tests.bench.batches import measuring as batches
 from tests.bench.curves import Curve, Measured
-from tests.bench.endtoend import makespan
 from tests.bench.endtoend import measuring as endtoend
 from tests.bench.report import OUT, found, section, show, write
+from tests.bench.rivals import makespan
 from tests.bench.rivals import measuring as rivals
 from tests.bench.scale import artifacts, concurrency, conversations, models, tasks
 

@@ -1,1 +1,1 @@
-"""Whole runs: what they take beyond their longest way, beside others who run the same graph."""
+"""Whole runs through the gateway: what they take beyond their longest way, by who plans, selects and answers."""

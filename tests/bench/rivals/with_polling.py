@@ -20,10 +20,10 @@ from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1.types_pb2 import Task, Value
-from tests.bench.endtoend.polling import POLL_SECONDS
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.rivals import requests
 from tests.bench.rivals.attending import attend
+from tests.bench.rivals.polling import POLL_SECONDS
 from tests.bench.shapes import Script
 
 RUNS = 64

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.endtoend.peers import FLOOR, PEERS, POLLING, Peer, attending
-from tests.bench.endtoend.polling import lasts
 from tests.bench.load import Client, calling, planned
 from tests.bench.processes import Running, Stage, staged
+from tests.bench.rivals.peers import FLOOR, PEERS, POLLING, Peer, attending
+from tests.bench.rivals.polling import lasts
 from tests.bench.rows import Row, gap, median
 from tests.bench.shapes import Script
 
