@@ -54,7 +54,7 @@ class Meter:
         now = self._clock()
         if self._at_work:
             self._each += max(0.0, now - self._last) / self._at_work
-        self._last = now
+        self._last = max(self._last, now)  # a process that ends just now is missing for a moment
 
 
 class User(Protocol):

@@ -61,6 +61,14 @@ def test_a_clock_that_goes_back_takes_nothing_away() -> None:
     assert meter.end(begun) == 0
 
 
+def test_what_a_clock_forgets_for_a_moment_is_not_counted_again() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    first, clock.now = meter.begin(), 1.0
+    second, clock.now = meter.begin(), 100.5
+    assert meter.end(first) + meter.end(second) == pytest.approx(0.5)
+
+
 async def test_the_calls_of_a_batch_share_it_and_a_call_adds_up_what_it_used() -> None:
     room = CallsUnderWay()
     with room.entered("tenant", "") as one, room.entered("tenant", "") as other:
