@@ -1,9 +1,11 @@
 """A query that names what is not there is found out."""
 
+from configparser import ConfigParser
+
 import pytest
 
 from tests.observability.promql import complaints, grouped, metrics
-from tests.observability.queries import of_dashboards, of_rules, of_scalers
+from tests.observability.queries import FOLDER, of_dashboards, of_rules, of_scalers
 
 KNOWN = {"calls_total": {"model", "state", "instance"}, "seconds_bucket": {"le", "model"}, "up": {"job", "instance"}}
 
@@ -52,3 +54,17 @@ def test_there_are_queries_everywhere() -> None:
     assert all(
         len(list(queries())) > least for queries, least in ((of_dashboards, 40), (of_rules, 10), (of_scalers, 5))
     )
+
+
+def test_whoever_looks_at_grafana_changes_nothing_and_sends_nothing_away() -> None:
+    told = ConfigParser()
+    told.read_string((FOLDER / "grafana" / "grafana.ini").read_text())
+    assert told["auth.anonymous"]["org_role"] == "Viewer"
+    off = {
+        ("auth.basic", "enabled"),
+        ("users", "viewers_can_edit"),
+        ("snapshots", "enabled"),
+        ("snapshots", "external_enabled"),
+        ("analytics", "reporting_enabled"),
+    }
+    assert not any(told.getboolean(*each) for each in off)
