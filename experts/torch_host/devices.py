@@ -57,7 +57,7 @@ class TorchDevices:
 
         try:
             return torch.cuda.utilization(device) / 100
-        except (NVMLError, RuntimeError):  # a slice of a GPU has none, a container may be kept from asking
+        except (NVMLError, RuntimeError, ImportError):  # a slice has none, a container may not ask, AMD's has another
             return None
 
     def product(self, device: str) -> str:

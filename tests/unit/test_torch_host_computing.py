@@ -138,9 +138,12 @@ def test_the_driver_says_how_busy_a_gpu_is(driver: pytest.MonkeyPatch) -> None:
     assert [devices.use(device) for device in ("cuda:0", "cuda:1", "cpu")] == [0, 0.37, None]
 
 
-def test_a_gpu_whose_driver_does_not_say_has_no_use(driver: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED), ModuleNotFoundError("amdsmi is not installed")]
+)
+def test_a_gpu_whose_driver_does_not_say_has_no_use(driver: pytest.MonkeyPatch, error: Exception) -> None:
     def refused(handle: int) -> None:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise error
 
     driver.setattr("pynvml.nvmlDeviceGetUtilizationRates", refused)
     assert TorchDevices().use("cuda:0") is None
