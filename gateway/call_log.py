@@ -50,7 +50,7 @@ def _code(error: BaseException, context: grpc.aio.ServicerContext[Any, Any]) -> 
             return error.code
         case grpc.aio.AioRpcError():
             return error.code()
-        case asyncio.CancelledError():
+        case asyncio.CancelledError() | grpc.aio.InternalError():  # the latter: what was written could not be sent
             return StatusCode.CANCELLED
     return context.code() or StatusCode.INTERNAL
 

@@ -1,0 +1,59 @@
+"""With which code a call stands in the log."""
+
+import asyncio
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from grpc import StatusCode
+from structlog.testing import capture_logs
+
+from gateway.call_log import CallLog
+from services.runtime.errors import NotFound
+
+
+async def logged(error: BaseException | None, set_by_hand: StatusCode | None = None) -> Any:
+    """The line of a call that raises this, if anything."""
+
+    async def answer(request: Any, context: Any) -> None:
+        if error:
+            raise error
+
+    async def found(_: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    details = SimpleNamespace(method="/hugginggpt.v1.GatewayService/GetRun")
+    handler = await CallLog().intercept_service(found, details)
+    call = handler.unary_unary(SimpleNamespace(run_id="run_ab"), SimpleNamespace(code=lambda: set_by_hand))
+    with capture_logs() as lines, pytest.raises(type(error)) if error else nullcontext():
+        await call
+    (line,) = lines
+    return line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (None, "OK"),
+        (NotFound("no run"), "NOT_FOUND"),
+        (asyncio.CancelledError(), "CANCELLED"),
+        (grpc.aio.InternalError("the caller has gone"), "CANCELLED"),
+        (ValueError("a secret"), "INTERNAL"),
+    ],
+)
+async def test_a_call_is_logged_with_what_came_of_it_and_no_words(error: BaseException | None, code: str) -> None:
+    line = await logged(error)
+    assert line.pop("seconds") >= 0
+    assert line == {
+        "event": "call",
+        "log_level": "info",
+        "method": "hugginggpt.v1.GatewayService/GetRun",
+        "code": code,
+        "run_id": "run_ab",
+    }
+
+
+async def test_a_call_that_was_aborted_has_the_code_it_was_aborted_with() -> None:
+    assert (await logged(grpc.aio.AbortError(), StatusCode.ABORTED))["code"] == "ABORTED"
