@@ -42,6 +42,7 @@ async def replicas(
         "ORCHESTRATOR_JOURNAL": journal,
         "ORCHESTRATOR_LEASE_SECONDS": str(lease_seconds),
         "HUGGINGGPT_HOME": str(folder),
+        "LOG_LEVEL": "INFO",
     }
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(Ports())
