@@ -66,7 +66,10 @@ class Throttle:
             Overloaded: the tenant's runs are refused so often, or so many wait so long, that this one is not asked for.
         """
         tally = self._fresh(tenant)
-        if self._stuck or (tally and tally.full):
+        if self._stuck:
+            remedy = "try again soon; if it lasts, see whether the orchestrator and its database answer"
+            raise Overloaded("runs wait long to be accepted", remedy=remedy, retry_after=RETRY_AFTER)
+        if tally and tally.full:
             raise Overloaded("too many runs are under way", remedy="try again soon", retry_after=RETRY_AFTER)
         try:
             with self._counted():
