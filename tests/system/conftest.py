@@ -64,9 +64,9 @@ class House:
         (found,) = (int(pid) for parent, pid, told in parted if int(parent) == self.process.pid and own in told.split())
         return found
 
-    def ask(self, request: str, *files: Path, seconds: float = 60) -> Any:
+    def ask(self, request: str, *files: Path, fresh: bool = False, seconds: float = 60) -> Any:
         """What ask --json prints."""
-        sent = [argument for file in files for argument in ("--file", str(file))]
+        sent = [argument for file in files for argument in ("--file", str(file))] + ["--fresh"] * fresh
         said = self.cli("ask", request, *sent, "--out", str(self.home / "out"), "--json", seconds=seconds)
         assert said.out, said.err
         return json.loads(said.out)

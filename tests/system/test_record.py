@@ -37,7 +37,7 @@ def test_the_record_of_the_demo_says_what_did_what_and_the_same_comes_again(hous
 
 
 def test_a_run_tells_what_took_how_long(house: House) -> None:
-    told = house.ask(DEMO, SIGN)
+    told = house.ask(DEMO, SIGN, fresh=True)
     found = json.loads(house.cli("trace", told["run_id"], "--json").out)
     spans = found["spans"]
     assert [span["kind"] for span in spans if not span["task_id"]] == ["plan", "answer"]
