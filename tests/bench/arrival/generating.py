@@ -48,8 +48,10 @@ class Generator:
         self._free.append(line)
         if answer.status == 429:
             return Sample(due, sent, ended, "refused", told="retry-after" in answer.headers)
-        completed = answer.status == 200 and json.loads(answer.body)["state"] == "completed"
-        return Sample(due, sent, ended, "completed" if completed else "failed")
+        run = json.loads(answer.body)
+        if answer.status == 200 and run["state"] == "completed":
+            return Sample(due, sent, ended)
+        return Sample(due, sent, ended, "failed", why=f"{answer.status} {run.get('code') or run['state']}")
 
 
 async def offered(port: int, rate: float, seconds: float, seed: int) -> Point:

@@ -23,6 +23,8 @@ class Sample:
     ending: Ending = "completed"
     told: bool = True
     """Of one refused: whether it was told when to come back."""
+    why: str = ""
+    """Of one that failed: status and reason."""
 
     @property
     def latency(self) -> float:

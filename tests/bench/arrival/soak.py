@@ -34,6 +34,7 @@ async def rows() -> list[Measured]:
 
 
 async def _soaked(house: House) -> list[Measured]:
+    await pace(house)
     rate = round(SHARE * await pace(house), 1)
     pids = {name: running.pid for name, running in house.rooms.items()}
     async with watching(pids, SECONDS / LOOKS) as watches:

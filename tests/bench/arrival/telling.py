@@ -1,5 +1,6 @@
 """The figures of rates."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.bench.arrival.closed import CALLERS
@@ -46,10 +47,10 @@ def _past(measured: Measurement, found: Point) -> Iterator[Row]:
         note = f"{point.goodput:.1f} a second of {point.offered:.1f} offered, over the knee's; {counts}"
         yield Row(name, round(point.goodput / found.goodput, 2), "x", KEPT, note=note, at_least=True)
     yield from _refusals(measured)
-    lost = sum(_lost(point) for point in measured.points)
-    yield Row(
-        "load.lost", lost, "", 0, note="requests, at all these rates, that were neither refused with 429 nor completed"
-    )
+    lost = Counter(sample.why for point in measured.points for sample in point.of("failed"))
+    note = "requests, at all these rates, that were neither refused with 429 nor completed"
+    most = "".join(f"; {count} x {why}" for why, count in lost.most_common(2))
+    yield Row("load.lost", lost.total(), "", 0, note=note + most)
 
 
 def _refusals(measured: Measurement) -> Iterator[Row]:
