@@ -17,7 +17,7 @@ REFUSED, SHARE = 10.0, 0.2
 """Refusals within the memory that are sought behind the door, beside so many for each run accepted: by them it is known
 that there are places again."""
 
-WAITING, WAITED_SECONDS = 10, 5.0
+WAITING, WAITED_SECONDS = 10, 2.0
 """More runs that have waited longer to be accepted, and no more are let in to wait with them."""
 
 RETRY_AFTER = timedelta(seconds=1)

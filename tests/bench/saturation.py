@@ -58,7 +58,7 @@ def _places(needs: Needs) -> str:
         f"at {MANY:,g} a second and {RUN_SECONDS} s each {at_once:,g}, which is {ceil(at_once / PLACES)} "
         f"orchestrators at least; the table has {needs['orchestrator, processes'][1]}. What is too much is refused "
         f"at once with 429 and `Retry-After`, or tried again inside. A gateway that was refused a dozen runs within "
-        f"two seconds, or has a dozen that wait five seconds to be accepted, refuses most of what follows by itself: "
+        f"two seconds, or has a dozen that wait as long to be accepted, refuses most of what follows by itself: "
         f"refusals leave the processor to runs."
     )
 
