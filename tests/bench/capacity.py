@@ -121,8 +121,8 @@ def checked(known: Figures) -> str:
     return (
         f"The formula {held} where it was tried: one process of each, with PostgreSQL and the expert on the same "
         f"cores, and runs of one task that come at random. It allows {promised:g} a second there "
-        f"(`capacity.formula_runs_per_s`). The knee, beyond which a run in a hundred waits five times as long as "
-        f"without load, was at {knee:g} (`load.knee_runs_per_s`), with {100 * busy:.0f} % of the cores at work. "
+        f"(`capacity.formula_runs_per_s`). The knee, beyond which a run in a hundred takes more than half a "
+        f"second, was at {knee:g} (`load.knee_runs_per_s`), with {100 * busy:.0f} % of the cores at work. "
         f"A simulation of those processes, each doing one thing at a time for as long as the figures say, has it at "
         f"{known['capacity.predicted_runs_per_s']:g}."
     )

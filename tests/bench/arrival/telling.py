@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.bench.arrival.closed import CALLERS
-from tests.bench.arrival.knee import GOOD, SLOWER
+from tests.bench.arrival.knee import GOOD, LONGEST_SECONDS
 from tests.bench.arrival.measurement import SECONDS, Measurement
 from tests.bench.arrival.samples import LATE_SECONDS, Ending, Point
-from tests.bench.batches.asking import loaded
 from tests.bench.capacity import BUSY
 from tests.bench.curves import Curve, Measured
 from tests.bench.rows import Row, gap
@@ -24,8 +23,8 @@ def told(measured: Measurement) -> list[Measured]:
 
 
 def _knee(measured: Measurement, found: Point) -> Iterator[Row]:
-    rule = f"highest rate with p99 ≤ {SLOWER:g} x p99 without load and {100 * GOOD:g} % completed meanwhile"
-    note = f"runs of one task that come at random, {rule}; reference: {CALLERS} callers that wait; {loaded()}"
+    rule = f"highest rate with p99 ≤ {LONGEST_SECONDS:g} s and {100 * GOOD:g} % completed meanwhile in the quieter go"
+    note = f"runs of one task that come at random, {rule}; reference: {CALLERS} callers that wait"
     yield Row("load.knee_runs_per_s", round(found.goodput, 1), "/s", reference=round(measured.closed, 1), note=note)
     for share in (0.5, 0.95, 0.99):
         unloaded = round(_ms(measured.rising[0], share), 1)
