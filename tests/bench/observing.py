@@ -43,7 +43,7 @@ async def rows() -> list[Row]:
 
 
 async def _of_calls() -> list[Row]:
-    async with _collector() as endpoint:
+    async with collector() as endpoint:
         turns: Sequence[Turn] = json.loads(await printed("tests.bench.calls", endpoint))
     bare = median([turn["bare"] for turn in turns])
     calls = [
@@ -80,11 +80,11 @@ async def _of_runs() -> list[Row]:
 async def _turns(url: str) -> Sequence[Turn]:
     """Milliseconds that a run takes of all services, turn by turn, so that a slow minute is everyone's."""
     with TemporaryDirectory() as home, refusing() as nowhere:
-        async with _collector() as endpoint, AsyncExitStack() as stack:
+        async with collector() as endpoint, AsyncExitStack() as stack:
             houses = {"plain": await stack.enter_async_context(standing(Path(home), url))}
             for name, place in (("told", endpoint), ("absent", nowhere)):
                 other = await stack.enter_async_context(postgres.fresh(url))
-                with _environment(OTEL_EXPORTER_OTLP_ENDPOINT=place, METRICS_LISTEN="127.0.0.1:0"):
+                with environment(OTEL_EXPORTER_OTLP_ENDPOINT=place, METRICS_LISTEN="127.0.0.1:0"):
                     houses[name] = await stack.enter_async_context(standing(Path(home), other))
             turns = []
             for number in range(TURNS + 1):
@@ -113,7 +113,7 @@ def _spread(turns: Sequence[Turn], what: str) -> str:
 
 
 @asynccontextmanager
-async def _collector() -> AsyncIterator[str]:
+async def collector() -> AsyncIterator[str]:
     """Takes what is sent by OTLP, and throws it away."""
 
     async def export(_: bytes, __: object) -> bytes:
@@ -133,7 +133,7 @@ async def _collector() -> AsyncIterator[str]:
 
 
 @contextmanager
-def _environment(**settings: str) -> Iterator[None]:
+def environment(**settings: str) -> Iterator[None]:
     """What is started in the block has these."""
     os.environ.update(settings)
     try:

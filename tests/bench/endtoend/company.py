@@ -19,8 +19,8 @@ WORDS_TASKS = ("text-generation", "summarization", "translation")
 """What a request in words can be planned to without an LLM."""
 ROLES = ("planner", "selector", "responder")
 
-_PACED = TaskSpec(parameters=[Parameter(name="seconds", json_schema='{"type":"number"}', description="How long.")])
-_PACED.MergeFrom(SPEC)
+PACED = TaskSpec(parameters=[Parameter(name="seconds", json_schema='{"type":"number"}', description="How long.")])
+PACED.MergeFrom(SPEC)
 _ROOM = {"llm_context_tokens": "65536", "llm_answer_tokens": "16384", "llm_concurrency": "256"}
 """For plans of a hundred tasks, and their models chosen all at once."""
 
@@ -50,6 +50,6 @@ async def standing(home: Path, llm: ScriptedLLM, asking: Collection[str]) -> Asy
     cards = [card(f"{TASK}-{size}", TASK, f"A {size} model.") for size in ("large", "small")]
     cards += [card(task, task) for task in WORDS_TASKS]
     endpoint = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true", **_ROOM}
-    paced = FakeExpert("paced", cards, specs=[_PACED], answer=_pass)
+    paced = FakeExpert("paced", cards, specs=[PACED], answer=_pass)
     async with paced.serving() as expert, rooms(home, expert, dict.fromkeys(asking, endpoint)) as (_, http):
         yield f"http://{http}"

@@ -36,8 +36,12 @@ def plan(script: Script) -> str:
 def planned(script: Script) -> tuple[Mapping[int, float], float]:
     """Seconds from asking until each task is out, and until the whole plan is."""
     text = plan(script)
-    ends = [found.start() + 1 for found in re.finditer(r"}(?:,\n|\n])", text)]
-    return {number: seconds(text[:end]) for number, end in zip(script.graph, ends, strict=True)}, seconds(text)
+    return {number: seconds(text[:end]) for number, end in zip(script.graph, ends(text), strict=True)}, seconds(text)
+
+
+def ends(text: str) -> Sequence[int]:
+    """So many characters of a plan are out when each task is."""
+    return [found.start() + 1 for found in re.finditer(r"}(?:,\n|\n])", text)]
 
 
 def choice(model: str) -> str:
