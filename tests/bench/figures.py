@@ -16,8 +16,16 @@ PICTURES = Path(".github/charts")
 HEAD: Final = ("figure", "value", "target", "verdict", "beside it", "what it is")
 VERDICTS: dict[Verdict, str] = {"met": "met", "missed": "**missed**", "not measured": "not measured", "no target": ""}
 NOTHING = "—"
+RACERS: Final = {
+    "this": "makespan.",
+    "plain asyncio, nothing kept": "peers.asyncio_",
+    "LangGraph, nothing kept": "peers.langgraph_",
+    "JARVIS' scheduling": "peers.jarvis_",
+}
+"""What their rows' names begin with."""
 
 _PART = re.compile(r"(<!-- make figures -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
+_RACED = re.compile(r"makespan\.llm_selects_(\w+)_s")
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -28,7 +36,8 @@ def rewritten(text: str, report: Report) -> str:
 
 def told(report: Report) -> str:
     """On what and when it was measured, how many targets are met, and each section's charts, its table folded up."""
-    return "\n".join([_where(report), *(line for name in report.sections for line in _section(name, report))]) + "\n"
+    sections = (line for name in report.sections for line in _section(name, report))
+    return "\n".join([_where(report), *_raced(report), *sections]) + "\n"
 
 
 def _where(report: Report) -> str:
@@ -42,6 +51,19 @@ def _where(report: Report) -> str:
         f"missed: {counts['missed']}. Figures without a target: {counts['no target']}; not measured, and why is told: "
         f"{counts['not measured']}."
     )
+
+
+def _raced(report: Report) -> Iterator[str]:
+    """The runs whose models an LLM chooses, beside the same by others; what is not there is a gap."""
+    rows = {row.id: row for section in report.sections.values() for row in section.rows}
+    shapes = [found[1] for name in rows if (found := _RACED.fullmatch(name))]
+    if shapes:
+        yield from ("", f"| seconds of a run, its models chosen by an LLM | {' | '.join(RACERS)} |")
+        yield "|---" * (len(RACERS) + 1) + "|"
+    for shape in shapes:
+        raced = (rows.get(f"{who}llm_selects_{shape}_s") for who in RACERS.values())
+        values = (NOTHING if row is None or row.value is None else f"{row.value:.2f}" for row in raced)
+        yield f"| {shape.replace('_', ' of ')} | {' | '.join(values)} |"
 
 
 def _section(name: str, report: Report) -> Iterator[str]:

@@ -58,6 +58,12 @@ def test_a_page_says_what_was_measured_and_can_be_read_back() -> None:
     assert f"{PICTURES}/one.sizes.svg" in told(REPORT)
 
 
+def test_a_peer_that_is_absent_leaves_a_gap_beside_the_others() -> None:
+    raced = [Row("makespan.llm_selects_chain_4_s", 1.724, "s"), Row("peers.jarvis_llm_selects_chain_4_s", 4.1, "s")]
+    page = told(Report(MACHINE, {"makespan": section("", raced)}))
+    assert "| chain of 4 | 1.72 | — | — | 4.10 |" in page
+
+
 def test_every_verdict_in_readme_follows_from_its_figures() -> None:
     rows = parsed(README.read_text(encoding="utf-8"))
     assert len(rows) > 50
