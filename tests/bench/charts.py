@@ -9,7 +9,7 @@ from typing import Any
 from tests.bench.curves import Curve, Fit, Point
 
 DECADES = 1.5
-"""What spans more has a logarithmic axis."""
+"""What spans more has a logarithmic axis, time and rates that nothing is fitted to aside."""
 INK = "#7d8590"
 """Read on white as on black."""
 COLOURS = ("#2f81f7", "#db6d28", "#2da44e", "#a371f7", "#d6409f", "#9a8700")
@@ -24,7 +24,7 @@ STYLE: dict[str, Any] = {
 }
 INCHES, DOTS = (6.4, 3.4), 110
 DRAWN = 60
-"""Points of a fit."""
+"""Points of a fit; a series of more has no marks."""
 
 
 def draw(curves: Sequence[Curve], folder: Path) -> None:
@@ -57,7 +57,8 @@ def _plot(curve: Curve, axes: Any) -> None:
         label = (
             f"{name}: ∝ x^{found.exponent:.2f}; dashed: {found.start:.3g} + {found.slope:.2g} · x" if found else name
         )
-        axes.plot(*zip(*points, strict=True), "o" if found else "o-", color=colour, markersize=4, label=label)
+        marked = "o" if found else "o-" if len(points) <= DRAWN else "-"
+        axes.plot(*zip(*points, strict=True), marked, color=colour, markersize=4, label=label)
         if found:
             power, line = zip(*_power(found, points), strict=True), zip(*_line(found, points), strict=True)
             axes.plot(*power, "-", color=colour, linewidth=1, alpha=0.7)
@@ -65,7 +66,7 @@ def _plot(curve: Curve, axes: Any) -> None:
     axes.set(xlabel=curve.x, ylabel=curve.y)
     axes.set_title(curve.title, fontsize=10)
     every = [point for points in curve.series.values() for point in points]
-    axes.set_xscale(_scale([x for x, _ in every]))
+    axes.set_xscale(_scale([x for x, _ in every]) if curve.fits else "linear")
     axes.set_yscale(_scale([y for _, y in every]))
     axes.grid(visible=True, which="major", color=INK, alpha=0.25, linewidth=0.6)
     axes.legend(frameon=False, fontsize=8)
