@@ -196,12 +196,26 @@ async def known(selector: str, experts: Sequence[str]) -> None:
                 return
 
 
+async def _forget(standing: House, absent: Sequence[Child]) -> None:
+    """Has the selector stop calling addresses at which no expert was started."""
+    if not absent:
+        return
+    try:
+        async with connect(standing.selector) as channel:
+            for address in itertools.chain(*(child.addresses for child in absent)):
+                await rpc.SelectorServiceStub(channel).ForgetExpert(pb.ForgetExpertRequest(name=address), timeout=5)
+    except grpc.aio.AioRpcError as error:
+        log.warning("the selector still lists experts that were not started", error=error.details())
+
+
 async def main(standing: House, settings: ServiceSettings) -> None:
     async def announce(children: Mapping[str, int]) -> None:
+        started = [name for name in standing.experts if name in children]
         try:
-            await known(standing.selector, standing.experts)
+            await known(standing.selector, started)
         except (TimeoutError, grpc.aio.AioRpcError):
-            log.warning("the selector has not learnt of all experts yet", experts=standing.experts)
+            log.warning("the selector has not learnt of all experts yet", experts=started)
+        await _forget(standing, [child for child in itertools.chain(*standing.stages) if child.name not in children])
         url = f"{'https' if os.environ.get('GATEWAY_CERTIFICATE') else 'http'}://{standing.http}"
         ready = {"ready": True, "url": url, "grpc": standing.grpc, "pid": os.getpid(), "children": children}
         sys.stdout.write(json.dumps(ready) + "\n")

@@ -19,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.runtime.channel import opened
 from services.runtime.errors import FailedPrecondition
+from services.runtime.exit_status import MISSING_DEPENDENCY
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +74,8 @@ async def supervise(
 
     Args:
         stages: the children, in the order in which they are stopped; those of one stage stop together.
-        announce: called once, when all are ready for the first time, or all that are essential.
+        announce: called once, when all are ready for the first time, or all that are essential; without those that
+            ended with MISSING_DEPENDENCY and are not essential.
         stop: set from outside.
         stop_seconds: how long each child may take to end after SIGTERM.
         patience_seconds: how long those that are not essential may keep the others from being announced.
@@ -111,11 +113,11 @@ async def _when_ready(keepers: Sequence["Keeper"], announce: Announce, patience_
     try:
         async with asyncio.timeout(patience_seconds):
             for keeper in keepers:
-                await keeper.ready.wait()
+                await keeper.started_or_abandoned()
     except TimeoutError:
-        late = [keeper.name for keeper in keepers if not keeper.ready.is_set()]
+        late = [keeper.name for keeper in keepers if not (keeper.ready.is_set() or keeper.abandoned.is_set())]
         log.warning("not ready yet, going on without", children=late)
-    await announce({keeper.name: keeper.pid for keeper in keepers})
+    await announce({keeper.name: keeper.pid for keeper in keepers if not keeper.abandoned.is_set()})
 
 
 class Keeper:
@@ -127,6 +129,8 @@ class Keeper:
         self.pid = 0
         self.ready = asyncio.Event()
         """Set once, when it has been ready for the first time."""
+        self.abandoned = asyncio.Event()
+        """Set once, when it cannot start for want of a package and is not essential: it is not started again."""
         self._child = child
         self._process: Process | None = None
         self._stopping, self._ended = asyncio.Event(), asyncio.Event()
@@ -140,6 +144,9 @@ class Keeper:
                 status = await self._live()
                 if self._stopping.is_set():
                     return
+                if status == MISSING_DEPENDENCY and not self.essential:
+                    self.abandoned.set()
+                    return
                 deaths += 1
                 if not self.ready.is_set() and deaths == STARTS:
                     raise self._cannot_start(status)
@@ -149,6 +156,15 @@ class Keeper:
                 delay = min(2 * delay, LONGEST_DELAY)
         finally:
             self._ended.set()
+
+    async def started_or_abandoned(self) -> None:
+        """Waits until it has been ready for the first time, or will not be started again."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.ready, self.abandoned)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def stop(self, seconds: float) -> None:
         """SIGTERM, and SIGKILL if it does not end in time."""

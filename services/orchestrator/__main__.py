@@ -110,6 +110,7 @@ def _attempts(selector: "SelectorServiceAsyncStub", settings: Settings) -> Attem
     return Attempts(
         selector,
         attempt_seconds=settings.attempt_seconds,
+        overload_seconds=settings.overload_seconds,
         calls_at_once=settings.calls_at_once,
         calls_per_expert=settings.calls_per_expert,
         calls_per_run=settings.calls_per_run,

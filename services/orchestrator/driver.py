@@ -1,7 +1,6 @@
 """One run from its first event to its last."""
 
 import asyncio
-import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -92,7 +91,7 @@ class Driver:
     async def _executed(self, run: LiveRun, turns: Sequence[Turn]) -> Failure | None:
         """As much of the work as may be done without asking; gives what was wrong with it."""
         work = self._pipeline.plan if approval.only_plans(run) else self._pipeline.execute
-        return await _worked(run, work(run, turns), run.deadline - time.time())
+        return await _worked(run, work(run, turns), run.seconds_left)
 
     async def _concluded(
         self, run: LiveRun, turns: Sequence[Turn], failure: Failure | None

@@ -28,6 +28,7 @@ from services.orchestrator.arguments import digest, needs, resolved
 from services.orchestrator.calling.attempts import Attempts, Job, to_failure
 from services.orchestrator.calling.retries import RetryBudget
 from services.orchestrator.dag import Dag
+from services.orchestrator.deadline import Deadline
 from services.orchestrator.journal.tables import Memo
 from services.orchestrator.live import LiveRun
 from services.orchestrator.memory import Memory, memo
@@ -56,12 +57,14 @@ class Execution:
         run: told of what becomes of them.
         means: by what they are done.
         choosing: the group in which models are chosen.
+        deadline: the run's.
     """
 
-    def __init__(self, run: LiveRun, means: Means, choosing: asyncio.TaskGroup) -> None:
+    def __init__(self, run: LiveRun, means: Means, choosing: asyncio.TaskGroup, deadline: Deadline) -> None:
         self._run = run
         self._means = means
         self._choosing = choosing
+        self._deadline = deadline
         self._inputs = {item.name: item.value for item in run.view.run.spec.inputs}
         self._tasks: dict[int, Task] = {}
         self._choices: dict[int, asyncio.Task[SelectResponse | ServiceError]] = {}
@@ -109,7 +112,7 @@ class Execution:
         with observing.driving(self._run.trace):
             while True:
                 try:
-                    return await self._means.selections.choose(self._run, task)
+                    return await self._means.selections.choose(self._run, task, self._deadline)
                 except ServiceError as error:
                     if not (self._run.of_batch and isinstance(error, _AWAY)):
                         return error
@@ -156,7 +159,8 @@ class Execution:
             candidates=chosen.candidates,
             emit=run.emit,
             retries=self._retries,
-            again=partial(means.selections.again, run, task),
+            again=partial(means.selections.again, run, task, self._deadline),
+            deadline=self._deadline,
             last_attempt=run.view.attempt(task.id),
         )
         result = await means.attempts.infer(job)
@@ -174,10 +178,10 @@ class Execution:
 
 
 @asynccontextmanager
-async def executing(run: LiveRun, means: Means) -> AsyncIterator[Execution]:
+async def executing(run: LiveRun, means: Means, deadline: Deadline) -> AsyncIterator[Execution]:
     """The run's tasks; left when the last has ended."""
     async with asyncio.TaskGroup() as choosing:
-        execution = Execution(run, means, choosing)
+        execution = Execution(run, means, choosing, deadline)
         async with execution.dag:
             execution.take_up()
             yield execution

@@ -122,6 +122,7 @@ class LiveRun:
         """Why it was told to end with what it has."""
         self.approval: bytes | None = None
         """The ApproveRunRequest that lets its waiting plan run."""
+        self._clock_offset = time.monotonic() - time.time()
         self._journal = journal
         self._outbox: list[RunEvent] = []
         self._stirred = asyncio.Event()
@@ -136,6 +137,11 @@ class LiveRun:
     def deadline(self) -> float:
         """When it must have ended, in seconds since the epoch."""
         return self.caller.deadline.ToNanoseconds() / 1e9
+
+    @property
+    def seconds_left(self) -> float:
+        """Until its deadline, however the system's clock is set meanwhile."""
+        return self.deadline + self._clock_offset - time.monotonic()
 
     def emit(self, event: RunEvent, memo: Memo | None = None) -> None:
         """Numbers an event and hands it to the journal, with a result to be found again by other runs."""

@@ -13,16 +13,18 @@ from typing import Self
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import RunEvent, TakenOver
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_FAILED, RunEvent, RunState, TakenOver
 from services.orchestrator import approval, metrics, observing
 from services.orchestrator.bells import Bells
 from services.orchestrator.conversation import events_of
 from services.orchestrator.driver import Driver
+from services.orchestrator.faults import FaultCounter, failure_of
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.errors import unreadable
 from services.orchestrator.journal.tables import Command, Row
-from services.orchestrator.lasting import forever
 from services.orchestrator.live import JOURNAL_PAUSE_SECONDS, LiveRun
 from services.runtime.errors import Unavailable
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -66,10 +68,11 @@ class Ownership:
         self._driving: dict[LiveRun, asyncio.Task[None]] = {}
         self._watching: list[asyncio.Task[None]] = []
         self._wanted = asyncio.Event()
+        self._faults = FaultCounter()
 
     async def __aenter__(self) -> Self:
-        for step in (self._beat, self._follow, self._take):
-            self._watching.append(asyncio.create_task(forever(step), name=step.__name__))
+        for loop, name in ((self._beat, "run leases"), (self._follow, "journal changes"), (self._take, "run takeover")):
+            self._watching.append(asyncio.create_task(supervise(loop, name=name), name=name))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -88,8 +91,20 @@ class Ownership:
                 left(run)
             return
         self.live[run.id] = run
-        self._driving[run] = asyncio.create_task(self._driver.drive(run, parent_id), name=run.id)
+        self._driving[run] = asyncio.create_task(self._drive(run, parent_id), name=run.id)
         self._driving[run].add_done_callback(partial(self._left, run, left))
+
+    async def _drive(self, run: LiveRun, parent_id: str) -> None:
+        """Drives a run; one that cannot be driven is ended once that has failed often enough."""
+        try:
+            await self._driver.drive(run, parent_id)
+        except Exception as error:
+            if not self._faults.add(run.id, error):
+                raise
+            with observing.driving(run.trace):
+                await self._fail(run.id, run.fence, error)
+        else:
+            self._faults.forget(run.id)
 
     async def left(self, run: LiveRun) -> None:
         """Waits until a run is not driven here any more."""
@@ -138,8 +153,11 @@ class Ownership:
                 async with asyncio.timeout(self._lease_seconds / 3):
                     await self._renew()
                 renewed = begun
-            except (Unavailable, TimeoutError) as error:
-                log.warning("the journal does not answer", error=str(error) or "it takes too long")
+            except Exception as error:  # any: the leases that are not renewed run out meanwhile
+                if isinstance(error, Unavailable | TimeoutError):
+                    log.warning("the journal does not answer", error=str(error) or "it takes too long")
+                else:
+                    log.exception("leases of runs cannot be renewed")
                 if self.live and time.monotonic() - renewed > self._lease_seconds * 2 / 3:
                     log.warning("runs are let go: their leases cannot be renewed", runs=len(self.live))
                     await self._let_go(list(self._driving.values()))
@@ -188,21 +206,16 @@ class Ownership:
             await self._take_up(row, commands[row.id])
 
     async def _take_up(self, row: Row, commands: list[Command]) -> None:
-        """Goes on with a claimed run; if that cannot be, its lease will run out again."""
+        """Continues a claimed run; if that fails its lease expires, and after several failures the run ends."""
         try:
-            events = await events_of(row.id, self._journal)
-            run = LiveRun(self._journal, row.id, row.fence, row.caller, events)
-            if not approval.is_awaited(run):
-                reason = "its orchestrator was not heard of"
-                run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason=reason)))
-                metrics.runs_taken_over.add(1)
-                with observing.taking_over(run):
-                    log.info("run taken over", run_id=row.id, events=row.seq)
+            run = await self._loaded(row)
         except Unavailable as error:
             log.warning("a run is not taken over: the journal does not answer", run_id=row.id, error=error.message)
             return
-        except Exception:
-            log.exception("a run cannot be taken over", run_id=row.id)
+        except Exception as error:  # noqa: BLE001  # after several failures it is why the run ends
+            log.warning("a run cannot be taken over", run_id=row.id, error=repr(error.__cause__ or error))
+            if self._faults.add(row.id, error):
+                await self._fail(row.id, row.fence, error)
             return
         for command in commands:
             if command.kind == CANCEL:
@@ -210,3 +223,40 @@ class Ownership:
             elif command.kind == APPROVE:
                 run.approval = run.approval or command.payload
         self.start(run, row.parent_id)
+
+    async def _loaded(self, row: Row) -> LiveRun:
+        """A claimed run as its events have it.
+
+        Raises:
+            CorruptData: what is stored of it cannot be read.
+            Unavailable: the journal does not answer.
+        """
+        if not row.is_readable:
+            raise unreadable(row.id)
+        events = await events_of(row.id, self._journal)
+        try:
+            run = LiveRun(self._journal, row.id, row.fence, row.caller, events)
+        except Exception as error:
+            raise unreadable(row.id) from error
+        if not approval.is_awaited(run):
+            run.emit(RunEvent(taken_over=TakenOver(owner=row.owner, reason="its orchestrator was not heard of")))
+            metrics.runs_taken_over.add(1)
+            with observing.taking_over(run):
+                log.info("run taken over", run_id=row.id, events=row.seq)
+        return run
+
+    async def _fail(self, run_id: str, fence: int, error: Exception) -> None:
+        """Ends a run that cannot be continued, unless the journal does not take that: then a later attempt does."""
+        failure = failure_of("run", error)
+        try:
+            await self._journal.fail(run_id, fence, failure)
+        except Unavailable as unavailable:
+            log.warning("a run that cannot be continued is not ended yet", run_id=run_id, error=unavailable.message)
+            return
+        except Exception:
+            log.exception("a run that cannot be continued is not ended yet", run_id=run_id)
+            return
+        self._faults.forget(run_id)
+        self.bells.ring((run_id,))
+        metrics.runs_ended.add(1, {"state": RunState.Name(RUN_STATE_FAILED), "reason": metrics.reason(failure.reason)})
+        log.error("run ended: it cannot be continued", run_id=run_id, reason=failure.reason, exc_info=error)

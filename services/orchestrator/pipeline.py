@@ -1,7 +1,6 @@
 """What a run goes through: plan, then per task select and infer as soon as it can, then respond."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Turn,
 )
 from services.orchestrator.calling.attempts import to_failure
+from services.orchestrator.deadline import Deadline
 from services.orchestrator.execution import Execution, Means, executing
 from services.orchestrator.live import LiveRun
 from services.orchestrator.plans import Plans
@@ -68,14 +68,15 @@ class Pipeline:
 
     async def plan(self, run: LiveRun, turns: Sequence[Turn]) -> Failure | None:
         """Plans, and runs nothing; gives what is wrong with the plan as a whole."""
-        return await self._plans.take(run, turns, lambda _: None)
+        return await self._plans.take(run, turns, lambda _: None, Deadline.at(run.deadline))
 
     async def execute(self, run: LiveRun, turns: Sequence[Turn]) -> Failure | None:
         """Plans and runs all tasks, each as soon as it can; gives what is wrong with the plan as a whole."""
-        async with executing(run, self._means) as execution:
-            failure = await self._plans.take(run, turns, execution.add)
+        deadline = Deadline.at(run.deadline)
+        async with executing(run, self._means, deadline) as execution:
+            failure = await self._plans.take(run, turns, execution.add, deadline)
             if failure is None and _may_replan(run):
-                await self._another_way(run, turns, execution)
+                await self._another_way(run, turns, execution, deadline)
             return failure
 
     async def respond(self, run: LiveRun, turns: Sequence[Turn], failure: Failure | None) -> Failure | None:
@@ -90,7 +91,7 @@ class Pipeline:
             failure=failure,
             without_llm=failure is not None and failure.reason == "BUDGET",
         )
-        seconds = max(run.deadline - time.time(), GRACE_SECONDS)
+        seconds = max(run.seconds_left, GRACE_SECONDS)
         decision = Decision()
         try:
             with Words(run) as words:
@@ -103,7 +104,7 @@ class Pipeline:
         run.emit(RunEvent(answer_chunk=AnswerChunk(decision=decision)))
         return None
 
-    async def _another_way(self, run: LiveRun, turns: Sequence[Turn], execution: Execution) -> None:
+    async def _another_way(self, run: LiveRun, turns: Sequence[Turn], execution: Execution, deadline: Deadline) -> None:
         """Waits for the tasks; if some finally fail, asks the planner once for another way to their results."""
         settled = asyncio.create_task(execution.dag.settled(), name=f"settled-{run.id}")
         trouble = asyncio.create_task(execution.trouble.wait(), name=f"trouble-{run.id}")
@@ -116,7 +117,8 @@ class Pipeline:
             if not run.view.replanning:  # else an earlier owner has asked, and was gone before all of it was there
                 await execution.dag.settled(GATHER_SECONDS)
                 run.emit(RunEvent(replanning=Replanning(failed=run.view.failed)))
-            await self._plans.another_way(run, turns, sorted(run.view.given_up), execution.add)
+            failed = sorted(run.view.given_up)
+            await self._plans.another_way(run, turns, failed, execution.add, deadline)
 
 
 def _may_replan(run: LiveRun) -> bool:

@@ -1,6 +1,5 @@
 """Asking the planner: plans as they stream in, continued where they break, and supplied ones checked."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.orchestrator import observing
 from services.orchestrator.arguments import needs
 from services.orchestrator.calling.attempts import to_failure
+from services.orchestrator.deadline import Deadline
 from services.orchestrator.live import LiveRun
 from services.runtime import caller
 from services.runtime.errors import CorruptData, Overloaded, ServiceError, Unavailable, Verdict, from_rpc, verdict
@@ -64,23 +64,27 @@ class Plans:
             ServiceError: the plan is not valid, the message has every complaint; or the planner does not answer.
         """
         plan = Plan()
+        call = self._planner.Plan(request, timeout=CHECK_SECONDS, metadata=caller.metadata())
         try:
-            async for event in self._planner.Plan(request, timeout=CHECK_SECONDS, metadata=caller.metadata()):
+            async for event in call:
                 if event.HasField("task"):
                     plan.tasks.append(event.task)
                 elif event.HasField("end"):
                     return plan
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error) from error
+        finally:
+            call.cancel()  # a reader that stops before the stream's end would leave the planner working
         raise _broken_off()
 
-    async def take(self, run: LiveRun, turns: Sequence[Turn], add: Add) -> Failure | None:
+    async def take(self, run: LiveRun, turns: Sequence[Turn], add: Add, deadline: Deadline) -> Failure | None:
         """Gets a run's plan, or the rest of it; gives what is wrong with it as a whole.
 
         Args:
             run: told of tasks, notes and the plan's end.
             turns: the conversation.
             add: given every task once it has been told.
+            deadline: the run's.
         """
         if run.view.planned:
             return None
@@ -89,7 +93,7 @@ class Plans:
         error: ServiceError = _broken_off()
         for _ in range(CALLS):
             try:
-                decision = await self._streamed(run, _request(run, turns, _goal(run)), add)
+                decision = await self._streamed(run, _request(run, turns, _goal(run)), add, deadline)
             except _TooManyTasks as spent:
                 return _given_up(run, spent)
             except ServiceError as raised:
@@ -101,28 +105,30 @@ class Plans:
                 return None
         return _given_up(run, error)
 
-    async def another_way(self, run: LiveRun, turns: Sequence[Turn], failed: Sequence[int], add: Add) -> None:
+    async def another_way(
+        self, run: LiveRun, turns: Sequence[Turn], failed: Sequence[int], add: Add, deadline: Deadline
+    ) -> None:
         """Asks once for other tasks in place of failed ones; where not all of them come, the failures stand."""
         request = _request(run, turns, planning.PlanGoal(replan=planning.Replan(failed=failed)))
         try:
-            decision = await self._streamed(run, request, add)
+            decision = await self._streamed(run, request, add, deadline)
         except ServiceError as error:
             decision = Decision(reason=f"no other way was planned: {error.message}")
         _completed(run, decision)
 
-    async def _streamed(self, run: LiveRun, request: planning.PlanRequest, add: Add) -> Decision:
+    async def _streamed(self, run: LiveRun, request: planning.PlanRequest, add: Add, deadline: Deadline) -> Decision:
         """Takes what the planner sends to the plan's end.
 
         Raises:
             ServiceError: the stream breaks off, or has a task that cannot stand.
         """
         with observing.planning(run, request.goal.WhichOneof("kind") or "") as span:
-            decision = await self._taken(run, request, add)
+            decision = await self._taken(run, request, add, deadline)
             observing.planned(span, decision, len(run.view.run.tasks))
             return decision
 
-    async def _taken(self, run: LiveRun, request: planning.PlanRequest, add: Add) -> Decision:
-        seconds = max(SHARE * (run.deadline - time.time()), 1.0)
+    async def _taken(self, run: LiveRun, request: planning.PlanRequest, add: Add, deadline: Deadline) -> Decision:
+        seconds = max(SHARE * deadline.left, 1.0)
         told = request.goal.WhichOneof("kind") != "replan"  # what has failed is told by its failure
         call = self._planner.Plan(request, timeout=seconds, metadata=caller.metadata())
         try:

@@ -21,7 +21,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.orchestrator import acceptance
 from services.orchestrator.admission import Admission
-from services.orchestrator.conversation import events_of
+from services.orchestrator.conversation import events_after, view_of
 from services.orchestrator.driver import Driver
 from services.orchestrator.forwarding import Forwarding
 from services.orchestrator.journal import Journal
@@ -31,9 +31,9 @@ from services.orchestrator.live import LiveRun
 from services.orchestrator.ownership import APPROVE, CANCEL, Left, Ownership, stopping
 from services.orchestrator.pipeline import Pipeline
 from services.orchestrator.pipelines.pipelines import Pipelines
-from services.orchestrator.view import RunView
+from services.orchestrator.view import summarize
 from services.runtime import caller
-from services.runtime.errors import FailedPrecondition
+from services.runtime.errors import CorruptData, FailedPrecondition
 
 log = structlog.get_logger(__name__)
 
@@ -179,11 +179,11 @@ class Runs:
             NotFound: RUN.
             Unavailable: this process stops, or the journal does not answer; watch again.
         """
-        after, ended = min(max(after, 0), _MOST_EVENTS), False
+        after, ended, tenant = min(max(after, 0), _MOST_EVENTS), False, caller.current().tenant
         with self._owned.bells.listening(run_id) as bell:
             while not ended:
                 bell.clear()
-                stream = self._from_here(run_id, after) or self._from_journal(run_id, after)
+                stream = self._from_here(run_id, after) or events_after(run_id, after, tenant, self._journal)
                 async with aclosing(stream) as events:
                     async for event in events:
                         yield event
@@ -203,13 +203,6 @@ class Runs:
         run = self._owned.live.get(run_id)
         return run if run and run.caller.tenant == caller.current().tenant else None
 
-    async def _from_journal(self, run_id: str, after: int) -> AsyncGenerator[RunEvent]:
-        await self._journal.row(run_id, caller.current().tenant)
-        while page := await self._journal.events(run_id, after):
-            for event in page:
-                yield event
-            after = page[-1].sequence
-
     async def _is_over(self, run_id: str, after: int) -> bool:
         """Whether the caller has seen the last event of an ended run."""
         row = await self._journal.row(run_id, caller.current().tenant)
@@ -218,11 +211,17 @@ class Runs:
     async def get(self, run_id: str) -> Run:
         """A run as it stands; one whose plan somebody has let run waits for a place alone.
 
+        Of a run whose events cannot be read there are only its state and how it ended.
+
         Raises:
             NotFound: RUN.
         """
         await self.row(run_id)
-        run = RunView(await events_of(run_id, self._journal)).snapshot()
+        try:
+            run = (await view_of(run_id, self._journal)).snapshot()
+        except CorruptData:
+            row = await self.row(run_id)  # with it the last event, which may have come meanwhile
+            return summarize(row, await self._journal.last_event(row))
         if run.state == RUN_STATE_AWAITING_APPROVAL and await self._journal.wished(run_id):
             run.state = RUN_STATE_QUEUED
         return run

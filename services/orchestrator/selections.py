@@ -1,8 +1,8 @@
 """Asking the selector who can do a task."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import grpc
@@ -19,9 +19,10 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSelected,
 )
 from services.orchestrator.catalogue import LOOK_SECONDS, Catalogue
+from services.orchestrator.deadline import Deadline
 from services.orchestrator.live import LiveRun
 from services.runtime import caller
-from services.runtime.errors import NotFound, from_rpc
+from services.runtime.errors import DeadlineExceeded, NotFound, from_rpc
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
@@ -57,7 +58,7 @@ class Selections:
         self._background = asyncio.Semaphore(BACKGROUND_AT_ONCE)
         self._people = asyncio.Semaphore(AT_ONCE - BACKGROUND_AT_ONCE)
 
-    async def choose(self, run: LiveRun, task: Task) -> SelectResponse:
+    async def choose(self, run: LiveRun, task: Task, deadline: Deadline) -> SelectResponse:
         """The models for a task, best first; the run is told.
 
         Raises:
@@ -67,7 +68,7 @@ class Selections:
         if task.pinned_model:
             chosen = await self.standing(task, spec.inference_mode, spec.constraints)
         else:
-            chosen = await self._asked(run, _request(run, task, selection_policy=spec.selection_policy))
+            chosen = await self._asked(_request(run, task, selection_policy=spec.selection_policy), deadline)
         selected = TaskSelected(
             candidates=chosen.candidates, decision=chosen.decision, determinism=chosen.spec.determinism
         )
@@ -100,31 +101,54 @@ class Selections:
 
         return await self._catalogue.offered(question, ask)
 
-    async def again(self, run: LiveRun, task: Task) -> Sequence[Candidate]:
+    async def again(self, run: LiveRun, task: Task, deadline: Deadline) -> Sequence[Candidate]:
         """Where the models for a task are by now; costs no LLM.
 
         Raises:
             ServiceError: nobody can do it any more, or the selector does not answer.
         """
-        return (await self._asked(run, _request(run, task, selection_policy=SELECTION_POLICY_RANK))).candidates
+        request = _request(run, task, selection_policy=SELECTION_POLICY_RANK)
+        return (await self._asked(request, deadline)).candidates
 
-    async def _asked(self, run: LiveRun, request: SelectRequest) -> SelectResponse:
+    async def _asked(self, request: SelectRequest, deadline: Deadline) -> SelectResponse:
         request.avoid.extend(self._avoid())
-        return await self._chosen(request, max(SHARE * (run.deadline - time.time()), 1.0))
+        return await self._chosen(request, max(SHARE * deadline.left, 1.0))
 
     async def _chosen(self, request: SelectRequest, seconds: float) -> SelectResponse:
-        turns = self._background if caller.current().priority == PRIORITY_BATCH else self._people
-        try:
-            async with turns:
+        deadline = Deadline(seconds)
+        async with self._permit(request.task.task, seconds):
+            try:
                 chosen: SelectResponse = await self._selector.Select(
-                    request, timeout=seconds, metadata=caller.metadata()
+                    request, timeout=max(deadline.left, 0.0), metadata=caller.metadata()
                 )
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from error
+            except grpc.aio.AioRpcError as error:
+                raise from_rpc(error) from error
         if not chosen.candidates:
             task = request.task.task
             raise NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
         return chosen
+
+    @asynccontextmanager
+    async def _permit(self, task: str, seconds: float) -> AsyncIterator[None]:
+        """One of the calls to the selector that may be active at once, held within the block.
+
+        Raises:
+            DeadlineExceeded: all of them are taken for so many seconds.
+        """
+        is_batch = caller.current().priority == PRIORITY_BATCH
+        permits = self._background if is_batch else self._people
+        try:
+            async with asyncio.timeout(seconds if permits.locked() else None):
+                await permits.acquire()
+        except TimeoutError:
+            limit = BACKGROUND_AT_ONCE if is_batch else AT_ONCE - BACKGROUND_AT_ONCE
+            what = f"no model was selected for {task}: {limit} calls to the selector were active for {seconds:.3g} s"
+            remedy = "try again; if it lasts, run another selector or fewer runs at once"
+            raise DeadlineExceeded(what, remedy=remedy) from None
+        try:
+            yield
+        finally:
+            permits.release()
 
 
 def _request(run: LiveRun, task: Task, **policy: int) -> SelectRequest:

@@ -45,6 +45,9 @@ class Settings(BalancedSettings, StoreSettings):
     """Time a run has unless its budget says less."""
     attempt_seconds: float = Field(300.0, gt=0)
     """Time one call of an expert has."""
+    overload_seconds: float = Field(300.0, gt=0)
+    """Time for which a task calls the only expert left again while that refuses calls as overloaded, from its first
+    refusal on; eight calls at most, 32 for an item of a batch."""
     prices: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     """What a second costs, by pool: {"cpu": 0.00001, "gpu-l4": 0.0002}. A pool that is not named costs nothing."""
     lease_seconds: float = Field(10.0, gt=0)

@@ -1,6 +1,7 @@
 """What a run has spent of its budget, read off its events as they come."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 
 from protos.hugginggpt.v1.types_pb2 import Budget, Failure, RunEvent, Usage
@@ -15,28 +16,36 @@ class Spending:
         budget: of tokens and of the experts' time; what it says of tasks and wall time is for others.
         events: what has happened before.
         spent: told which limit was reached.
+        clock: seconds that only grow; what happened before is measured by the times of its events instead.
     """
 
-    def __init__(self, budget: Budget, events: Iterable[RunEvent], spent: Callable[[Failure], None]) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        events: Iterable[RunEvent],
+        spent: Callable[[Failure], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._tokens_left = budget.llm_tokens
         self._seconds_left = budget.expert_time.ToNanoseconds() / 1e9
         self._counts_tokens = budget.llm_tokens > 0
         self._counts_seconds = self._seconds_left > 0
         self._spent = spent
+        self._clock = clock
         self._begun: dict[int, float] = {}
         self._alarm: asyncio.TimerHandle | None = None
         for event in events:
-            self._count(event)
+            self._count(event, event.time.ToNanoseconds() / 1e9)
         self._begun.clear()  # who began them is gone, and what they cost with him
 
     def saw(self, event: RunEvent) -> None:
         """Takes the next event."""
         if self._counts_tokens or self._counts_seconds:
-            self._count(event)
-            self._judge(event)
+            now = self._clock()
+            self._count(event, now)
+            self._judge(event, now)
 
-    def _count(self, event: RunEvent) -> None:
-        now = event.time.ToNanoseconds() / 1e9
+    def _count(self, event: RunEvent, now: float) -> None:
         match event.WhichOneof("event"):
             case "task_started":
                 self._begun[event.task_id] = now
@@ -57,7 +66,7 @@ class Spending:
     def _use(self, usage: Usage) -> None:
         self._tokens_left -= usage.input_tokens + usage.output_tokens
 
-    def _judge(self, event: RunEvent) -> None:
+    def _judge(self, event: RunEvent, now: float) -> None:
         if self._alarm:
             self._alarm.cancel()
             self._alarm = None
@@ -66,7 +75,7 @@ class Spending:
         if self._counts_tokens and self._tokens_left <= 0:
             self._spent(_failure("the LLM tokens this run may use are spent"))
         if self._counts_seconds and self._begun:
-            begun = sum(event.time.ToNanoseconds() / 1e9 - since for since in self._begun.values())
+            begun = sum(now - since for since in self._begun.values())
             delay = max(0.0, (self._seconds_left - begun) / len(self._begun))
             self._alarm = asyncio.get_running_loop().call_later(delay, self._late)
         elif self._counts_seconds and self._seconds_left <= 0:

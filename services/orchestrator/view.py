@@ -18,8 +18,28 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskStatus,
     Usage,
 )
+from services.orchestrator.journal.tables import Row
 
 _UNDER_WAY = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})
+
+
+def summarize(row: Row, last: RunEvent | None) -> Run:
+    """A run whose events cannot be read: what its row and its last event say.
+
+    Args:
+        row: the run in the journal.
+        last: its last event, if that can be decoded.
+    """
+    run = Run(run_id=row.id, state=row.state, conversation_id=row.conversation_id, last_sequence=row.seq)
+    run.spec.request = row.request
+    run.created.FromNanoseconds(int(row.created * 1e9))
+    run.deadline.FromNanoseconds(int(row.deadline * 1e9))
+    if last and last.HasField("run_ended"):
+        run.usage.CopyFrom(last.run_ended.usage)
+        run.ended.CopyFrom(last.time)
+        if last.run_ended.HasField("failure"):
+            run.failure.CopyFrom(last.run_ended.failure)
+    return run
 
 
 class RunView:

@@ -13,6 +13,7 @@ from services.planner.embedded.planning import Embedded
 from services.planner.llm.planning import ByLlm
 from services.planner.llm.prompting import Prompting
 from services.planner.planner import Planner
+from services.planner.process import PlanningProcess
 from services.planner.servicer import PlannerServicer
 from services.planner.settings import Settings
 from services.runtime.channel import connect
@@ -30,7 +31,9 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
         await stack.enter_async_context(watched({f"the selector at {settings.selector}": channel}))
         catalog = await stack.enter_async_context(Catalog.following(channel))
         llm = await _llm(settings, stack) if settings.llm.base_url else None
-        servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs()), llm))
+        process = PlanningProcess()
+        stack.push_async_callback(process.close)
+        servicer = PlannerServicer(Planner(catalog, Embedded(standard_specs()), llm, process))
         register = partial(rpc.add_PlannerServiceServicer_to_server, servicer)
         running = await stack.enter_async_context(
             serving(

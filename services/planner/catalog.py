@@ -12,8 +12,9 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.planner.plan import Catalogue, Modality, Parameter, Port, Spec
+from services.planner.plan import Catalogue, Modality, OfferedTasks, Parameter, Port, Spec
 from services.runtime.errors import Unavailable
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +52,7 @@ class Catalog:
     async def following(cls, channel: grpc.aio.Channel) -> AsyncIterator["Catalog"]:
         """A catalogue that follows the selector within the block."""
         catalog = cls(channel)
-        following = asyncio.create_task(catalog._follow(), name="catalogue")
+        following = asyncio.create_task(supervise(catalog._follow, name="catalogue watch"), name="catalogue")
         try:
             yield catalog
         finally:
@@ -90,7 +91,8 @@ class Catalog:
     async def _load(self, timeout: float) -> None:  # noqa: ASYNC109  # it becomes the call's deadline
         reply = await self._selector.ListTasks(pb.ListTasksRequest(known_revision=self._revision), timeout=timeout)
         if self._tasks is None or not (reply.unchanged or reply.revision == self._revision):
-            self._tasks = {task.spec.name: spec_from_pb(task.spec) for task in reply.tasks}
+            failing = {task.spec.name: tuple(task.experts) for task in reply.failing}
+            self._tasks = OfferedTasks((spec_from_pb(task.spec) for task in reply.tasks), failing)
             self.known.set()
             log.info("catalogue", revision=reply.revision, tasks=len(self._tasks))
         self._revision = reply.revision

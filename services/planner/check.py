@@ -26,8 +26,12 @@ from services.planner.plan import (
     Task,
     Unset,
     Value,
+    failing_experts,
     modalities,
 )
+
+MOST_REFERENCES = 20_000
+"""Most references among the arguments of one plan."""
 
 MOST_NAMED = 8
 """Most names a remedy lists."""
@@ -63,6 +67,8 @@ def complaints(tasks: Sequence[Task], catalogue: Catalogue, inputs: Mapping[str,
         return [Complaint(0, "the plan has no task", "give it at least one")]
     if len(tasks) > HARD_LIMIT:
         return [Complaint(0, f"the plan has {len(tasks)} tasks", f"keep to {HARD_LIMIT}")]
+    if (count := sum(1 for task in tasks for _ in references(task))) > MOST_REFERENCES:
+        return [Complaint(0, f"the plan has {count} references to outputs of tasks", f"keep to {MOST_REFERENCES}")]
     by_id = {task.id: task for task in reversed(tasks)}
     circular, before, found = _circular(by_id), set[int](), list[Complaint]()
     for task in tasks:
@@ -107,11 +113,18 @@ def _numbering(task: Task, before: Collection[int]) -> Iterator[Complaint]:
         yield Complaint(task.id, "a revision is pinned without a model", "name the model it belongs to")
 
 
+def unoffered(name: str, catalogue: Catalogue) -> tuple[str, str]:
+    """Why a kind of task cannot be planned, and the remedy."""
+    if experts := failing_experts(catalogue, name):
+        return f"the task {name} is offered by {', '.join(experts)}, but is failing at the moment", "try again soon"
+    remedy = f"use one that is: {listed(catalogue)}" if catalogue else "add an expert that offers it"
+    return f"nobody offers the task {name or '(unnamed)'}", remedy
+
+
 def _task(task: Task, around: _Surroundings) -> Iterator[Complaint]:
     spec = around.catalogue.get(task.task)
     if spec is None:
-        remedy = f"use one that is: {listed(around.catalogue)}" if around.catalogue else "add an expert that offers it"
-        yield Complaint(task.id, f"nobody offers the task {task.task or '(unnamed)'}", remedy)
+        yield Complaint(task.id, *unoffered(task.task, around.catalogue))
         return
     ports = {port.name: port for port in spec.inputs}
     for name, argument in task.arguments.items():

@@ -1,6 +1,6 @@
 """What a plan is made of: kinds of task, tasks, what they are given, and remarks. Plain Python, no protobuf."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -122,7 +122,25 @@ class Spec:
 
 
 Catalogue = Mapping[str, Spec]
-"""The kinds of task somebody offers now, by name."""
+"""The kinds of task that can be planned now, by name."""
+
+
+class OfferedTasks(dict[str, Spec]):
+    """A catalogue that also knows which kinds of task are offered and fail.
+
+    Args:
+        specs: kinds of task that can be planned now.
+        failing: names of other kinds of task, with the experts that offer them and whose models have all failed.
+    """
+
+    def __init__(self, specs: Iterable[Spec], failing: Mapping[str, Sequence[str]]) -> None:
+        super().__init__((spec.name, spec) for spec in specs)
+        self.failing = failing
+
+
+def failing_experts(catalogue: Catalogue, task: str) -> Sequence[str]:
+    """The experts that offer a kind of task and whose models for it have all failed."""
+    return catalogue.failing.get(task, ()) if isinstance(catalogue, OfferedTasks) else ()
 
 
 # ---------------------------------------------------------------- the plan

@@ -10,9 +10,11 @@ import structlog
 from services.planner.catalog import Catalog
 from services.planner.check import complaints, references
 from services.planner.embedded.planning import Embedded
+from services.planner.excerpt import excerpt
 from services.planner.following import Following, alike, beyond
 from services.planner.llm.planning import ByLlm, GaveUp
 from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Note, NoteKind, Task, Value
+from services.planner.process import OverLimit, PlanningProcess
 from services.planner.request import Check, Replan, Request
 from services.runtime.errors import InvalidRequest
 
@@ -24,11 +26,23 @@ Step = Task | Note | Decision
 Emit = Callable[[Step], Awaitable[None]]
 
 LONG = 4_000
-"""Characters of a request that takes a quarter of a second; the longest take minutes."""
+"""Characters of a request that are analysed within this process, in a quarter of a second at most."""
 
-_IN_TURN, _LONG_ONES = (ThreadPoolExecutor(1, thread_name_prefix=name) for name in ("planning", "planning-long"))
-"""Plans are made without an LLM one after the other: side by side they only take the interpreter from each other. Those
-of long requests have a turn of their own, or all others would wait for them."""
+MOST_ANALYSED = 20_000
+"""Characters of a request that are analysed at all."""
+
+FILE_CHARACTERS = 20
+"""How many characters more a file is worth: what is analysed is compared with every file."""
+
+_IN_TURN = ThreadPoolExecutor(1, thread_name_prefix="planning")
+"""Plans are made without an LLM one after the other: side by side they only take the interpreter from each other."""
+
+_TOO_LONG = Note(
+    NoteKind.UNMAPPED,
+    "The request is too long to plan without an LLM: finding out what it asks for takes more processor time than one"
+    " request may have. Send long texts as files, write only what is to be done with them, and split long lists of"
+    " instructions into several requests.",
+)
 
 SURE = 0.7
 """Least confidence with which the embedded planner adds to what an LLM began."""
@@ -41,12 +55,16 @@ class Planner:
         catalog: knows what can be planned.
         embedded: plans without an LLM, and in place of one that fails.
         llm: plans, if there is one.
+        process: plans without an LLM what is too long for this process; by default a fresh one.
     """
 
-    def __init__(self, catalog: Catalog, embedded: Embedded, llm: ByLlm | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, embedded: Embedded, llm: ByLlm | None = None, process: PlanningProcess | None = None
+    ) -> None:
         self._catalog = catalog
         self._embedded = embedded
         self._llm = llm
+        self._process = process or PlanningProcess()
 
     async def plan(self, request: Request, emit: Emit, *, seconds: float | None = None) -> None:
         """Emits a plan step by step.
@@ -66,7 +84,7 @@ class Planner:
             )
         catalogue = await self._catalog.tasks()
         if isinstance(request.goal, Check):
-            await _all(checked(request.goal.draft, catalogue, _inputs(request)), emit)
+            await _all(await asyncio.to_thread(checked, request.goal.draft, catalogue, _inputs(request)), emit)
         elif self._llm and catalogue:
             await self._by_llm(self._llm, request, catalogue, emit=emit, seconds=seconds)
         else:
@@ -98,15 +116,39 @@ class Planner:
         if isinstance(request.goal, Replan):
             notes: list[Task | Note] = [] if begun else [_no_other_way(request.goal)]
             return notes, Decision("embedded", "Rules know one way to each task.")
-        turn = _LONG_ONES if len(request.text) > LONG else _IN_TURN
-        draft = await asyncio.get_running_loop().run_in_executor(turn, self._embedded.plan, request, catalogue)
+        draft = await self._drafted(request, catalogue)
         limit = request.limit or HARD_LIMIT
-        draft = sound(draft, catalogue, _inputs(request), limit=limit)
+        draft = await asyncio.to_thread(sound, draft, catalogue, _inputs(request), limit=limit)
         if not begun:
             return [*beyond(draft.tasks, request.standing), *draft.notes], draft.decision
         sure = draft.tasks if draft.decision.confidence >= SURE else ()
         further = beyond(sure, [*request.standing, *begun], alike=alike)
         return list(further[: max(limit - len(begun), 0)]), draft.decision
+
+    async def _drafted(self, request: Request, catalogue: Catalogue) -> Draft:
+        """A plan of what can say what is wanted: in this process if that is short, else within a limit in another."""
+        loop = asyncio.get_running_loop()
+        characters = LONG - _files(request) * FILE_CHARACTERS
+        if characters > 0:
+            draft = await loop.run_in_executor(_IN_TURN, self._planned_within, characters, request, catalogue)
+            if draft:
+                return draft
+        most = await asyncio.to_thread(excerpt, request, MOST_ANALYSED)
+        try:
+            return most.restored(await self._process.plan(most.request, catalogue))
+        except OverLimit:
+            log.warning("planning stopped at its limit of processor time", characters=len(request.text))
+            return Draft((), (_TOO_LONG,), Decision("embedded", "The request is too long to plan without an LLM."))
+
+    def _planned_within(self, characters: int, request: Request, catalogue: Catalogue) -> Draft | None:
+        """A plan of an excerpt of the request; None if more of it has to be analysed."""
+        short = excerpt(request, characters)
+        draft = self._embedded.plan(short.request, catalogue)
+        return short.restored(draft) if short.explains(draft) else None
+
+
+def _files(request: Request) -> int:
+    return len(request.inputs) + sum(len(turn.attachments) for turn in request.conversation)
 
 
 class _Told:

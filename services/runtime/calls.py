@@ -59,20 +59,20 @@ class Traces(TracerProvider):
 class _Observation:
     """One call, until the first end that is told of it; one that is forgotten was cancelled."""
 
-    __slots__ = ("_began", "_ended", "_kind", "_method", "_parent", "_traces", "context")
+    __slots__ = ("_began", "_clock", "_ended", "_kind", "_method", "_parent", "_traces", "context")
 
     def __init__(self, traces: Traces | None, kind: SpanKind, method: str, parent: SpanContext) -> None:
         self._traces, self._kind, self._method, self._parent, self._ended = traces, kind, method, parent, False
         self.context = trace.INVALID_SPAN_CONTEXT if traces is None else begun(traces, kind, method, parent)
-        self._began = time.time_ns()
+        self._began, self._clock = time.time_ns(), time.monotonic_ns()
 
     def end(self, code: StatusCode) -> None:
         """Notes how it ended; the words of an error may be a user's, and are left out."""
         if self._ended:
             return
-        self._ended, now = True, time.time_ns()
+        self._ended, elapsed = True, time.monotonic_ns() - self._clock
         if self._kind is SpanKind.SERVER:
-            _SECONDS.record((now - self._began) / 1e9, _told(self._method, code))
+            _SECONDS.record(elapsed / 1e9, _told(self._method, code))
         if self._traces and self.context.trace_flags & TraceFlags.SAMPLED:
             fault = code in _FAULTS[self._kind]
             self._traces.write(
@@ -85,7 +85,7 @@ class _Observation:
                     kind=self._kind,
                     status=_ERROR if fault else _UNSET,
                     start_time=self._began,
-                    end_time=now,
+                    end_time=self._began + elapsed,
                     instrumentation_scope=_SCOPE,
                 )
             )

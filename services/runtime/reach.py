@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +28,13 @@ async def watched(peers: Mapping[str, grpc.aio.Channel]) -> AsyncIterator[None]:
     Args:
         peers: channels by what is called there, as the log has it.
     """
-    tasks = [asyncio.create_task(_watch(name, channel), name=f"reach {name}") for name, channel in peers.items()]
+    tasks = [
+        asyncio.create_task(
+            supervise(partial(_watch, name, channel), name=f"health of {name}", pause=LOOK_SECONDS),
+            name=f"reach {name}",
+        )
+        for name, channel in peers.items()
+    ]
     try:
         yield
     finally:

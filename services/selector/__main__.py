@@ -16,6 +16,7 @@ from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery, Pace
 from services.selector.judge import Judge
 from services.selector.memory import Memory
+from services.selector.removal import Removal
 from services.selector.routes import watching
 from services.selector.selector import Selector
 from services.selector.servicer import SelectorServicer
@@ -42,7 +43,7 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
     discovery = Discovery(parse(settings.experts), catalog, pace)
     choosing = Selector(catalog, standard, settings.inference_mode, settings.region, table)
     async with _judging(settings, choosing) as judge:
-        servicer = SelectorServicer(catalog, choosing, remembered, judge, table)
+        servicer = SelectorServicer(catalog, choosing, Removal(catalog, discovery, remembered), judge, table)
         register = partial(rpc.add_SelectorServiceServicer_to_server, servicer)
         async with (
             remembered.running(),

@@ -77,6 +77,13 @@ class Catalog:
             self._leave(replica)
         self._refresh()
 
+    def removed(self, address: str) -> None:
+        """An address is no longer to be asked and does not count from now on: its expert was forgotten."""
+        replica = self._replicas.pop(address)
+        replica.listed = False
+        replica.description = None
+        self._refresh()
+
     def known_revision(self, address: str) -> str:
         """What to tell the expert there that we have; nothing after a silence, it may have started anew."""
         replica = self._replicas[address]
@@ -136,13 +143,31 @@ class Catalog:
             raise NotFound(
                 f"there is no expert {name}", reason="EXPERT", remedy="list the experts with: hugginggpt experts"
             )
-        if name in self._foretold:
-            remedy = "take its file out of the folder that SELECTOR_ASLEEP names"
-            raise FailedPrecondition(f"expert {name} is described to us", reason="FORETOLD", remedy=remedy)
+        self.check_described_by_experts_alone(name)
         if any(replica.attention is Attention.ANSWERS for replica in known):
             raise FailedPrecondition(
                 f"expert {name} is awake", reason="AWAKE", remedy="stop it, or take its address out of SELECTOR_EXPERTS"
             )
+
+    def check_described_by_experts_alone(self, name: str) -> None:
+        """Whether no file of the operator's describes an expert.
+
+        Raises:
+            FailedPrecondition: FORETOLD, one does.
+        """
+        if name in self._foretold:
+            remedy = "take its file out of the folder that SELECTOR_ASLEEP names"
+            raise FailedPrecondition(f"expert {name} is described to us", reason="FORETOLD", remedy=remedy)
+
+    def knows(self, name: str) -> bool:
+        """Whether an expert of that name is in the catalogue, or answered before it became silent."""
+        return any(replica.expert == name for replica in self._everyone())
+
+    def only_at(self, addresses: Collection[str]) -> set[str]:
+        """The experts that are at no other address, less those that the operator has described."""
+        there = {replica.expert for replica in self._replicas.values() if replica.address in addresses}
+        others = {replica.expert for replica in self._replicas.values() if replica.address not in addresses}
+        return there - others - self._foretold - {""}
 
     def forget(self, name: str) -> None:
         """Drops what is known of an expert that does not answer.

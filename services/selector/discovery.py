@@ -1,9 +1,11 @@
 """Keeps the catalogue up to date: looks where addresses are listed, and asks every address what it is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 import structlog
@@ -12,9 +14,11 @@ from grpc import StatusCode
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from services.runtime.channel import dial
-from services.runtime.errors import CorruptData
+from services.runtime.errors import CorruptData, FailedPrecondition
+from services.runtime.supervision import supervise
 from services.selector.catalog import Catalog
-from services.selector.sources import Source
+from services.selector.replica import Attention
+from services.selector.sources import Folder, Listed, Source
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +61,8 @@ class Discovery:
         self._following: dict[str, asyncio.Task[None]] = {}
         self._awaited: set[Source | str] = set(sources)
         self._looked = asyncio.Event()
+        self._listing = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        """Held while a source is read, so that what was read before a removal does not undo it."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -86,9 +92,10 @@ class Discovery:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._expire(), name="expire")
+            group.create_task(supervise(self._expire, name="expert expiry"), name="expire")
             for source in self._sources:
-                group.create_task(self._watch(source, group), name=f"watch {source.name}")
+                watching = supervise(partial(self._watch, source, group), name=f"address source {source.name}")
+                group.create_task(watching, name=f"watch {source.name}")
 
     async def _expire(self) -> None:
         while True:
@@ -100,11 +107,12 @@ class Discovery:
 
     async def _watch(self, source: Source, group: asyncio.TaskGroup) -> None:
         while True:
-            listing = await source.look()
-            self._note(source, listing.trouble)
-            if listing.addresses is not None:
-                self._found[source.name] = listing.addresses
-                self._reconcile(group)
+            async with self._listing[source.name]:
+                listing = await source.look()
+                self._note(source, listing.trouble)
+                if listing.addresses is not None:
+                    self._found[source.name] = listing.addresses
+                    self._reconcile(group)
             self._seen(source)
             await asyncio.sleep(source.seconds)
 
@@ -119,11 +127,77 @@ class Discovery:
             if not self._looked.is_set():
                 self._awaited.add(address)
             self._catalog.listed(address)
-            self._following[address] = group.create_task(self._follow(address), name=f"follow {address}")
+            following = supervise(partial(self._follow, address), name=f"expert at {address}")
+            self._following[address] = group.create_task(following, name=f"follow {address}")
         for address in sorted(self._following.keys() - wanted):
-            self._following.pop(address).cancel()
+            self._unfollow(address)
             self._catalog.dropped(address)
             log.info("an address is no longer listed", address=address)
+
+    def _unfollow(self, address: str) -> None:
+        if following := self._following.pop(address, None):
+            following.cancel()
+
+    # ------------------------------------------------------------ forgetting
+
+    async def addresses_of(self, name: str) -> frozenset[str]:
+        """The addresses that stand for an expert: of its replicas, and of files named after it; or one address itself.
+
+        Args:
+            name: of an expert, or host:port.
+        """
+        replicas = {replica.address: replica.expert for replica in self._catalog.replicas()}
+        known = {address for address, expert in replicas.items() if expert == name}
+        filed = frozenset[str]().union(*[await folder.named(name) for folder in self._folders()])
+        known |= {address for address in filed if replicas.get(address, "") in ("", name)}
+        if not known and name in frozenset[str]().union(*self._found.values()):
+            return frozenset({name})
+        return frozenset(known)
+
+    def check_removable(self, addresses: Collection[str]) -> None:
+        """Whether addresses can be taken out of where they are listed, or nothing answers at them.
+
+        Raises:
+            FailedPrecondition: AWAKE, an expert answers at an address that no address file lists.
+        """
+        filed = frozenset[str]().union(*(self._found.get(folder.name, ()) for folder in self._folders()))
+        for replica in self._catalog.replicas():
+            answers = replica.attention is Attention.ANSWERS and replica.description is not None
+            if answers and replica.address in addresses and replica.address not in filed:
+                remedy = "stop it, or take its address out of SELECTOR_EXPERTS; hugginggpt up starts those of --experts"
+                message = f"expert {replica.expert} is awake: it answers at {replica.address}"
+                raise FailedPrecondition(message, reason="AWAKE", remedy=remedy)
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        """Deletes the address files of addresses and stops following those that are listed nowhere else.
+
+        Raises:
+            FailedPrecondition: LISTED, a file cannot be deleted.
+        """
+        for folder in self._folders():
+            async with self._listing[folder.name]:
+                await folder.remove(addresses)
+                self._found[folder.name] = self._found.get(folder.name, frozenset()) - frozenset(addresses)
+        for address in frozenset(addresses) & self._following.keys():
+            if not any(address in listed for listed in self._found.values()):
+                self._unfollow(address)
+                self._catalog.removed(address)
+                log.info("an address is no longer listed", address=address)
+
+    def unlist(self, address: str) -> None:
+        """Stops following an address that the settings list, until this service starts again."""
+        for source in self._sources:
+            if isinstance(source, Listed) and source.name == address:
+                self._found[source.name] = frozenset()
+                self._unfollow(address)
+                self._catalog.removed(address)
+
+    def source_of(self, address: str) -> str:
+        """The source that lists an address; empty if none does."""
+        return next((name for name, listed in self._found.items() if address in listed), "")
+
+    def _folders(self) -> list[Folder]:
+        return [source for source in self._sources if isinstance(source, Folder)]
 
     # ------------------------------------------------------------ experts
 

@@ -11,6 +11,7 @@ from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.runtime.errors import FailedPrecondition, NotFound, ServiceError
 from services.runtime.notes import Notes
+from services.runtime.supervision import supervise
 from services.selector.catalog import Catalog
 
 log = structlog.get_logger(__name__)
@@ -50,7 +51,8 @@ class Memory:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Remembers, then writes until the block exits; a store that does not answer costs only the memory."""
-        tasks = [asyncio.create_task(self._run(), name="memory"), asyncio.create_task(self._heed(), name="forgetting")]
+        loops = {"stored expert descriptions": self._run, "forgotten experts": self._heed}
+        tasks = [asyncio.create_task(supervise(loop, name=name), name=name) for name, loop in loops.items()]
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_LOOK_SECONDS):
@@ -64,8 +66,11 @@ class Memory:
                 async with asyncio.timeout(LAST_WRITE_SECONDS):
                     await self._write()
 
-    async def forget(self, name: str) -> None:
-        """Drops what is written of an expert, for all replicas of this service to forget it.
+    @asynccontextmanager
+    async def forgetting(self, name: str) -> AsyncIterator[None]:
+        """Drops what is written of an expert, for all replicas of this service; writes nothing of it within the block.
+
+        The block takes it out of the catalogue.
 
         Raises:
             Unavailable: the store does not answer.
@@ -74,6 +79,7 @@ class Memory:
         try:
             await self._notes.drop(name)
             self._written.pop(name, None)
+            yield
         finally:
             self._forgetting.discard(name)
 
@@ -128,7 +134,7 @@ class Memory:
         try:
             for name, reply in latest.items():
                 content = _lasting(reply)
-                if self._written.get(name) != content:
+                if name not in self._forgetting and self._written.get(name) != content:
                     await self._notes.put(name, content)
                     self._written[name] = content
         except ServiceError as error:

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
+from functools import partial
 
 import structlog
 
 from protos.hugginggpt.v1.selector_pb2 import Route as Told
 from protos.hugginggpt.v1.selector_pb2 import RoutedModel
+from services.runtime.supervision import supervise
 from services.selector.catalog import Catalog
 from services.selector.table import SETTING, Named, Route, Table
 from services.selector.view import View
@@ -45,7 +47,8 @@ async def watching(table: Table, catalog: Catalog, settled_seconds: float = SETT
         yield
         return
     log.info("models are routed", tasks=sorted(table.routes), digest=table.digest)
-    task = asyncio.create_task(_watch(table, catalog, settled_seconds), name="routes")
+    checking = supervise(partial(_watch, table, catalog, settled_seconds), name="routing table check")
+    task = asyncio.create_task(checking, name="routes")
     try:
         yield
     finally:

@@ -1,7 +1,9 @@
 """Translates between the protos and the selector."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,12 +31,15 @@ from services.selector import pages, roster
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
 from services.selector.judge import Judge
-from services.selector.memory import Memory
+from services.selector.removal import Removal
 from services.selector.routes import routes
 from services.selector.selector import Choice, Chosen, Controller, Selector
 from services.selector.shelf import primary
 from services.selector.table import Table
 from services.selector.wanted import Avoid, Mode, Wanted, languages_of
+
+NOTIFY_SECONDS = 2.0
+"""How long ForgetExpert waits for watchers that do not read."""
 
 _MODES = {INFERENCE_MODE_LOCAL: Mode.LOCAL, INFERENCE_MODE_HYBRID: Mode.HYBRID, INFERENCE_MODE_REMOTE: Mode.REMOTE}
 
@@ -45,7 +50,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
     Args:
         catalog: who offers what.
         selector: chooses by ranking.
-        memory: what is remembered of experts.
+        removal: takes experts out of the catalogue.
         judge: chooses by asking an LLM; None: there is no endpoint.
         table: what the operator has laid down; with one, an LLM is asked only where a request says so.
     """
@@ -54,7 +59,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self,
         catalog: Catalog,
         selector: Selector,
-        memory: Memory,
+        removal: Removal,
         judge: Judge | None = None,
         table: Table = Table(),  # noqa: B008  # frozen
     ) -> None:
@@ -62,7 +67,8 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self._table = table
         self._policy = SELECTION_POLICY_LLM if judge and not table else SELECTION_POLICY_RANK
         self._selector = selector
-        self._memory = memory
+        self._removal = removal
+        self._watchers: set[_Watcher] = set()
         self._judge = judge
 
     async def Select(self, request: pb.SelectRequest, context: Any) -> pb.SelectResponse:
@@ -78,7 +84,8 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         view = self._catalog.view
         if request.known_revision.partition(".")[0] == view.tasks_digest:
             return pb.ListTasksResponse(revision=view.revision, unchanged=True)
-        return pb.ListTasksResponse(revision=view.revision, tasks=view.tasks.values())
+        tasks, failing = view.tasks.values(), view.failing.values()
+        return pb.ListTasksResponse(revision=view.revision, tasks=tasks, failing=failing)
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Any) -> pb.ListModelsResponse:
         view = self._catalog.view
@@ -95,17 +102,47 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         return pb.ListExpertsResponse(experts=roster.experts(self._catalog))
 
     async def ForgetExpert(self, request: pb.ForgetExpertRequest, context: Any) -> pb.ForgetExpertResponse:
-        self._catalog.check_forgettable(request.name)
-        await self._memory.forget(request.name)
-        self._catalog.forget(request.name)
+        await self._removal.forget(request.name)
+        await self._sent_to_watchers()
         return pb.ForgetExpertResponse()
 
+    async def _sent_to_watchers(self) -> None:
+        """Waits until every watcher was sent the present revision: planner and orchestrators cache what is offered."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(NOTIFY_SECONDS):
+                for watcher in list(self._watchers):
+                    while watcher in self._watchers and watcher.revision != self._catalog.view.revision:
+                        await watcher.next()
+
     async def WatchCatalogue(self, request: pb.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        revision = ""
-        while news := await self._catalog.beyond(revision):
-            revision = news
-            await context.write(pb.WatchCatalogueResponse(revision=revision))
+        watcher = _Watcher()
+        self._watchers.add(watcher)
+        try:
+            while news := await self._catalog.beyond(watcher.revision):
+                await context.write(pb.WatchCatalogueResponse(revision=news))
+                watcher.sent(news)
+        finally:
+            self._watchers.discard(watcher)
+            watcher.sent("")
         raise Unavailable("the selector is stopping", remedy="watch again")
+
+
+class _Watcher:
+    """A stream of catalogue revisions."""
+
+    def __init__(self) -> None:
+        self.revision = ""
+        """The last one sent."""
+        self._sent = asyncio.Event()
+
+    def sent(self, revision: str) -> None:
+        self.revision = revision
+        self._sent.set()
+        self._sent = asyncio.Event()
+
+    async def next(self) -> None:
+        """Waits until another revision has been sent, or the stream has ended."""
+        await self._sent.wait()
 
 
 def wanted_from_pb(request: pb.SelectRequest, *, may_leave: bool) -> Wanted:

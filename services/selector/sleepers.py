@@ -11,6 +11,7 @@ from google.protobuf import json_format
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from services.runtime.errors import CorruptData
+from services.runtime.supervision import supervise
 from services.selector.catalog import Catalog, check_name
 
 log = structlog.get_logger(__name__)
@@ -51,7 +52,7 @@ class Sleepers:
     async def running(self) -> AsyncIterator[None]:
         """Looks until the block exits, once before it is entered."""
         await self._look()
-        task = asyncio.create_task(self._run(), name="sleepers")
+        task = asyncio.create_task(supervise(self._run, name="dormant experts folder"), name="sleepers")
         try:
             yield
         finally:

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from services.runtime.errors import InvalidRequest
+from services.runtime.errors import FailedPrecondition, InvalidRequest
 
 SUFFIX = ".address"
 """Of the files that count in a folder."""
@@ -88,6 +88,43 @@ class Folder:
 
     async def look(self) -> Listing:
         return await asyncio.to_thread(self._read)
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        """Deletes the files that list some addresses.
+
+        Raises:
+            FailedPrecondition: LISTED, a file cannot be deleted.
+        """
+        await asyncio.to_thread(self._remove, frozenset(addresses))
+
+    async def named(self, expert: str) -> frozenset[str]:
+        """The addresses in files whose name says that they are an expert's, or that address itself if a file lists it.
+
+        `hugginggpt experts add` names a file EXPERT@HOST-PORT.address; by hand one may be called EXPERT.address.
+        """
+        return await asyncio.to_thread(self._named, expert)
+
+    def _remove(self, addresses: frozenset[str]) -> None:
+        for file in self._files():
+            if _first_line(file) not in addresses:
+                continue
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                remedy = "delete the file where the selector runs, then repeat the request"
+                message = f"{_first_line(file)} is listed in {file}, which cannot be deleted: {error.strerror}"
+                raise FailedPrecondition(message, reason="LISTED", remedy=remedy) from error
+
+    def _named(self, expert: str) -> frozenset[str]:
+        lines = {file: _first_line(file) for file in self._files()}
+        named = [line for file, line in lines.items() if expert in (line, file.stem, file.stem.rpartition("@")[0])]
+        return frozenset(filter(_is_address, named))
+
+    def _files(self) -> list[Path]:
+        try:
+            return [file for file in self.path.iterdir() if file.suffix == SUFFIX]
+        except OSError:
+            return []
 
     def _read(self) -> Listing:
         try:

@@ -41,7 +41,14 @@ class View:
         self.tasks: Mapping[str, CatalogTask] = {
             name: task for name in sorted(self._specs) if (task := self._task(name)).experts
         }
-        self.tasks_digest = _digest(task.SerializeToString(deterministic=True) for task in self.tasks.values())
+        self.failing: Mapping[str, CatalogTask] = {
+            name: task
+            for name in sorted(self._specs)
+            if name not in self.tasks and (task := self._failing_task(name)).experts
+        }
+        """Kinds of task that experts offer, with models that have all failed."""
+        listed = (*self.tasks.values(), CatalogTask(), *self.failing.values())
+        self.tasks_digest = _digest(task.SerializeToString(deterministic=True) for task in listed)
         self.revision = f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.seats)), table.digest.encode()))}"
         """Of everything; begins with the digest of the tasks alone."""
 
@@ -109,6 +116,15 @@ class View:
             experts=sorted({seat.expert for seat in offering}),
             dormant=all(seat.attention is Attention.ASLEEP for seat in offering),
         )
+
+    def _failing_task(self, name: str) -> CatalogTask:
+        offering = {
+            seat.expert
+            for seat in self.seats
+            if name in seat.tasks
+            and any(card.state == MODEL_STATE_FAILED for card in seat.description.cards.get(name, ()))
+        }
+        return CatalogTask(spec=self._specs[name], experts=sorted(offering))
 
 
 def place(card: ModelCard) -> tuple[str, str, str, str]:

@@ -1,6 +1,8 @@
 """Asking experts that come and go."""
 
 import asyncio
+import math
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,6 +14,7 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.types_pb2 import (
     CANDIDATE_ROLE_SHADOW,
     DATA_POLICY_OPEN,
+    PRIORITY_BATCH,
     REACH_EXTERNAL,
     Artifact,
     Candidate,
@@ -19,6 +22,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Value,
 )
 from services.orchestrator.calling.circuits import Key
+from services.orchestrator.calling.trying import BATCH_CALLS, TRIES
 from services.runtime.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
 from tests.asking import SPEC, Asked, Asker, asking, candidate
 from tests.fakes import FakeExpert, card
@@ -191,19 +195,134 @@ async def test_an_expert_that_came_since_is_asked_before_the_task_fails() -> Non
 # ---------------------------------------------------------------- what a failure leads to
 
 
-async def test_an_overload_is_waited_out_when_nobody_else_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.trying.TRIES", 2)
-    refusals = iter([Overloaded("full", retry_after=timedelta(milliseconds=1))] * 4)
+def refusing(times: float, retry_after: float = 0.001) -> FakeExpert:
+    """Refuses so many calls as overloaded, then answers."""
+    expert = fake()
 
     async def answer(request: InferRequest) -> dict[str, Value]:
-        if refusal := next(refusals, None):
-            raise refusal
+        if len(expert.asked) <= times:
+            raise Overloaded("full", retry_after=timedelta(seconds=retry_after))
         return {"text": request.inputs["text"]}
 
-    async with asking() as attempts, fake(answer).serving() as address:
+    expert.answer = answer
+    return expert
+
+
+@pytest.fixture
+def _pauses_as_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a refusal exactly the time passes that the expert named."""
+
+    def pause(_refusals: int, retry_after: float, *, batch: bool) -> float:
+        return retry_after
+
+    monkeypatch.setattr("services.orchestrator.calling.trying.refusal_backoff", pause)
+
+
+async def test_an_overload_is_waited_out_when_nobody_else_is_left() -> None:
+    async with asking() as attempts, refusing(4).serving() as address:
         asked = await Asker(attempts).infer(candidate(address))
     assert (asked.result.attempt, asked.result.outputs["text"].text) == (5, "hello")
     assert asked.told.count("attempt_failed") == 4
+
+
+@pytest.mark.usefixtures("_pauses_as_named")
+async def test_refusals_of_the_only_candidate_end_at_the_attempt_limit() -> None:
+    busy = refusing(math.inf)
+    async with asking() as attempts, busy.serving() as address:
+        asked = await Asker(attempts).infer(candidate(address))
+    assert len(busy.asked) == TRIES
+    assert asked.result.failure.reason == "OVERLOADED"
+    assert asked.result.failure.HasField("retry_after")
+
+
+@pytest.mark.usefixtures("_pauses_as_named")
+async def test_refusals_of_the_only_candidate_end_at_the_time_limit() -> None:
+    busy = refusing(math.inf, retry_after=0.3)
+    async with asking(overload_seconds=0.5) as attempts, busy.serving() as address:
+        asked = await Asker(attempts).infer(candidate(address))
+    assert len(busy.asked) == 2
+    assert asked.result.failure.reason == "OVERLOADED"
+
+
+async def test_a_retry_after_beyond_the_time_limit_is_not_waited_for() -> None:
+    busy = refusing(math.inf, retry_after=600.0)
+    async with asking() as attempts, busy.serving() as address:
+        asked = await Asker(attempts).infer(candidate(address))
+    assert len(busy.asked) == 1
+    assert asked.result.failure.retry_after.seconds == 600
+
+
+@pytest.mark.usefixtures("_pauses_as_named")
+async def test_the_next_candidate_is_called_after_two_refusals() -> None:
+    busy, idle = refusing(math.inf), fake()
+    async with asking() as attempts, busy.serving() as one, idle.serving() as two:
+        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="idle"))
+    assert asked.result.by.model_id == "other"
+    assert len(busy.asked) == 2
+
+
+async def test_the_next_candidate_is_called_at_once_when_a_refusal_names_a_long_time() -> None:
+    busy, idle = refusing(math.inf, retry_after=600.0), fake()
+    async with asking() as attempts, busy.serving() as one, idle.serving() as two:
+        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="idle"))
+    assert asked.result.by.model_id == "other"
+    assert len(busy.asked) == 1
+
+
+@pytest.mark.usefixtures("_pauses_as_named")
+async def test_a_candidate_that_refused_is_called_again_once_the_others_have_failed() -> None:
+    async def broken(_: InferRequest) -> dict[str, Value]:
+        raise ModelFailed("nan")
+
+    async with asking() as attempts, refusing(5).serving() as one, fake(broken).serving() as two:
+        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="broken"))
+    assert asked.result.by.model_id == "model"
+    assert asked.result.outputs["text"].text == "hello"
+
+
+@pytest.mark.usefixtures("_pauses_as_named")
+async def test_a_candidate_that_refused_is_not_called_again_before_the_time_it_named() -> None:
+    busy_until = 0.0
+
+    async def busy(_: InferRequest) -> dict[str, Value]:
+        nonlocal busy_until
+        if not busy_until:
+            busy_until = time.monotonic() + 1.5
+            raise Overloaded("full", retry_after=timedelta(seconds=1.5))
+        return {"text": Value(text="late" if time.monotonic() >= busy_until else "early")}
+
+    async def broken(_: InferRequest) -> dict[str, Value]:
+        raise ModelFailed("nan")
+
+    async with asking() as attempts, fake(busy).serving() as one, fake(broken).serving() as two:
+        asked = await Asker(attempts).infer(candidate(one), candidate(two, model="other", expert="broken"))
+    assert asked.result.outputs["text"].text == "late"
+
+
+@pytest.mark.usefixtures("_pauses_as_named")
+async def test_limits_of_refusals_end_a_task_whose_candidates_all_refuse() -> None:
+    one, two = refusing(math.inf), refusing(math.inf)
+    async with asking() as attempts, one.serving() as first, two.serving() as second:
+        asked = await Asker(attempts).infer(candidate(first), candidate(second, model="other", expert="another"))
+    assert asked.result.failure.reason == "OVERLOADED"
+    assert len(one.asked) <= TRIES
+    assert len(two.asked) == TRIES
+
+
+@pytest.mark.usefixtures("_pauses_as_named")
+async def test_an_item_of_a_batch_outlasts_more_refusals() -> None:
+    async with asking() as attempts, refusing(BATCH_CALLS - 1).serving() as address:
+        asked = await Asker(attempts, priority=PRIORITY_BATCH).infer(candidate(address))
+    assert asked.result.attempt == BATCH_CALLS
+    assert asked.result.outputs["text"].text == "hello"
+
+
+async def test_each_further_address_of_a_candidate_may_refuse_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.calling.trying.TRIES", 1)
+    async with asking() as attempts, refusing(math.inf).serving() as one, fake().serving() as two:
+        both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
+        asked = await Asker(attempts).infer(both)
+    assert asked.result.by.endpoints[0].address == two
 
 
 async def test_an_overload_is_not_waited_out_where_another_place_is_free() -> None:
@@ -333,7 +452,7 @@ async def test_another_place_is_asked_where_one_hangs() -> None:
 
 async def test_the_time_of_a_run_is_final() -> None:
     expert = fake(forever)
-    async with asking() as attempts, expert.serving() as address, asyncio.timeout(2):
+    async with asking() as attempts, expert.serving() as address, asyncio.timeout(15):
         asked = await Asker(attempts, seconds=0.3).infer(candidate(address))
         assert (asked.result.failure.code, len(expert.asked)) == ("DEADLINE_EXCEEDED", 1)
         assert "model of expert fake did not answer within 0." in asked.result.failure.message

@@ -12,11 +12,17 @@ from protos.hugginggpt.v1 import expert_pb2, planner_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.batches import places
+from services.orchestrator.journal import Journal
+from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.settings import Settings
+from services.runtime.database import opened
 from services.runtime.errors import InvalidRequest, from_rpc
 from tests.batching import PINNED, PLAN, Asking, note, notes, state, step
 from tests.orchestrating import END, Cast, connected, echo, ended
 from tests.postgres import emptied
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -217,6 +223,66 @@ async def test_a_batch_that_is_cancelled_while_it_is_planned_has_no_plan_and_may
         assert (state(batch), batch.counts.waiting, batch.HasField("failure")) == ("CANCELLED", 3, False)
         await asking.resume(batch.batch_id)
         assert (await asking.ended(batch.batch_id)).counts.completed == 3
+
+
+async def test_batch_cancelled_while_it_is_planned_leaves_one_command(
+    expert: Counted, settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning, ending = asyncio.Event(), asyncio.Event()
+
+    async def pondering(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
+        planning.set()
+        await asyncio.Event().wait()
+        yield END
+
+    def append(journal: Journal, run_id: str, fence: int, events: Any, *args: Any, **more: Any) -> Any:
+        async def when_it_may_end() -> None:
+            await ending.wait()
+            await stored(journal, run_id, fence, events, *args, **more)
+
+        if events[-1].HasField("run_ended"):
+            return asyncio.ensure_future(when_it_may_end())
+        return stored(journal, run_id, fence, events, *args, **more)
+
+    stored = Journal.append
+    monkeypatch.setattr(Journal, "append", append)
+    cast.plans.append(pondering)
+    async with (
+        opened(settings.journal, SCHEMA, MIGRATIONS) as database,
+        orchestrator(settings) as running,
+        connected(running) as stub,
+    ):
+        asking, commands = Asking(stub), 0
+        batch = await asking.start(notes(3), request="shorten it")
+        await planning.wait()
+        await asking.cancel(batch.batch_id)
+        while is_heeding(batch.batch_id) and commands < 2:
+            ((commands,),) = await database.read("SELECT COUNT(*) FROM commands")
+        ((commands,),) = await database.read("SELECT COUNT(*) FROM commands")
+        assert commands == 1
+        ending.set()
+        assert state(await asking.ended(batch.batch_id)) == "CANCELLED"
+
+
+def is_heeding(batch_id: str) -> bool:
+    """Whether something still waits for the command to cancel a batch that is being planned."""
+    return any(task.get_name() == f"heed-{batch_id}" for task in asyncio.all_tasks())
+
+
+async def test_batch_says_that_the_orchestrator_is_overloaded(
+    expert: Counted, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "CALM_SECONDS", 0.0)  # no round of the event loop is short enough
+    monkeypatch.setattr(places, "CALM_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(places, "REPORT_SECONDS", 0.1)
+    expert.go_on.set()
+    async with orchestrator(settings) as running, connected(running) as stub:
+        asking = Asking(stub)
+        batch = await asking.start(notes(20))
+        assert await asking.waiting_for(batch.batch_id) == places.BUSY
+        batch = await asking.ended(batch.batch_id)
+    assert batch.counts.completed == 20
+    assert batch.waiting_for == ""
 
 
 async def test_a_batch_that_finds_no_place_to_be_planned_is_cancelled(expert: Counted, settings: Settings) -> None:

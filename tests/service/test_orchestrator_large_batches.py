@@ -5,11 +5,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from tests.batching import PINNED, Asking, note, state
 from tests.orchestrating import House
+
+pytestmark = pytest.mark.slow
 
 ITEMS, PAGE = 100_000, 200
 CONTENT = 1_000

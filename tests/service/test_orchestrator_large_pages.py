@@ -19,6 +19,8 @@ from tests.batching import Asking, given, notes, step
 from tests.orchestrating import House, echo, text
 from tests.postgres import emptied
 
+pytestmark = pytest.mark.slow
+
 INPUTS, INPUT_BYTES = 24, 200_000
 """Of a large item, of which a page has a few."""
 WORDS = text("x" * 250_000)

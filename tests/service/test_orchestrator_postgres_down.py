@@ -13,6 +13,9 @@ from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.orchestrating import END, Cast, connected, echo, ended, ref, states, task
 from tests.postgres import Server, serving
+from tests.support.required_programs import require
+
+pytestmark = pytest.mark.slow
 
 RUN = pb.RunRequest(spec=types.RunSpec(request="do it"))
 RUNS = 20
@@ -21,6 +24,7 @@ AWAY_SECONDS = 5.0
 
 @pytest.fixture
 def server() -> Iterator[Server]:
+    require("postgres")
     with serving() as server:
         yield server
 

@@ -18,6 +18,8 @@ from tests.logs import logged
 from tests.orchestrating import END, Cast, apart, echo, task
 from tests.processes import processes
 
+pytestmark = pytest.mark.slow
+
 KEYS, MANY, AT_ONCE = 500, 10_000, 32
 SECONDS = 540
 LABELS = {

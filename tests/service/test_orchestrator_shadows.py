@@ -1,6 +1,7 @@
 """A model on trial: it does what another has done, and nobody waits for it or sees its results."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -23,6 +24,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 from services.orchestrator.calling.attempts import Attempts, Job
 from services.orchestrator.calling.retries import RetryBudget
 from services.orchestrator.calling.shadows import Shadows
+from services.orchestrator.deadline import Deadline
 from services.runtime import caller
 from services.runtime.errors import ModelFailed
 from tests.asking import SPEC, asking, candidate, nobody_new
@@ -56,7 +58,7 @@ def own() -> FakeExpert:
 
 def job(*candidates: Candidate, told: list[RunEvent]) -> Job:
     request = expert_pb2.InferRequest(task=SPEC.name, inputs={"text": Value(text="hello")})
-    return Job(1, request, SPEC, candidates, told.append, RetryBudget(), nobody_new)
+    return Job(1, request, SPEC, candidates, told.append, RetryBudget(), nobody_new, Deadline(math.inf))
 
 
 async def followed(attempts: Attempts, wanted: Job) -> TaskResult:

@@ -15,7 +15,9 @@ from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, REACH_EXTERNAL, Candidate, RunSpec
 from services.orchestrator.calling.attempts import Attempts
+from services.orchestrator.calling.sleepers import Sleepers
 from services.runtime import caller
+from services.runtime.channel import connect
 from services.runtime.errors import NotFound, Unavailable
 from services.runtime.server import serving
 from tests.asking import SPEC, Asked, Asker, asking, candidate
@@ -84,12 +86,16 @@ def catalogue() -> Catalogue:
 
 
 @pytest.fixture
-async def attempts(catalogue: Catalogue) -> AsyncIterator[Attempts]:
+async def selector(catalogue: Catalogue) -> AsyncIterator[str]:
+    """Address of a server of the catalogue."""
     register, service = partial(rpc.add_SelectorServiceServicer_to_server, catalogue), "SelectorService"
-    async with (
-        serving(register, pb.DESCRIPTOR.services_by_name[service]) as running,
-        asking(f"127.0.0.1:{running.port}") as attempts,
-    ):
+    async with serving(register, pb.DESCRIPTOR.services_by_name[service]) as running:
+        yield f"127.0.0.1:{running.port}"
+
+
+@pytest.fixture
+async def attempts(selector: str) -> AsyncIterator[Attempts]:
+    async with asking(selector) as attempts:
         yield attempts
 
 
@@ -112,7 +118,7 @@ async def test_a_task_waits_for_its_expert_and_goes_on_as_soon_as_it_wakes(
     catalogue.changes()
     async with awake() as address:
         catalogue.changes(candidate(address, expert=EXPERT))
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await task
     assert (asked.result.outputs["text"].text, asked.result.attempt) == ("hello", 1)
     assert asked.told == ["task_waiting", "task_started"]
@@ -164,6 +170,29 @@ async def test_a_stream_that_breaks_is_opened_anew_and_misses_nothing(attempts: 
     assert asked.result.outputs["text"].text == "hello"
 
 
+class FailingOnce:
+    """A selector's stub whose first watch raises what no caller expects."""
+
+    def __init__(self, selector: rpc.SelectorServiceStub) -> None:
+        self._selector = selector
+        self._failed = False
+
+    def WatchCatalogue(self, *given: Any, **named: Any) -> Any:
+        if not self._failed:
+            self._failed = True
+            raise RuntimeError("an error that nobody expects")
+        return self._selector.WatchCatalogue(*given, **named)
+
+
+async def test_catalogue_watch_restarts_after_an_unexpected_exception(selector: str, catalogue: Catalogue) -> None:
+    async with connect(selector) as channel, asyncio.timeout(10):
+        sleepers = Sleepers(FailingOnce(rpc.SelectorServiceStub(channel)))  # type: ignore[arg-type]  # as a stub
+        with sleepers.watched() as change:
+            changed = change()
+            await changed.wait()
+    assert catalogue.watches == 1
+
+
 async def test_a_selector_that_does_not_choose_just_now_is_asked_again_later(
     attempts: Attempts, catalogue: Catalogue
 ) -> None:
@@ -186,7 +215,7 @@ async def test_a_start_that_would_take_too_long_is_not_waited_for(
     attempts: Attempts, catalogue: Catalogue, start: float | None, seconds: float
 ) -> None:
     asleep = catalogue.where = catalogue.sleeping(start)
-    async with awake() as address, asyncio.timeout(2):
+    async with awake() as address, asyncio.timeout(15):
         asker = Asker(attempts, seconds=seconds)
         alone = await asker.infer(asleep, again=catalogue.again)
         assert (alone.result.failure.code, alone.result.failure.reason) == ("UNAVAILABLE", "ASLEEP")
@@ -218,7 +247,7 @@ async def test_who_stops_waiting_closes_the_stream(attempts: Attempts, catalogue
     task = asyncio.create_task(Asker(attempts).infer(catalogue.where, again=catalogue.again))
     await catalogue.watched.wait()
     task.cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await catalogue.unwatched()
     await asyncio.wait([task])
     assert task.cancelled()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -20,8 +21,9 @@ from services.planner.settings import Settings
 from services.runtime import errors
 from services.runtime.channel import connect
 from services.runtime.server import serving
-from tests.fakes import ScriptedSelector
+from tests.fakes import FakeExpert, ScriptedSelector, card
 from tests.planning import LITE
+from tests.selecting import selectors
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
@@ -106,6 +108,29 @@ async def test_what_cannot_be_planned_is_a_note() -> None:
         note, end = await events(planning, asked("Draw a castle"))
     assert (note.note.kind, note.note.span) == (types.NOTE_KIND_UNMAPPED, "Draw a castle")
     assert end.HasField("end")
+
+
+async def test_a_task_whose_expert_is_failing_is_not_called_unoffered(tmp_path: Path) -> None:
+    failed = card("painter", "text-to-image", state=types.MODEL_STATE_FAILED, failure="it broke off")
+    async with (
+        FakeExpert("diffusion", [failed]).serving() as address,
+        selectors(tmp_path)(experts=address) as room,
+        planner(Settings(listen="127.0.0.1:0", selector=room.address)) as running,
+        connect(f"127.0.0.1:{running.port}") as channel,
+    ):
+        note, _ = await events(rpc.PlannerServiceStub(channel), asked("Draw a castle"))
+    assert "text-to-image, which expert diffusion offers, but is failing at the moment" in note.note.text
+    assert "`hugginggpt experts`" in note.note.text
+
+
+async def test_a_supplied_plan_is_told_that_an_expert_is_failing() -> None:
+    selector = ScriptedSelector()
+    selector.failing = [offered(standard_tasks()["image-to-text"])]
+    task = types.Task(id=1, task="image-to-text", arguments={"image": types.Argument(input=types.Input(name="file1"))})
+    goal = pb.PlanGoal(check=pb.CheckPlan(draft=types.Plan(tasks=[task])))
+    async with opened(selector) as planning:
+        error = await refused(planning, asked(READ_ALOUD, goal=goal))
+    assert "the task image-to-text is offered by lite, but is failing at the moment" in error.message
 
 
 async def test_a_broken_plan_is_continued_without_repeating_a_task() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import statistics
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -146,35 +145,6 @@ async def test_the_first_task_leaves_before_the_second_is_written() -> None:
         stream.cancel()
         async with asyncio.timeout(10):
             await llm.left.get()
-
-
-async def test_a_task_leaves_within_one_token_of_its_closing_brace() -> None:
-    """At 40 tokens a second a token takes 25 ms; the median over more than 20 tasks is what counts."""
-    tasks = [OCR | {"id": number, "args": {"image": "<file1>", "max_new_tokens": number + 1}} for number in range(24)]
-    async with scripted(
-        Says(plan(*tasks), tokens_per_second=40, chunk=24), answer_tokens=4_096, context_tokens=16_384
-    ) as (
-        planning,
-        llm,
-    ):
-        loop = asyncio.get_running_loop()
-        stream = planning.Plan(asked(), timeout=60, metadata=caller.metadata())
-        arrived = [loop.time() async for event in stream if event.HasField("task")]
-        closed = closings(llm.sent)
-    assert len(arrived) == len(closed) == len(tasks)
-    delays = [there - sent for there, sent in zip(arrived, closed, strict=True)]
-    assert statistics.median(delays) < 0.025
-
-
-def closings(sent: Sequence[tuple[float, str]]) -> list[float]:
-    """When the piece left the server that holds the closing brace of each task."""
-    depth, found = 0, []
-    for moment, piece in sent:
-        for character in piece:
-            depth += {"{": 1, "}": -1}.get(character, 0)
-            if character == "}" and depth == 1:
-                found.append(moment)
-    return found
 
 
 async def test_an_endpoint_that_can_is_held_to_the_names_of_the_catalogue() -> None:

@@ -35,7 +35,7 @@ from services.runtime.server import serving
 from services.selector.__main__ import SERVICE
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery
-from services.selector.sources import parse
+from services.selector.sources import Listing, parse
 from tests.fakes import FakeExpert, card
 from tests.selecting import QUICK, Open, Room, selectors
 
@@ -101,6 +101,33 @@ async def test_a_name_in_the_dns_is_resolved(opened: Open) -> None:
         async with opened(experts=f"dns:///localhost:{port}") as room:
             await room.until_planned("image-to-text")
             assert address in (await room.experts())["vision"].addresses
+
+
+class FailingOnce:
+    """A source of addresses whose first look raises what nobody expects."""
+
+    name, seconds = "failing", 0.02
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._failed = False
+
+    async def look(self) -> Listing:
+        if not self._failed:
+            self._failed = True
+            raise OSError("too many open files")
+        return Listing(frozenset({self._address}))
+
+
+async def test_discovery_continues_after_a_source_raises_unexpectedly(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = Catalog(standard_tasks())
+    async with FakeExpert("vision", [OCR]).serving() as one, FakeExpert("mood", [MOOD]).serving() as two:
+        discovery = Discovery([FailingOnce(one), *parse(two)], catalog, QUICK)
+        async with asyncio.timeout(10), discovery.running():
+            revision = ""
+            while "image-to-text" not in catalog.view.tasks:
+                revision = await catalog.beyond(revision) or revision
+            assert "text-classification" in catalog.view.tasks
 
 
 async def test_an_expert_that_dies_leaves_after_a_while(opened: Open) -> None:

@@ -124,7 +124,7 @@ async def test_those_who_wait_are_woken_by_what_is_known_anew(circuits: Circuits
     waiting = asyncio.create_task(circuits.change(60))
     await asyncio.sleep(0)
     circuits.succeeded(PLACE)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await waiting
     await circuits.change(0.001)
 

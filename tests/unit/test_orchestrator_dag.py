@@ -13,7 +13,7 @@ async def test_independent_steps_overlap() -> None:
         await together.wait()
         return node
 
-    async with asyncio.timeout(1), Dag[int](run) as dag:
+    async with asyncio.timeout(10), Dag[int](run) as dag:
         dag.add(1)
         dag.add(2)
 
@@ -38,7 +38,7 @@ async def test_a_step_starts_before_the_graph_is_complete() -> None:
     async def run(node: int, needs: Mapping[int, None]) -> None:
         started.set()
 
-    async with asyncio.timeout(1), Dag[None](run) as dag:
+    async with asyncio.timeout(10), Dag[None](run) as dag:
         dag.add(1)
         await started.wait()
         dag.add(2, {1})
@@ -85,7 +85,7 @@ async def test_a_step_that_raises_cancels_the_rest() -> None:
             raise
 
     with pytest.raises(ExceptionGroup):
-        async with asyncio.timeout(1), Dag[None](run) as dag:
+        async with asyncio.timeout(10), Dag[None](run) as dag:
             dag.add(1)
             dag.add(2)
     assert cancelled

@@ -42,7 +42,7 @@ async def test_events_come_back_in_order(database: Database) -> None:
 async def test_a_gap_in_the_numbers_is_refused(database: Database) -> None:
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
-    with pytest.raises(LeaseLost):
+    with pytest.raises(Contradiction):
         await journal.append("r", 1, [event(3)], RUN_STATE_RUNNING)
     assert [kept.sequence for kept in await journal.events("r", 0)] == [1]
 
@@ -107,6 +107,19 @@ async def test_commands_reach_the_owner_only(database: Database) -> None:
     assert await other.commands() == []
 
 
+async def test_command_of_a_kind_is_stored_once(database: Database) -> None:
+    journal = Journal(database, "me", 10)
+    await journal.accept(new("r"))
+    await journal.accept(new("s"))
+    for _ in range(3):
+        await journal.command("r", "cancel")
+    await journal.command("s", "cancel")
+    assert [(command.run_id, command.kind) for command in await journal.commands()] == [
+        ("r", "cancel"),
+        ("s", "cancel"),
+    ]
+
+
 async def test_only_an_ended_run_is_deleted(database: Database) -> None:
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
@@ -141,7 +154,7 @@ async def test_an_operation_that_contradicts_the_tables_fails_alone(database: Da
 
 
 async def test_a_page_of_events_is_limited_in_bytes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.journal.journal.PAGE_BYTES", 1000)
+    monkeypatch.setattr("services.orchestrator.journal.stored_events.PAGE_BYTES", 1000)
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
     sizes = (300, 300, 300, 300, 5000, 10)

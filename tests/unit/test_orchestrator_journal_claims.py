@@ -24,6 +24,7 @@ from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, Memo
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.database import Database, opened
+from services.runtime.database.queries import Contradiction
 from tests.postgres import emptied
 from tests.unit.test_orchestrator_journal import event, new
 
@@ -80,7 +81,7 @@ async def test_events_whose_commit_was_not_heard_of_may_be_kept_again(database: 
         await journal.append("r", 1, [event(2), event(3)], RUN_STATE_RUNNING)
     changed = event(3)
     changed.answer_chunk.text = "another"
-    with pytest.raises(LeaseLost):
+    with pytest.raises(Contradiction):
         await journal.append("r", 1, [event(2), changed], RUN_STATE_RUNNING)
     assert [kept.sequence for kept in await journal.events("r", 0)] == [1, 2, 3]
 

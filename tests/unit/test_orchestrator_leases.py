@@ -102,8 +102,9 @@ async def test_a_run_is_not_cancelled_because_its_orchestrator_stops(database: D
         assert await Journal(database, "other", 60).overdue()
 
 
+@pytest.mark.parametrize("error", [GONE, KeyError("an unexpected error")])
 async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_again(
-    database: Database, stages: Stages
+    database: Database, stages: Stages, error: Exception
 ) -> None:
     stopped = asyncio.Event()
 
@@ -120,7 +121,7 @@ async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_ag
         run_id = await runs.accept(SPEC)
         await stages.running.wait()
         stages.running.clear()
-        journal.trouble["renew"] = [GONE] * 1000
+        journal.trouble["renew"] = [error] * 1000
         await stopped.wait()
         stages.work = None
         journal.trouble.clear()

@@ -1,9 +1,12 @@
 """How runs stay with their owner, whatever holds it up."""
 
 import asyncio
+import time
 from collections.abc import Collection
 
-from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunAccepted, RunEvent
 from services.orchestrator.journal import Journal
 from services.orchestrator.live import LiveRun
 from services.runtime.database import Database
@@ -63,6 +66,15 @@ async def test_runs_are_let_go_of_when_the_journal_does_not_even_refuse(database
         await stopped.wait()
         silent, stages.work = False, None
         assert (await to_the_end(runs, run_id))[-1].HasField("run_ended")
+
+
+async def test_time_left_does_not_follow_the_systems_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, first = Caller(tenant="default"), RunEvent(sequence=1, run_accepted=RunAccepted())
+    caller.deadline.FromSeconds(int(time.time()) + 600)
+    run = LiveRun(Troubled(database), "run", 1, caller, [first])
+    hour_later = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: hour_later)
+    assert 500 < run.seconds_left <= 600
 
 
 async def test_a_wait_that_is_given_up_does_not_say_that_the_journal_is_back(database: Database) -> None:

@@ -110,3 +110,46 @@ async def test_a_key_has_no_more_places_than_it_may_in_all_its_batches() -> None
     assert not waiting.done()
     shared.give_back(limited, 2)
     assert await waiting == 2
+
+
+async def test_items_start_though_no_round_of_the_event_loop_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(places, "CALM_WAIT_SECONDS", 0.02)
+    async with asyncio.timeout(30):
+        assert await of(5).take(TENANT, 3) == 3
+
+
+async def test_long_wait_for_a_short_round_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(places, "CALM_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(places, "REPORT_SECONDS", 0.01)
+    assert await reported(of(5)) == {places.BUSY}
+
+
+async def test_long_wait_for_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "CROWDED_SECONDS", 0.001)
+    monkeypatch.setattr(places, "REPORT_SECONDS", 0.0015)
+    full = [True, True, False]
+    assert await reported(Places(1, lambda: False, lambda: full.pop(0))) == {places.CROWDED}
+
+
+async def test_wait_for_others_items_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "REPORT_SECONDS", 0.0)
+    shared = of(1)
+    await shared.take(TENANT, 1)
+    waiting = asyncio.create_task(reported(shared))
+    await asyncio.sleep(0)
+    shared.give_back(TENANT)
+    assert await waiting == set()
+
+
+async def reported(shared: Places) -> set[str]:
+    """What is reported until a place is taken."""
+    reasons: set[str] = set()
+
+    async def report(reason: str) -> None:
+        reasons.add(reason)
+
+    async with asyncio.timeout(30):
+        await shared.take(TENANT, 1, report)
+    return reasons

@@ -43,8 +43,11 @@ async def test_a_call_is_followed_once_it_takes_long_and_not_every_step_is_told(
 
 
 async def test_a_call_that_ends_soon_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.progress.AFTER_SECONDS", 0.02)
-    expert = Steps()
-    Following(expert, "call", lambda *_: None).stop()  # type: ignore[arg-type]  # as above
-    await asyncio.sleep(0.05)
-    assert not expert.followed
+    monkeypatch.setattr("services.orchestrator.calling.progress.AFTER_SECONDS", 0.0)
+    ended, later = Steps(), Steps()
+    Following(ended, "ended", lambda *_: None).stop()  # type: ignore[arg-type]  # as above
+    following = Following(later, "later", lambda *_: None)  # type: ignore[arg-type]  # as above
+    async with asyncio.timeout(5):
+        await later.told.wait()
+    following.stop()
+    assert not ended.followed

@@ -1,6 +1,8 @@
 """How often a call is made again."""
 
-from services.orchestrator.calling.retries import EARNED, RESERVE, RetryBudget, backoff, spend
+import pytest
+
+from services.orchestrator.calling.retries import EARNED, RESERVE, RetryBudget, backoff, refusal_backoff, spend
 
 
 def test_a_budget_has_a_reserve_and_then_what_calls_earn() -> None:
@@ -34,3 +36,14 @@ def test_pauses_are_anywhere_below_a_limit_that_doubles() -> None:
         pauses = [backoff(tries) for _ in range(300)]
         assert max(pauses) <= limit
         assert max(pauses) > limit / 2 > min(pauses)
+
+
+@pytest.mark.parametrize(
+    ("batch", "limits"), [(False, [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0]), (True, [0.25, 0.5, 1.0, 2.0, 2.0])]
+)
+def test_pauses_after_refusals_are_never_shorter_than_named(*, batch: bool, limits: list[float]) -> None:
+    for refusals, limit in enumerate(limits, start=1):
+        pauses = [refusal_backoff(refusals, 5.0, batch=batch) for _ in range(300)]
+        assert min(pauses) >= 5.0
+        assert max(pauses) <= 5.0 + limit
+        assert max(pauses) > 5.0 + limit / 2

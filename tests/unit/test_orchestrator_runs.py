@@ -36,7 +36,7 @@ async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: 
     async with running(journal, stages) as runs:
         parent = await runs.accept(SPEC)
         await watched(runs, parent)
-        journal.trouble["events"] = [GONE]
+        journal.trouble["conversation"] = [GONE]
         run_id = await runs.accept(RunSpec(request="and then", parent_run_id=parent))
         events = await to_the_end(runs, run_id)
     assert any(event.HasField("taken_over") for event in events)

@@ -83,7 +83,7 @@ async def test_the_background_leaves_places_for_people() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     turns.give_back(background)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await waiting
 
 
@@ -101,7 +101,7 @@ async def test_those_who_wait_for_a_full_expert_hold_up_nobody_else() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     turns.give_back(turn(expert="fine"))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await waiting
     assert not stuck.done()
     stuck.cancel()
@@ -122,7 +122,7 @@ async def test_who_goes_away_while_waiting_leaves_nothing_behind() -> None:
     leaving.cancel()
     await asyncio.wait([leaving])
     turns.give_back(turn("first"))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await staying
     turns.give_back(turn("staying"))
     assert is_empty(turns)

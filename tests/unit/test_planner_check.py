@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.planner.check import complaints, objection
+from services.planner.check import MOST_REFERENCES, complaints, objection
 from services.planner.plan import (
     HARD_LIMIT,
     Input,
@@ -119,6 +119,12 @@ def test_every_circle_is_found() -> None:
 def test_a_plan_beyond_the_limit_is_refused_without_looking_at_its_tasks() -> None:
     tasks = [Task(number, "telepathy") for number in range(1, HARD_LIMIT + 2)]
     assert of(*tasks) == [f"the plan has {HARD_LIMIT + 1} tasks (keep to {HARD_LIMIT})"]
+
+
+def test_plan_with_too_many_references_is_refused_without_following_them() -> None:
+    many = Many(tuple(Reference(1, "text") for _ in range(MOST_REFERENCES + 1)))
+    (fault,) = of(Task(1, "summarization", {"text": many}))
+    assert fault == f"the plan has {MOST_REFERENCES + 1} references to outputs of tasks (keep to {MOST_REFERENCES})"
 
 
 def test_structured_data_must_be_what_it_says() -> None:

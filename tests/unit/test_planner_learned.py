@@ -28,6 +28,8 @@ from tests.eval.training.examples import examples
 from tests.eval.training.learning import learned
 from tests.planning import STANDARD, asked
 
+pytestmark = pytest.mark.slow
+
 LEARNED = weights()
 TASKBENCH = Path(__file__).parents[1] / "eval" / "data" / "taskbench.jsonl"
 

@@ -2,9 +2,7 @@
 
 import json
 import re
-import time
 from collections.abc import Mapping
-from itertools import product
 from typing import Any
 
 import pytest
@@ -17,16 +15,15 @@ from services.planner.llm.schema import plan_schema
 from services.planner.plan import (
     Catalogue,
     Input,
-    Modality,
     NoteKind,
-    Port,
     Reference,
     Spec,
     Task,
     Text,
 )
 from services.planner.request import Continue, Named, Prior, Replan, Request, State, Turn
-from tests.planning import LITE, STANDARD, asked, file, inputs
+from tests.bench.parsing import PIECES
+from tests.planning import LITE, STANDARD, asked, crowd, file, inputs
 
 ROOM = 7_168
 TIGHT = 4_096 - 1_024
@@ -34,24 +31,6 @@ PROMPTING = Prompting()
 
 OCR = Task(1, "image-to-text", {"image": Input("file1")})
 ALOUD = Task(2, "text-to-speech", {"text": Reference(1, "text")}, '{"speed": 1.5}')
-
-MEDIA = (Modality.TEXT, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
-THINGS = ["leaf", "wheel", "cloud", "coin", "bridge", "stamp", "violin", "brick", "shell", "engine"]
-DEEDS = ["polish", "weigh", "date", "rank", "trace", "price", "stain", "fold"]
-
-
-def crowd(size: int) -> Catalogue:
-    """The standard tasks among so many that do something else."""
-    made = {
-        name: Spec(name, f"Can {deed} a {thing} when it is given as {takes}.", port(takes), port(gives))
-        for deed, thing, takes, gives in product(DEEDS, THINGS, MEDIA, MEDIA[1:])
-        if (name := f"{thing}-{deed}-{takes.name.lower()}-{gives.name.lower()}")
-    }
-    return {**dict(list(made.items())[: size - len(STANDARD)]), **STANDARD}
-
-
-def port(modality: Modality) -> tuple[Port, ...]:
-    return (Port(modality.name.lower(), modality),)
 
 
 def tokens(text: str) -> int:
@@ -207,16 +186,6 @@ def test_of_500_tasks_those_a_request_needs_are_shown_in_a_small_context(
     assert made.cut["tasks"] == 500 - len(made.names)
 
 
-def test_a_prompt_over_500_tasks_is_made_in_no_time() -> None:
-    catalogue = crowd(500)
-    prompting = Prompting()
-    prompting.planning(asked("warm up"), catalogue, TIGHT, tokens)
-    begun = time.perf_counter()
-    for _ in range(10):
-        prompting.planning(asked("Read this poster and say it aloud", ["a.png"]), catalogue, TIGHT, tokens)
-    assert (time.perf_counter() - begun) / 10 < 0.1
-
-
 def test_what_makes_the_input_of_a_shown_task_is_shown() -> None:
     made = prompt(asked("set something in motion"), crowd(500), 2_200)
     assert {"image-to-video", "text-to-image"} <= set(made.names)
@@ -275,12 +244,11 @@ def test_no_prompt_exceeds_its_budget(words: str, earlier: list[str], budget: in
     assert taken(prompt(asked(words, ["a.png"], earlier=turns), STANDARD, budget)) <= budget
 
 
-@pytest.mark.parametrize("piece", ["“", "„", "«", "```", "```\n", "\n", ": ", '"', "a ", "<data ", "\u3042"])
-def test_a_huge_request_costs_little_time_whatever_it_is_made_of(piece: str) -> None:
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.timeout(30)
+def test_prompt_of_a_huge_request_keeps_to_its_budget_whatever_it_is_made_of(piece: str) -> None:
     request = asked(piece * (500_000 // len(piece)), earlier=[Turn(False, piece * 100_000)])
-    begun = time.perf_counter()
     assert taken(prompt(request, LITE, TIGHT)) <= TIGHT
-    assert time.perf_counter() - begun < 3
 
 
 # ---------------------------------------------------------------- what cannot break out

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from services.planner.llm.reading import RawTask, Reader
 from services.planner.llm.repair import Drafting
 from services.planner.plan import Input, Reference, Task, Value
 from tests.planning import STANDARD, file
+
+pytestmark = pytest.mark.slow
 
 INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("notes.txt")}
 PRIOR = (

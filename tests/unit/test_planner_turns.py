@@ -12,6 +12,7 @@ from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
 from services.planner.plan import Catalogue, Decision, Draft
 from services.planner.planner import LONG, Planner, Step
+from services.planner.process import PlanningProcess
 from services.planner.request import Request
 from tests.planning import LITE, STANDARD, asked
 
@@ -39,26 +40,39 @@ class Blocked:
         return Draft((), (), Decision("embedded", "", 1.0))
 
 
-async def ask(blocked: Blocked, words: str) -> list[Step]:
+class BlockedProcess:
+    """Plans long requests only when it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.may = asyncio.Event(), asyncio.Event()
+
+    async def plan(self, _request: Request, _catalogue: Catalogue) -> Draft:
+        self.begun.set()
+        await self.may.wait()
+        return Draft((), (), Decision("embedded", "", 1.0))
+
+
+async def ask(blocked: Blocked, words: str, process: BlockedProcess | None = None) -> list[Step]:
     told: list[Step] = []
 
     async def tell(step: Step) -> None:
         told.append(step)
 
-    planner = Planner(cast("Catalog", Known()), cast("Embedded", blocked))
+    planner = Planner(
+        cast("Catalog", Known()), cast("Embedded", blocked), process=cast("PlanningProcess | None", process)
+    )
     await planner.plan(asked(words), tell)
     return told
 
 
 async def test_nobody_waits_for_the_plan_of_a_long_request() -> None:
-    words = "x" * (LONG + 1)
-    blocked = Blocked(words)
-    long = asyncio.create_task(ask(blocked, words))
-    assert await asyncio.to_thread(blocked.begun.wait, 10)
+    blocked, process = Blocked("another"), BlockedProcess()
     async with asyncio.timeout(10):
-        assert await ask(blocked, SHORT)
+        long = asyncio.create_task(ask(blocked, "x" * (LONG + 1), process))
+        await process.begun.wait()
+        assert await ask(blocked, SHORT, process)
     assert not long.done()
-    blocked.may.set()
+    process.may.set()
     assert await long
 
 

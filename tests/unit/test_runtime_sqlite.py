@@ -1,7 +1,6 @@
 """What only a SQLite file does, or suffers."""
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -51,6 +50,18 @@ async def test_a_locked_database_fails_the_write_clearly(path: Path, monkeypatch
         await database.write(noted("a"))
 
 
+async def test_unexpected_error_fails_the_write_and_not_the_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> list[object]:
+        raise KeyError("an unexpected error")
+
+    async with asyncio.timeout(30), opened(path, "notes", [FIRST]) as database:
+        with monkeypatch.context() as patch:
+            patch.setattr("services.runtime.database.sqlite._all_done", broken)
+            with pytest.raises(Unavailable):
+                await database.write(noted("a"))
+        await database.write(noted("a"))
+
+
 async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Path) -> None:
     async with opened(path, "notes", [FIRST]) as database:
         assert isinstance(database, SQLite)
@@ -67,9 +78,12 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Pa
 
 def test_a_file_that_may_only_be_read_is_a_clear_error() -> None:
     program = """
-import asyncio, sys
-from services.runtime.database import opened
+import asyncio, os, sys
+from services.runtime.database import opened, sqlite
 from services.runtime.errors import Unavailable
+if os.getuid() == 0:  # root may write any file
+    os.setgroups([])
+    os.setuid(65534)
 async def main():
     try:
         async with opened(sys.argv[1], "notes", []):
@@ -78,13 +92,12 @@ async def main():
         print(error.message, "|", error.remedy)
 asyncio.run(main())
 """
-    as_nobody = ["setpriv", "--reuid=65534", "--clear-groups"] if os.getuid() == 0 else []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "notes.sqlite")
         asyncio.run(_made(file))
         file.chmod(0o444)
         Path(folder).chmod(0o555)
-        command = [*as_nobody, sys.executable, "-c", program, str(file)]
+        command = [sys.executable, "-c", program, str(file)]
         ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
         Path(folder).chmod(0o755)
     assert "the database does not take" in ran.stdout, ran.stderr

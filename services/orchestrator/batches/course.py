@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import structlog
+
 from protos.hugginggpt.v1.types_pb2 import Failure
 from services.orchestrator import acceptance
 from services.orchestrator.batches.items import spec_of
@@ -21,6 +23,8 @@ from services.orchestrator.pipelines.pipelines import Pipelines
 from services.orchestrator.runs import Runs
 from services.runtime import caller
 from services.runtime.errors import DeadlineExceeded, FailedPrecondition, InvalidRequest, NotFound, Unavailable
+
+log = structlog.get_logger(__name__)
 
 PAGE, PAGE_BYTES = 100, 1024 * 1024
 """Items read at a time, and how many bytes of them are enough: every batch has so many in memory."""
@@ -72,6 +76,8 @@ class Course:
         self._under_way: set[str] = set()
         self._fewer = asyncio.Event()
         self._waiting_for = self._batch.waiting_for
+        self._overload = ""
+        """What delayed the last items to start, if an overload did."""
         self._following = asyncio.TaskGroup()
         self._keeping: asyncio.Future[None] | None = None
         self._left = False
@@ -103,6 +109,7 @@ class Course:
                 taken = await self._room()
                 await self._begin(items[:taken], taken)
                 del items[:taken]
+        await self._show_reason("")
 
     async def _begun(self, beginning: "asyncio.Task[None]") -> None:
         """Waits until no more items begin."""
@@ -167,7 +174,13 @@ class Course:
         """Waits for places, of its own and of the process; gives how many it then has."""
         while len(self._under_way) >= self._most:
             await self._one_fewer()
-        return await self._means.places.take(self._batch.caller, min(self._most - len(self._under_way), BUNCH))
+        self._overload = ""
+        wanted = min(self._most - len(self._under_way), BUNCH)
+        return await self._means.places.take(self._batch.caller, wanted, self._report_overload)
+
+    async def _report_overload(self, reason: str) -> None:
+        self._overload = reason
+        await self._show_reason(reason)
 
     async def _one_fewer(self) -> None:
         self._fewer.clear()
@@ -183,18 +196,23 @@ class Course:
                 await self._wait_for(f"{error.message}; {error.remedy}" if error.remedy else error.message)
                 await self._means.catalogue.change(LOOK_SECONDS)
             else:
-                await self._wait_for("")
+                self._means.waiting.discard(self._batch.id)
+                await self._show_reason(self._overload)
                 return
 
     async def _wait_for(self, reason: str) -> None:
-        if reason != self._waiting_for:
-            await self._means.kept.waits(self._claimed, reason)
-            self._waiting_for = reason
+        await self._show_reason(reason)
+        self._means.waiting.add(self._batch.id)
+        self._means.runs.bells.ring((CHANGED,))  # another may be driven meanwhile
+
+    async def _show_reason(self, reason: str) -> None:
+        """Stores why no new item starts at the moment, for the batch's state; empty if items do."""
+        if reason == self._waiting_for:
+            return
+        await self._means.kept.waits(self._claimed, reason)
+        self._waiting_for = reason
         if reason:
-            self._means.waiting.add(self._batch.id)
-            self._means.runs.bells.ring((CHANGED,))  # another may be driven meanwhile
-        else:
-            self._means.waiting.discard(self._batch.id)
+            log.warning("batch starts no items for now", batch_id=self._batch.id, reason=reason)
 
     async def _heed(self, beginning: "asyncio.Task[None]") -> None:
         """Waits for the wish that it stops, and then stops what is under way."""

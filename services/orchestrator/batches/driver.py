@@ -20,10 +20,10 @@ from services.orchestrator.batches.course import Course, Means
 from services.orchestrator.batches.items import caller_of
 from services.orchestrator.calling.attempts import to_failure
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed
-from services.orchestrator.lasting import forever
 from services.orchestrator.live import CANCELLED
 from services.runtime import caller
 from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, Overloaded
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -98,13 +98,13 @@ class Driver:
         return ""
 
     async def _finished(self, run_id: str, batch_id: str) -> None:
-        """Waits for the end of the run that plans; the wish that the batch stops ends it."""
+        """Waits for the end of the run that plans; a command to cancel the batch cancels it, once."""
 
         async def heed() -> None:
             await self._means.stop_wished(batch_id)
             await self._means.runs.cancel(run_id)
 
-        heeding = asyncio.create_task(forever(heed), name=f"heed-{batch_id}")
+        heeding = asyncio.create_task(supervise(heed, name="batch cancellation"), name=f"heed-{batch_id}")
         try:
             await self._means.runs.finished(run_id)
         finally:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from protos.hugginggpt.v1.types_pb2 import Caller
@@ -17,9 +17,20 @@ PRESENT_SECONDS = 1.0
 CALM_SECONDS = 0.002
 """A round of the event loop that takes longer has enough to do: what a person asks for would wait for many of those."""
 
+CALM_WAIT_SECONDS = 5.0
+"""Most time that items wait for a short round; then they start all the same, few at a time."""
+
+REPORT_SECONDS = 1.0
+"""Items that wait longer for a short round, or for memory, have their batch say so."""
+
 CROWDED_SECONDS = 0.5
 """How long it is waited for memory."""
 
+BUSY = "the orchestrator is overloaded: its event loop is late, so that items start only every few seconds"
+CROWDED = "the orchestrator is overloaded: its active runs take all the memory for batch items"
+"""What a batch says it waits for."""
+
+Report = Callable[[str], Awaitable[None]]
 
 FEW = 1 / 16
 """Of all places, what a tenant has whatever others have, one at least: theirs may be held up for long."""
@@ -49,16 +60,23 @@ class Places:
         self._asked_at = -PRESENT_SECONDS
         self._changed = asyncio.Event()
 
-    async def take(self, who: Caller, wanted: int) -> int:
-        """Takes places for who started a batch, as soon as there are any; gives how many, one at least."""
+    async def take(self, who: Caller, wanted: int, report: Report | None = None) -> int:
+        """Takes places for who started a batch, as soon as there are any; gives how many, one at least.
+
+        Args:
+            who: the caller of the batch.
+            wanted: places.
+            report: called with BUSY or CROWDED when an overload delays this for longer than REPORT_SECONDS.
+        """
         while not self._left(who):
             await self._changed.wait()
         with self._wants(who.tenant):
+            overload = _Delay(report)
             while True:
-                await _calm()
+                await overload.calm()
                 changed = self._changed
                 if self._crowded():
-                    await asyncio.sleep(CROWDED_SECONDS)
+                    await overload.crowded()
                 elif not (room := min(self._room(who.tenant), self._left(who))):
                     await changed.wait()
                 elif not self._asks():
@@ -113,10 +131,30 @@ class Places:
         return count
 
 
-async def _calm() -> None:
-    """Waits for a short round of the event loop."""
-    while True:
-        begun = time.monotonic()
-        await asyncio.sleep(0)
-        if time.monotonic() - begun < CALM_SECONDS:
-            return
+class _Delay:
+    """How long one call of Places.take() has waited because of an overload."""
+
+    def __init__(self, report: Report | None) -> None:
+        self._report = report
+        self._busy = 0.0
+        self._crowded = 0.0
+
+    async def calm(self) -> None:
+        """Waits for a short round of the event loop, CALM_WAIT_SECONDS at most in all."""
+        while self._busy < CALM_WAIT_SECONDS:
+            begun = time.monotonic()
+            await asyncio.sleep(0)
+            if (took := time.monotonic() - begun) < CALM_SECONDS:
+                return
+            self._busy += took
+            await self._exceeded(self._busy, BUSY)
+
+    async def crowded(self) -> None:
+        """Waits a while for memory."""
+        await asyncio.sleep(CROWDED_SECONDS)
+        self._crowded += CROWDED_SECONDS
+        await self._exceeded(self._crowded, CROWDED)
+
+    async def _exceeded(self, seconds: float, reason: str) -> None:
+        if self._report and seconds > REPORT_SECONDS:
+            await self._report(reason)

@@ -10,12 +10,14 @@ from typing import Self
 
 import structlog
 
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_FAILED
 from services.orchestrator.bells import Bells
+from services.orchestrator.faults import FaultCounter, failure_of
 from services.orchestrator.journal import LeaseLost
 from services.orchestrator.journal.batch_rows import Claimed
 from services.orchestrator.journal.batches import CHANGED, KeptBatches
-from services.orchestrator.lasting import forever
-from services.runtime.errors import Unavailable
+from services.runtime.errors import CorruptData, Unavailable
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -54,10 +56,11 @@ class Tenure:
         self._fences: dict[str, int] = {}
         self._tenants: dict[str, str] = {}
         self._watching: list[asyncio.Task[None]] = []
+        self._faults = FaultCounter()
 
     async def __aenter__(self) -> Self:
-        for step in (self._beat, self._take):
-            self._watching.append(asyncio.create_task(forever(step), name=f"batches{step.__name__}"))
+        for loop, name in ((self._beat, "batch leases"), (self._take, "batch takeover")):
+            self._watching.append(asyncio.create_task(supervise(loop, name=name), name=name))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -109,8 +112,32 @@ class Tenure:
         batch_id = claimed.batch.id
         log.info("batch claimed", batch_id=batch_id, fence=claimed.fence)
         self._fences[batch_id], self._tenants[batch_id] = claimed.fence, claimed.batch.tenant
-        self._driving[batch_id] = asyncio.create_task(_driven(self._drive, claimed), name=batch_id, context=Context())
+        self._driving[batch_id] = asyncio.create_task(self._driven(claimed), name=batch_id, context=Context())
         self._driving[batch_id].add_done_callback(partial(self._stopped, batch_id))
+
+    async def _driven(self, claimed: Claimed) -> None:
+        """Drives a batch; one that cannot be driven is ended once that has failed often enough."""
+        batch_id = claimed.batch.id
+        try:
+            _check_readable(claimed)
+            await self._drive(claimed)
+        except* LeaseLost:
+            log.warning("batch lost to another orchestrator", batch_id=batch_id)
+        except* Unavailable as errors:
+            log.warning("batch let go: something does not answer", batch_id=batch_id, error=str(errors.exceptions[0]))
+        except* Exception as errors:
+            if not self._faults.add(batch_id, errors):
+                raise
+            await self._fail(claimed, errors)
+        else:
+            self._faults.forget(batch_id)
+
+    async def _fail(self, claimed: Claimed, error: Exception) -> None:
+        """Ends a batch that cannot be continued; items under way run to their ends."""
+        batch_id, failure = claimed.batch.id, failure_of("batch", error)
+        log.error("batch ended: it cannot be continued", batch_id=batch_id, reason=failure.reason, exc_info=error)
+        await self._kept.end(claimed, RUN_STATE_FAILED, failure)
+        self._faults.forget(batch_id)
 
     def _stopped(self, batch_id: str, driving: "asyncio.Task[None]") -> None:
         del self._driving[batch_id], self._fences[batch_id], self._tenants[batch_id]
@@ -127,7 +154,9 @@ class Tenure:
                 async with asyncio.timeout(self._lease_seconds / 3):
                     await self._renew(dict(self._fences))
                 renewed = begun
-            except (Unavailable, TimeoutError):
+            except Exception as error:  # any: the leases that are not renewed run out meanwhile
+                if not isinstance(error, Unavailable | TimeoutError):
+                    log.exception("leases of batches cannot be renewed")
                 if time.monotonic() - renewed > self._lease_seconds * 2 / 3:
                     await self._let_go(list(self._driving))
             await asyncio.sleep(self._lease_seconds / 3)
@@ -144,14 +173,14 @@ class Tenure:
                 self._driving[batch_id].cancel()
 
 
-async def _driven(drive: Drive, claimed: Claimed) -> None:
-    batch_id = claimed.batch.id
-    try:
-        await drive(claimed)
-    except* LeaseLost:
-        log.warning("batch lost to another orchestrator", batch_id=batch_id)
-    except* Unavailable as errors:
-        log.warning("batch let go: something does not answer", batch_id=batch_id, error=str(errors.exceptions[0]))
+def _check_readable(claimed: Claimed) -> None:
+    """Refuses a batch that cannot be decoded.
+
+    Raises:
+        CorruptData: its caller, specification or pipeline cannot.
+    """
+    if not claimed.batch.is_readable:
+        raise CorruptData(f"what is stored of batch {claimed.batch.id} cannot be decoded")
 
 
 async def _ended(tasks: "Collection[asyncio.Task[None]]") -> None:

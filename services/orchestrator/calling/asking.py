@@ -1,7 +1,6 @@
 """One task on its way through its candidates: who is next, how much time is left, and what is told of it."""
 
-import math
-import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,13 +23,15 @@ from protos.hugginggpt.v1.types_pb2 import (
     Usage,
 )
 from services.orchestrator import metrics
-from services.orchestrator.calling.retries import RetryBudget
+from services.orchestrator.calling.retries import CallHistory, RetryBudget
+from services.orchestrator.deadline import Deadline
 from services.runtime import caller, spans
 from services.runtime import conventions as names
 from services.runtime.errors import (
     DeadlineExceeded,
     FailedPrecondition,
     NotFound,
+    Overloaded,
     ServiceError,
     Unavailable,
     Verdict,
@@ -62,6 +63,8 @@ class Job:
     """The run's, shared by its tasks."""
     again: Again
     """Asks the selector anew, by ranking only; raises ServiceError."""
+    deadline: Deadline
+    """The run's."""
     last_attempt: int = 0
     """Number of the last attempt made before."""
 
@@ -74,16 +77,16 @@ class Asking:
         self.attempt = job.last_attempt
         self.usage: Usage | None = None
         """What the last call took, as far as is known, and nobody was told yet."""
-        self._deadline = caller.current().deadline.ToNanoseconds() / 1e9 or math.inf
         self._waited_for: set[str] = set()
+        self._histories: defaultdict[tuple[str, str], CallHistory] = defaultdict(CallHistory)
 
     @property
     def left(self) -> float:
         """Seconds the run has left."""
-        return self._deadline - time.time()
+        return self.job.deadline.left
 
-    def until(self, *, last: bool) -> float:
-        """When a candidate must be done, by `time.time`: half of what is left is for those behind it.
+    def until(self, *, last: bool) -> Deadline:
+        """When a candidate must be done: half of what is left is for those behind it.
 
         Raises:
             DeadlineExceeded: nothing is left.
@@ -91,7 +94,11 @@ class Asking:
         if self.left <= 0:
             what = f"no time is left for task {self.job.task_id}"
             raise DeadlineExceeded(what, remedy="give the run more time (budget.wall_time)")
-        return self._deadline if last else time.time() + self.left / 2
+        return self.job.deadline if last else self.job.deadline.sooner(self.left / 2)
+
+    def history(self, candidate: Candidate) -> CallHistory:
+        """The calls of a candidate so far."""
+        return self._histories[_name(candidate)]
 
     def passed_over(self) -> None:
         """A candidate counts as an attempt though it was not called."""
@@ -161,7 +168,7 @@ class Lineup:
     """Candidates in the order in which they are asked.
 
     Before it comes to its end the selector is asked anew, once; and those that were passed over since they could not be
-    called just then have a second chance, for which they are waited for.
+    called just then, or refused as overloaded, have a second chance, for which they are waited for.
 
     Args:
         asking: whose candidates they are; those for comparison only are left out, and what the data policy forbids.
@@ -169,7 +176,7 @@ class Lineup:
     """
 
     def __init__(self, asking: Asking, seconds: Callable[[Candidate], float]) -> None:
-        self._asking, self._seconds = asking, seconds
+        self._asking, self._seconds_to_call = asking, seconds
         self._queue = _allowed(asking.job.candidates)
         self._current: Candidate | None = None
         self._passed_over: list[Candidate] = []
@@ -185,6 +192,11 @@ class Lineup:
     def patient(self) -> bool:
         """The one given last is worth waiting for."""
         return self._asked or self.at_end
+
+    def has_alternative(self) -> bool:
+        """Whether a candidate other than the one given last can be called now."""
+        others = self._queue if self._asked else (*self._queue, *self._passed_over)
+        return any(not self._seconds(candidate) for candidate in others)
 
     async def next(self, failure: ServiceError | None = None) -> Candidate | None:
         """The next to ask, if there is one.
@@ -211,8 +223,12 @@ class Lineup:
             return FailedPrecondition(what, reason="POLICY", remedy=remedy)
         return NotFound(f"nobody was chosen for {task}", reason="MODEL", remedy="see `hugginggpt models`")
 
+    def _seconds(self, candidate: Candidate) -> float:
+        """Seconds until a candidate can be called, as far as is known; 0: now."""
+        return max(self._seconds_to_call(candidate), self._asking.history(candidate).seconds_refused())
+
     def _note(self, candidate: Candidate, failure: ServiceError | None) -> None:
-        if isinstance(failure, OutOfReach) and not self.patient:
+        if failure and (isinstance(failure, OutOfReach) or is_refusal(failure)) and not self.patient:
             self._passed_over.append(candidate)
         else:
             self._failed.add(_name(candidate))
@@ -224,6 +240,11 @@ class Lineup:
         known = {_name(candidate) for candidate in left} | self._failed
         left += [candidate for candidate in fresh if _name(candidate) not in known]
         self._queue = sorted(left, key=self._seconds)
+
+
+def is_refusal(error: ServiceError) -> bool:
+    """Whether an expert refused a call because it is overloaded, and may accept it later."""
+    return isinstance(error, Overloaded) and verdict(error) is Verdict.RETRY
 
 
 def same(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:

@@ -29,6 +29,7 @@ class Attempts:
     Args:
         selector: tells of changes in the catalogue.
         attempt_seconds: time one call has, if the run has that much left.
+        overload_seconds: how long a task calls an expert again that refuses calls as overloaded.
         calls_at_once: most calls under way, of all.
         calls_per_expert: most calls under way of one expert.
         calls_per_run: most calls under way of one run.
@@ -40,6 +41,7 @@ class Attempts:
         selector: "SelectorServiceAsyncStub",
         *,
         attempt_seconds: float,
+        overload_seconds: float,
         calls_at_once: int,
         calls_per_expert: int,
         calls_per_run: int,
@@ -48,7 +50,7 @@ class Attempts:
         self._calls = Calls(attempt_seconds, prices)
         self._sleepers = Sleepers(selector)
         turns = Turns(at_once=calls_at_once, per_expert=calls_per_expert, per_run=calls_per_run)
-        self._means = Means(self._calls, turns, self._sleepers, attempt_seconds)
+        self._means = Means(self._calls, turns, self._sleepers, attempt_seconds, overload_seconds)
         self._retries: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
         self._shadows = Shadows(self.infer)
 
@@ -74,7 +76,7 @@ class Attempts:
             return asking.ended(lineup.nobody())
         while True:
             try:
-                return await self._ask(asking, candidate, last=lineup.at_end, patient=lineup.patient)
+                return await self._ask(asking, candidate, lineup)
             except ServiceError as error:
                 following = await lineup.next(error) if asking.left > 0 else None
                 if following is None:
@@ -89,11 +91,20 @@ class Attempts:
     def _seconds_left(self, candidate: Candidate) -> float:
         return self._calls.seconds_left(candidate) if candidate.endpoints else math.inf
 
-    async def _ask(self, asking: Asking, candidate: Candidate, *, last: bool, patient: bool) -> TaskResult:
+    async def _ask(self, asking: Asking, candidate: Candidate, lineup: Lineup) -> TaskResult:
         attempt, label, retries = asking.attempt, {"expert": candidate.expert}, self._retries[candidate.expert]
         metrics.expert_queue_depth.add(1, label)
         try:
-            return await Trying(self._means, asking, candidate, retries, last=last, patient=patient).result()
+            trying = Trying(
+                self._means,
+                asking,
+                candidate,
+                retries,
+                last=lineup.at_end,
+                patient=lineup.patient,
+                has_alternative=lineup.has_alternative,
+            )
+            return await trying.result()
         except OutOfReach:
             if asking.attempt == attempt:
                 asking.passed_over()

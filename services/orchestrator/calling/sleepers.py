@@ -11,6 +11,7 @@ import structlog
 
 from protos.hugginggpt.v1.selector_pb2 import WatchCatalogueRequest
 from services.orchestrator.calling.retries import backoff
+from services.runtime.supervision import supervise
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
@@ -43,7 +44,8 @@ class Sleepers:
         self._waiting += 1
         if self._watch is None:
             # In a context of its own: it outlives the run for which it was opened.
-            self._watch = asyncio.create_task(self._follow(), name="watch-catalogue", context=Context())
+            following = supervise(self._follow, name="catalogue watch")
+            self._watch = asyncio.create_task(following, name="watch-catalogue", context=Context())
         try:
             yield lambda: self._changed
         finally:

@@ -2,21 +2,32 @@
 
 import asyncio
 import math
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Candidate, TaskResult
-from services.orchestrator.calling.asking import Asking, OutOfReach, same
+from services.orchestrator.calling.asking import Asking, OutOfReach, is_refusal, same
 from services.orchestrator.calling.calls import Calls
-from services.orchestrator.calling.retries import RetryBudget, backoff, spend
+from services.orchestrator.calling.retries import (
+    LONGEST_REFUSAL_WAIT_SECONDS,
+    REFUSALS_BEFORE_NEXT,
+    RetryBudget,
+    backoff,
+    refusal_backoff,
+    spend,
+)
 from services.orchestrator.calling.sleepers import Sleepers
 from services.orchestrator.calling.turns import Turn, Turns
 from services.runtime import caller
 from services.runtime.errors import DeadlineExceeded, Overloaded, ServiceError, Verdict, verdict
 
 TRIES = 8
-"""Most calls of one candidate for one task, but those that an overloaded expert asked to come back later."""
+"""Most calls of one candidate for one task, those that it refuses as overloaded included."""
+
+BATCH_CALLS = 32
+"""The same for an item of a batch if the candidate refuses: items that compete for one expert are refused often, and
+nobody waits for a single one of them. A candidate with more addresses than one may refuse once more at each."""
 
 PATIENCE_SECONDS = 10.0
 """How long a task waits at a time for the next probe of an expert that is away, once it has no other."""
@@ -39,6 +50,8 @@ class Means:
     sleepers: Sleepers
     attempt_seconds: float
     """The longest call."""
+    overload_seconds: float
+    """How long a task calls an expert again that refuses calls as overloaded."""
 
 
 class Trying:
@@ -51,6 +64,7 @@ class Trying:
         retries: those its expert has earned.
         last: there is nobody else to ask.
         patient: it is worth waiting for, should it be away.
+        has_alternative: whether another candidate can be called now.
 
     Raises:
         DeadlineExceeded: there is no time left.
@@ -65,14 +79,15 @@ class Trying:
         *,
         last: bool,
         patient: bool,
+        has_alternative: Callable[[], bool],
     ) -> None:
         self._calls, self._turns, self._sleepers = means.calls, means.turns, means.sleepers
-        self._attempt_seconds = means.attempt_seconds
+        self._attempt_seconds, self._overload_seconds = means.attempt_seconds, means.overload_seconds
         self._asking, self._candidate = asking, candidate
-        self._last, self._patient = last, patient
+        self._last, self._patient, self._has_alternative = last, patient, has_alternative
         self._until = asking.until(last=last)
         self._budgets = asking.job.retries, retries
-        self._tries = 0
+        self._history = asking.history(candidate)
         self._shunned: set[str] = set()
         who = caller.current()
         self._turn = Turn(candidate.expert, who.tenant, who.run_id, batch=who.priority == PRIORITY_BATCH)
@@ -84,6 +99,7 @@ class Trying:
             OutOfReach: it cannot be called, now or soon enough.
             ServiceError: how its last call failed.
         """
+        await self._wait_for_retry_after()
         while True:
             address = await self._place()
             try:
@@ -101,7 +117,7 @@ class Trying:
     # ------------------------------------------------------------ a call
 
     async def _call(self, address: str) -> TaskResult:
-        self._tries += 1
+        self._history.calls += 1
         for budget in self._budgets:
             budget.earn()
         seconds = min(self._attempt_seconds, self._left)
@@ -120,22 +136,63 @@ class Trying:
         self._shunned.add(address)
         elsewhere = self._calls.elsewhere(self._candidate, self._shunned)
         named = error.retry_after.total_seconds() if error.retry_after else 0.0
-        bidden = isinstance(error, Overloaded) and named > 0
-        if isinstance(error, DeadlineExceeded) and not (self._last or elsewhere):
-            return None
-        if self._tries >= TRIES and not (bidden and self._last):
+        refused, left = is_refusal(error), self._left
+        if refused:
+            left = min(left, self._history.refused(0.0 if elsewhere else named, self._overload_seconds))
+        if self._is_over(error, 0.0 if elsewhere else named, elsewhere=elsewhere):
             return None
         if not elsewhere and not self._usable():
             return self._seconds_to_probe()
-        # What the server asked for is no more load than it wants, nor is a call elsewhere of what is taken for gone.
-        if not (bidden or self._calls.lost(self._candidate, address) or spend(*self._budgets)):
+        # A call when the expert said is no more load than it wants, nor is a call elsewhere of what is taken for gone.
+        if not ((refused and named) or self._calls.lost(self._candidate, address) or spend(*self._budgets)):
             return None
-        delay = backoff(self._tries)
-        if named and not elsewhere:
-            delay = named + min(delay, named)
-        return delay if delay < self._left else None
+        if refused and not elsewhere:
+            delay = refusal_backoff(self._history.refusals, named, batch=self._turn.batch)
+        else:
+            delay = backoff(self._history.calls)
+            if named and not elsewhere:
+                delay = named + min(delay, named)
+        return delay if delay < left else None
+
+    def _is_over(self, error: ServiceError, wait: float, *, elsewhere: bool) -> bool:
+        """Whether this candidate is called no more.
+
+        Refusals count against the limit of calls. While another candidate can be called now, this one may refuse twice,
+        and once if it is to be waited for long.
+
+        Args:
+            error: how its last call failed.
+            wait: seconds until it accepts calls again by its own account.
+            elsewhere: another address of it can be called now.
+        """
+        history = self._history
+        most = (BATCH_CALLS if self._turn.batch else TRIES) + max(0, len(self._candidate.endpoints) - 1)
+        if history.calls >= most or history.calls - history.refusals >= TRIES:
+            return True
+        if isinstance(error, DeadlineExceeded):
+            return not (self._last or elsewhere)
+        if not is_refusal(error):
+            return False
+        is_enough = wait > LONGEST_REFUSAL_WAIT_SECONDS or history.refusals >= REFUSALS_BEFORE_NEXT
+        return is_enough and self._has_alternative()
 
     # ------------------------------------------------------------ when it can be called
+
+    async def _wait_for_retry_after(self) -> None:
+        """Waits until a candidate that refused calls before accepts them again.
+
+        Raises:
+            Overloaded: that is later than there is time.
+        """
+        seconds, until = self._history.seconds_refused(), self._history.refused_until
+        if not seconds or until is None:
+            return
+        expert = self._candidate.expert
+        if seconds >= min(self._left, until.left):
+            what = f"expert {expert} is overloaded; it accepts calls again in {math.ceil(seconds)} s"
+            raise Overloaded(what, remedy="try again later", retry_after=timedelta(seconds=seconds))
+        self._asking.waits(expert, f"{expert} is overloaded; it is called again in {math.ceil(seconds)} s")
+        await asyncio.sleep(seconds)
 
     async def _place(self) -> str:
         """The address for a call, as soon as there is one and it is this call's turn, which then is taken."""
@@ -222,7 +279,7 @@ class Trying:
     @property
     def _left(self) -> float:
         """Seconds this candidate has left."""
-        return self._until - time.time()
+        return self._until.left
 
     def _too_late(self, what: str) -> DeadlineExceeded:
         return DeadlineExceeded(f"the time was over before {self._candidate.expert} {what}", remedy=_MORE_TIME)

@@ -6,6 +6,7 @@ from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, BatchCounts, BatchSpec, Caller
 from services.orchestrator.journal import batch_statements as sql
 from services.orchestrator.journal.batch_rows import counted, counts
+from services.orchestrator.journal.reading import decoded
 from services.orchestrator.paging import timestamp
 from services.runtime.database import Database
 
@@ -33,11 +34,11 @@ class BatchEnds:
 
     async def _told(self, id_: str, round_: int, caller: bytes, spec: bytes, *row: Any) -> EndedBatch:
         state, total, created, ended = row
-        pipeline = BatchSpec.FromString(spec).pipeline
+        pipeline = (decoded(BatchSpec, spec) or BatchSpec()).pipeline
         told = EndedBatch(
             batch_id=id_,
             round=round_,
-            caller=Caller.FromString(caller),
+            caller=decoded(Caller, caller),
             state=state,
             pipeline=pipeline if pipeline.name else None,
             counts=await self._counted(id_, round_, total),

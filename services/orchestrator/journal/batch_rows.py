@@ -21,6 +21,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Pipeline,
     RunState,
 )
+from services.orchestrator.journal.reading import decoded
 from services.orchestrator.journal.tables import ENDED
 
 
@@ -56,6 +57,8 @@ class BatchRow:
     failure: Failure
     taken_up: float
     """When it was last claimed, in seconds since the epoch; 0: never."""
+    is_readable: bool = True
+    """False if a part of it cannot be decoded, which is empty here: then it must not be driven."""
 
     @property
     def over(self) -> bool:
@@ -97,10 +100,19 @@ class Counts:
         return self.by_state.get(state, 0)
 
 
+_UNREADABLE = Failure(
+    reason="CORRUPT",
+    code="DATA_LOSS",
+    message="what is stored of this item cannot be read",
+    remedy="send the item again in a new batch",
+)
+
+
 def batch_row(values: Sequence[Any]) -> BatchRow:
     """A batch, of the columns of batch_statements.COLUMNS."""
-    id_, tenant, state, created, ended, total, caller, spec, pipeline, round_, failed_only, *more = values
-    waiting, failure, taken_up = more
+    id_, tenant, state, created, ended, total, *stored, round_, failed_only, waiting, failed, taken_up = values
+    caller, spec = decoded(Caller, stored[0]), decoded(BatchSpec, stored[1])
+    pipeline, failure = decoded(Pipeline, stored[2]), decoded(Failure, failed)
     return BatchRow(
         id=id_,
         tenant=tenant,
@@ -108,30 +120,33 @@ def batch_row(values: Sequence[Any]) -> BatchRow:
         created=created,
         ended=ended,
         total=total,
-        caller=Caller.FromString(caller),
-        spec=BatchSpec.FromString(spec),
-        pipeline=Pipeline.FromString(pipeline),
+        caller=caller or Caller(tenant=tenant),
+        spec=spec or BatchSpec(),
+        pipeline=pipeline or Pipeline(),
         round=round_,
         failed_only=bool(failed_only),
         waiting_for=waiting,
-        failure=Failure.FromString(failure),
+        failure=failure or Failure(),
         taken_up=taken_up,
+        is_readable=None not in (caller, spec, pipeline, failure),
     )
 
 
 def queued(values: Sequence[Any]) -> Item:
-    """An item that is to run."""
+    """An item that is to run; one that cannot be decoded fails alone."""
     index, name, inputs = values
-    kept = NewItem.FromString(inputs)
-    return Item(index, name, kept.inputs, kept.failure if kept.HasField("failure") else None)
+    stored = decoded(NewItem, inputs)
+    if stored is None:
+        return Item(index, name, (), _UNREADABLE)
+    return Item(index, name, stored.inputs, stored.failure if stored.HasField("failure") else None)
 
 
 def listed(values: Sequence[Any]) -> BatchItem:
-    """An item with what became of it, as a list shows it."""
+    """An item with what became of it, as a list shows it; empty where that cannot be decoded."""
     index, name, inputs, run_id, state, outcome = values
-    item = BatchItem.FromString(outcome or b"")
+    item = decoded(BatchItem, outcome or b"") or BatchItem(failure=_UNREADABLE)
     item.index, item.name, item.run_id, item.state = index, name, run_id, state
-    item.inputs.extend(NewItem.FromString(inputs or b"").inputs)
+    item.inputs.extend((decoded(NewItem, inputs or b"") or NewItem()).inputs)
     return item
 
 

@@ -35,8 +35,9 @@ from services.orchestrator.journal.batch_rows import (
     listed,
     queued,
 )
+from services.orchestrator.journal.errors import LeaseLost
 from services.orchestrator.journal.holds import HOLDS
-from services.orchestrator.journal.journal import Journal, LeaseLost
+from services.orchestrator.journal.journal import Journal
 from services.orchestrator.journal.pages import Page, page
 from services.orchestrator.journal.puts import Puts
 from services.orchestrator.journal.reading import only

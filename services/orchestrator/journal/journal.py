@@ -10,28 +10,30 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_QUEUED, Caller, RunEvent, RunState, TaskResult
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_QUEUED,
+    Caller,
+    Failure,
+    RunEvent,
+    RunState,
+    TaskResult,
+)
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
+from services.orchestrator.journal.errors import LeaseLost
+from services.orchestrator.journal.failed import failed
 from services.orchestrator.journal.once import once
 from services.orchestrator.journal.puts import Puts, kept, remembered
-from services.orchestrator.journal.reading import only, row
+from services.orchestrator.journal.reading import decoded, only, row
+from services.orchestrator.journal.stored_events import StoredEvents
 from services.orchestrator.journal.tables import ENDED, Command, Ended, Memo, NewRun, Row
-from services.runtime.database import Database, Operation, Query, Steps
+from services.runtime.database import Contradiction, Database, Operation, Query, Steps
 from services.runtime.errors import FailedPrecondition, NotFound, Unavailable
 
 T = TypeVar("T")
 
-PAGE_BYTES = 8 * 1024 * 1024
 
-
-class LeaseLost(Unavailable):
-    """Another orchestrator owns the run now."""
-
-    reason = "LEASE_LOST"
-
-
-class Journal:
+class Journal(StoredEvents):
     """The journal, for one owner.
 
     Args:
@@ -42,7 +44,7 @@ class Journal:
     """
 
     def __init__(self, database: Database, owner: str, lease_seconds: float, address: str = "") -> None:
-        self._database = database
+        super().__init__(database)
         self._owner = owner
         self._lease = lease_seconds
         self._address = address
@@ -104,6 +106,7 @@ class Journal:
 
         Raises:
             LeaseLost: another owner writes by now.
+            Contradiction: other events are stored under these numbers, or some before them are not.
         """
         first, last = events[0].sequence, events[-1].sequence
         sql, changed = (self._sql.end if state in ENDED else self._sql.append), [self._lease]
@@ -116,15 +119,26 @@ class Journal:
             if (yield Query(sql, values, puts, alone=True)):
                 return
             there = yield Query(statements.EVENT, (run_id, last))
-            if not there or RunEvent.FromString(there[0][0]) != events[-1]:
-                raise LeaseLost(f"run {run_id} is another orchestrator's by now")
+            if there and decoded(RunEvent, there[0][0]) == events[-1]:
+                return
+            if (yield Query(statements.OWNED, (run_id, fence))):
+                raise Contradiction(f"the stored events of run {run_id} do not end at number {first - 1}")
+            raise LeaseLost(f"run {run_id} is another orchestrator's by now")
 
         return self._write("append", operation, run_id)
 
-    async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
-        """Events numbered above after, in order; of large ones fewer at a time."""
-        found = await self._database.read(statements.PAGE, run_id, after, run_id, after, limit, PAGE_BYTES, after + 1)
-        return [RunEvent.FromString(event) for (event,) in found]
+    def fail(self, run_id: str, fence: int, failure: Failure) -> "asyncio.Future[None]":
+        """Ends a run as FAILED without reading its events; its batch item, if it is one, fails with it.
+
+        Args:
+            run_id: the run.
+            fence: under which it is owned.
+            failure: why.
+
+        Raises:
+            LeaseLost: another owner has it, or it has ended.
+        """
+        return self._write("fail", failed(self._sql, run_id, fence, self._lease, failure), run_id)
 
     async def row(self, run_id: str, tenant: str) -> Row:
         """A run of the tenant.
@@ -158,14 +172,14 @@ class Journal:
         """Runs of all tenants that ended since then, by the database's clock; in that order, after an (ended, id)."""
         found = await self._database.read(statements.ENDED, since, *after, limit)
         return [
-            Ended(run_id, Caller.FromString(caller), state, ended, RunEvent.FromString(last))
+            Ended(run_id, decoded(Caller, caller) or Caller(), state, ended, RunEvent.FromString(last))
             for run_id, caller, state, ended, last in found
         ]
 
     def command(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[None]":
-        """Leaves a wish for the owner of a run."""
-        values = (run_id, kind, payload, time.time())
-        return self._write("command", only(Query(statements.COMMAND, values, alone=True), lambda _: None), run_id)
+        """Stores a command for the owner of a run, unless one of its kind is stored already."""
+        query = Query(statements.COMMAND_ONCE, (run_id, kind, payload, time.time(), run_id, kind), alone=True)
+        return self._write("command", only(query, lambda _: None), run_id)
 
     def unpark(self, run_id: str, kind: str, payload: bytes = b"") -> "asyncio.Future[bool]":
         """Leaves a wish for a run that is parked; tells whether it is there.

@@ -20,12 +20,13 @@ import structlog
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
+from services.orchestrator.journal.reading import decoded
 from services.orchestrator.journal.references import digests
 from services.orchestrator.journal.statements import ALIVE, REFERENCES
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS
 from services.runtime.artifacts import ArtifactStore
 from services.runtime.database import Database, Query, Rows, Steps
-from services.runtime.errors import Unavailable
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -97,7 +98,7 @@ class Retention:
         self._referred_sql = _REFERRED.format(among=database.dialect.among)
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._forever(), name="retention")
+        self._task = asyncio.create_task(self._collect_repeatedly(), name="retention")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -124,15 +125,13 @@ class Retention:
             await self._thin(_OLD_RUNS, before, before, before)
             await self._thin(_OLD_MEMOS, before, before)
 
-    async def _forever(self) -> None:
+    async def _collect_repeatedly(self) -> None:
         await asyncio.sleep(FIRST_SECONDS)
+        await supervise(self._passes, name="retention", pause=PASS_SECONDS)
+
+    async def _passes(self) -> None:
         while True:
-            try:
-                await self.collect()
-            except Unavailable as error:
-                log.warning("what is old is removed later", error=error.message)
-            except Exception:
-                log.exception("unexpected error")
+            await self.collect()
             await asyncio.sleep(PASS_SECONDS)
 
     async def _turn(self) -> bool:
@@ -193,6 +192,7 @@ class Retention:
 
 
 def _noted(events: Rows) -> Steps[None]:
-    for run_id, number, event in events:
-        referred = [(run_id, sha256) for sha256 in sorted(set(digests(RunEvent.FromString(event))))]
+    for run_id, number, content in events:
+        event = decoded(RunEvent, content) or RunEvent()  # else one that cannot be decoded stops every pass
+        referred = [(run_id, sha256) for sha256 in sorted(set(digests(event)))]
         yield Query(_REFERENCED, (run_id, number), [(REFERENCES, referred)] if referred else [])

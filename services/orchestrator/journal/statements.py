@@ -70,6 +70,7 @@ TAKE_KEY = (
 )
 """Nothing comes back if the key is another run's, however newly: who takes it at the same moment is waited for."""
 KNOWN_KEY = "SELECT run_id, digest FROM idempotency WHERE tenant = ? AND key = ? AND created >= ?"
+OWNED = "SELECT 1 FROM runs WHERE id = ? AND fence = ?"
 EVENT = "SELECT event FROM events WHERE run_id = ? AND seq = ?"
 PAGE = (
     "SELECT event FROM events WHERE run_id = ? AND seq > ? AND seq <="
@@ -81,6 +82,10 @@ PAGE = (
 )
 ROW = f"SELECT {COLUMNS} FROM runs WHERE id = ? AND tenant = ?"
 COMMAND = "INSERT INTO commands (run_id, kind, payload, created) VALUES (?, ?, ?, ?)"
+COMMAND_ONCE = (
+    "INSERT INTO commands (run_id, kind, payload, created) SELECT ?, ?, ?, ?"
+    " WHERE NOT EXISTS (SELECT 1 FROM commands WHERE run_id = ? AND kind = ?)"
+)
 UNOWNED = f"UPDATE runs SET fence = fence WHERE id = ? AND owner = '' AND {ALIVE} RETURNING id"
 """Changes nothing, and keeps others from claiming the run until the transaction has ended."""
 WISHES = "SELECT kind, payload FROM commands WHERE run_id = ? ORDER BY id"
@@ -95,7 +100,26 @@ ENDED = (
     " ORDER BY runs.ended, runs.id LIMIT ?"
 )
 MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
+CONVERSATION = (
+    "WITH RECURSIVE chain (depth, id, parent_id) AS ("
+    " SELECT 1, id, parent_id FROM runs WHERE id = ? AND tenant = ?"
+    " UNION ALL"
+    " SELECT depth + 1, runs.id, runs.parent_id FROM chain JOIN runs ON runs.id = chain.parent_id"
+    " WHERE runs.tenant = ? AND depth < ?),"
+    " sized AS (SELECT depth, id, seq, COUNT(*) OVER () AS remaining, LENGTH(event) AS size,"
+    " SUM(LENGTH(event)) OVER (ORDER BY depth, seq) AS total"
+    " FROM chain JOIN events ON events.run_id = chain.id WHERE (depth, seq) > (?, ?))"
+    " SELECT depth, events.seq, event, remaining FROM sized"
+    " JOIN events ON events.run_id = sized.id AND events.seq = sized.seq"
+    " WHERE total - size < ? ORDER BY depth, events.seq"
+)
+"""A run and those before it in its conversation, latest first, a page at a time."""
 STATE = "SELECT state, batch_id, batch_idx FROM runs WHERE id = ? AND tenant = ?"
+POSITION = (
+    "SELECT seq, COALESCE((SELECT MAX(seq) FROM events WHERE run_id = runs.id), 0), batch_id, batch_idx"
+    " FROM runs WHERE id = ?"
+)
+"""The last number by a run's row and by its events, which differ where something is wrong; its batch item."""
 DELETE = "DELETE FROM runs WHERE id = ?"
 FORGET = "DELETE FROM memos WHERE tenant = ? AND run_id = ?"
 FORGET_OUTCOME = "UPDATE batch_runs SET outcome = ? WHERE batch_id = ? AND idx = ? AND run_id = ?"
@@ -113,6 +137,10 @@ class Statements:
         self.runs = Into("runs", _NEW, computed={"lease_until": f"{now} + {{}}"})
         self.accept = f"{self.runs.one} RETURNING id"
         self.append = append(f"lease_until = {now} + ?")
+        self.fail = (
+            f"UPDATE runs SET seq = ?, state = ?, ended = {now}, lease_until = {now} + ?"
+            f" WHERE id = ? AND fence = ? AND {ALIVE} RETURNING id"
+        )
         self.end = append(f"lease_until = {now} + ?", f"ended = {now}")
         due = (
             f"{ALIVE} AND (lease_until < {now}"

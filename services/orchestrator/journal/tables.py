@@ -232,6 +232,8 @@ class Row:
     """Empty while nobody needs to drive it."""
     fence: int
     owner_address: str
+    is_readable: bool = True
+    """False if its caller cannot be decoded: then it must not be continued."""
 
     @property
     def ended(self) -> bool:

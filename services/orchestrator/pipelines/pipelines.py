@@ -28,7 +28,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
 )
 from services.orchestrator import acceptance
-from services.orchestrator.conversation import events_of
+from services.orchestrator.conversation import view_of
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.pages import Page
 from services.orchestrator.journal.pipelines import KeptPipelines
@@ -148,11 +148,12 @@ class Pipelines:
         Raises:
             NotFound: RUN.
             FailedPrecondition: RUNNING, NO_PLAN, VANISHED or POLICY.
+            CorruptData: its events cannot be read.
         """
         row = await self._journal.row(run_id, caller.current().tenant)
         if not row.ended:
             raise FailedPrecondition(f"run {run_id} has not ended", reason="RUNNING", remedy="wait for its end")
-        view = RunView(await events_of(run_id, self._journal))
+        view = await view_of(run_id, self._journal)
         if not view.run.tasks:
             raise FailedPrecondition(f"run {run_id} has no plan", reason="NO_PLAN", remedy="name another run")
         policy = DATA_POLICY_UNSPECIFIED if row.caller.policy == DATA_POLICY_OPEN else DATA_POLICY_LOCAL

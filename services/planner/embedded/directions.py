@@ -1,6 +1,7 @@
 """Into which languages a request wants something translated, wherever it names them."""
 
 import re
+from functools import lru_cache
 
 from services.planner.embedded.languages import NAME, TAGS
 
@@ -37,6 +38,7 @@ def into(masked: str, start: int, end: int) -> list[str]:
     return list(dict.fromkeys(tag for _, _, tag in (sure or chosen or [[]])[0]))
 
 
+@lru_cache(maxsize=4)
 def _groups(masked: str) -> list[list[tuple[int, bool, str]]]:
     groups: list[list[tuple[int, bool, str]]] = []
     last = -1

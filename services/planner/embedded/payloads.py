@@ -67,9 +67,11 @@ class _Paste:
 
     def _length(self, tail: str, *, cued: bool) -> int:
         """How much of what follows the colon is content: what asks for more is not."""
+        asks_for_more = True  # until some rest has no cue: then no shorter one has any
         for further in _FURTHER.finditer(tail):
             rest = tail[further.end() :]
-            if self._cues(rest) or LANGUAGE.search(_first_sentence(rest)):
+            asks_for_more = asks_for_more and self._cues(rest)
+            if asks_for_more or LANGUAGE.search(_first_sentence(rest)):
                 return further.start() + 1
         if not cued:
             starts = [start.end() for start in _SENTENCE_START.finditer(tail)][1:]

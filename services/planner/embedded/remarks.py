@@ -23,6 +23,15 @@ def unoffered(name: str, words: str) -> Note:
     return _unmapped(f"“{words}” calls for {name}, which no expert here offers: {remedy}.", words)
 
 
+def failing(name: str, experts: Sequence[str], words: str) -> Note:
+    """An expert offers a kind of task, and all its models for it have failed."""
+    remedy = "try again soon, and see with `hugginggpt experts` what is wrong"
+    many = len(experts) > 1
+    whose = f"experts {', '.join(experts)} offer" if many else f"expert {experts[0]} offers"
+    state = "are failing" if many else "is failing"
+    return _unmapped(f"“{words}” calls for {name}, which {whose}, but {state} at the moment: {remedy}.", words)
+
+
 def unknown(words: str) -> Note:
     """Something is asked for that is no kind of task."""
     return _unmapped(f"“{words}” matches no kind of task offered here: see what is with `hugginggpt tasks`.", words)

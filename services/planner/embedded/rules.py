@@ -16,7 +16,7 @@ from services.planner.embedded.steps import Step
 from services.planner.embedded.vocabulary import Vocabulary, common_words
 from services.planner.embedded.wants import Wants
 from services.planner.embedded.weaver import Weaver
-from services.planner.embedded.wording import QUOTE_MARK, Wording
+from services.planner.embedded.wording import MARKED, QUOTE_MARK, Wording
 from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Modality, Note, Spec
 from services.planner.request import Request
 
@@ -31,6 +31,9 @@ _DONE_TO_RESULT = re.compile(
 
 _FURTHER_TEXT = re.compile(rf"\W*(?:and\s+)?(?:then|next|also|finally|afterwards)\s+{QUOTE_MARK}")
 """How a sentence begins that wants for another text what the one before wants."""
+
+_SPEAKS = re.compile(rf"\w|{MARKED}")
+"""A letter, a digit, a file or a quotation: punctuation alone calls for nothing."""
 
 _CONFIDENCE = {CERTAIN: 0.9, LIKELY: 0.7}
 _LEAST_CONFIDENCE = 0.5
@@ -195,6 +198,8 @@ class _Planning:
 
     def _find(self, start: int, end: int, at_hand: Collection[Modality] | None) -> list[Match]:
         masked = self._wording.masked
+        if not _SPEAKS.search(masked, start, end):
+            return []
         found = self._lexicon.find(masked, start, end, at_hand)
         found += self._vocabulary.by_name(masked, start, end)
         for first, last in pieces(masked, start, end):

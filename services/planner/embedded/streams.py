@@ -50,7 +50,8 @@ class Flow:
     """All streams, the one used or made last at the end."""
 
     def __init__(self) -> None:
-        self._streams: list[Stream] = []
+        self._streams: dict[Stream, None] = {}
+        self._kinds, self._sent_kinds = set[Modality](), set[Modality]()
         self._veiled = False
 
     @contextmanager
@@ -66,30 +67,33 @@ class Flow:
         """Notes what has been used or made just now."""
         if stream.spoken:
             return
-        self._streams = [other for other in self._streams if other != stream]
-        self._streams.append(stream)
+        self._streams.pop(stream, None)
+        self._streams[stream] = None
+        self._kinds.add(stream.modality)
+        if not stream.producer:
+            self._sent_kinds.add(stream.modality)
 
     def of(self, modality: Modality) -> Iterator[Stream]:
         """The streams of a modality, the latest last."""
-        return (stream for stream in self._shown() if stream.modality is modality)
+        return reversed([*self._latest_first(modality)])
 
     def latest(self, modality: Modality, fits: Callable[[Stream], bool] | None = None) -> Stream | None:
-        fitting = [stream for stream in self.of(modality) if fits is None or fits(stream)]
-        return fitting[-1] if fitting else None
+        return next((stream for stream in self._latest_first(modality) if fits is None or fits(stream)), None)
 
     def carries(self, argument: Single) -> bool:
         """Whether a task has been given this."""
         return any(argument in stream.arguments for stream in self._streams)
 
     def kinds(self) -> set[Modality]:
-        return {stream.modality for stream in self._shown()}
+        return set(self._sent_kinds if self._veiled else self._kinds)
 
     def made_by(self, producer: str) -> list[Stream]:
         """What a kind of task has made, the latest last."""
         return [stream for stream in self._streams if stream.producer == producer]
 
-    def _shown(self) -> list[Stream]:
-        return [stream for stream in self._streams if not (self._veiled and stream.producer)]
+    def _latest_first(self, modality: Modality) -> Iterator[Stream]:
+        shown = (stream for stream in reversed(self._streams) if not (self._veiled and stream.producer))
+        return (stream for stream in shown if stream.modality is modality)
 
 
 def findings(spec: Spec) -> bool:

@@ -11,7 +11,7 @@ from services.planner.embedded.questions import asked, part
 from services.planner.embedded.remarks import needed
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.streams import Flow, Missing, Stream, findings, modifies
-from services.planner.embedded.wording import Wording
+from services.planner.embedded.wording import Payload, Wording
 from services.planner.plan import Modality, Single, Spec, Text
 
 Bridge = Callable[[Stream, Clause], Stream]
@@ -44,17 +44,22 @@ class Texts:
         self._lexicon = lexicon
         self._bridge = bridge
         self._asked: set[str] = set()
+        self._passed: set[Payload] = set()
         self.aside = ""
         """Plain statements of the request, which are what a question is about if nothing else is."""
 
     def pass_by(self, clause: Clause, clauses: Sequence[Clause]) -> None:
         """Notes the content that stands before a clause outside of any other."""
+        known = set(self._flow.of(Modality.TEXT))
         for payload in self.wording.payloads:
+            if payload in self._passed or payload.start >= clause.start:
+                continue
+            self._passed.add(payload)
             inside = any(other.start <= payload.start < other.end for other in clauses)
             stream = _stream(payload.text)
-            known = stream in self._flow.of(Modality.TEXT)
-            if payload.start < clause.start and not (inside or payload.asks or known):
+            if not (inside or payload.asks or stream in known):
                 self._flow.add(stream)
+                known.add(stream)
 
     def carried(self, clause: Clause) -> bool:
         """Whether there is a text that a clause may be about."""

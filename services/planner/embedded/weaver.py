@@ -12,7 +12,7 @@ from services.planner.embedded.directions import into
 from services.planner.embedded.media import Media
 from services.planner.embedded.parameters import parameters
 from services.planner.embedded.ports import Ports
-from services.planner.embedded.remarks import cut, unoffered, unpaired, which_language
+from services.planner.embedded.remarks import cut, failing, unoffered, unpaired, which_language
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Flow, Missing, Stream, Wanting, answers, findings, modifies
@@ -29,6 +29,7 @@ from services.planner.plan import (
     Spec,
     Task,
     Text,
+    failing_experts,
 )
 
 BRIDGES = {
@@ -82,7 +83,7 @@ class Weaver:
         """Adds what a step needs, and the step; or a note on what is missing. Gives what the step makes."""
         try:
             if not self.offers(step.spec):
-                raise Wanting(unoffered(step.spec.name, step.clause.words))  # noqa: TRY301  # as when a port is missing
+                raise Wanting(self._unoffered(step.spec.name, step.clause))  # noqa: TRY301  # as when a port is missing
             return self._add(step)
         except Wanting as wanting:
             if wanting.note:
@@ -129,8 +130,13 @@ class Weaver:
 
     def _offered(self, name: str, clause: Clause) -> Spec:
         if name not in self._catalogue:
-            raise Wanting(unoffered(name, clause.words))
+            raise Wanting(self._unoffered(name, clause))
         return self._catalogue[name]
+
+    def _unoffered(self, name: str, clause: Clause) -> Note:
+        """Why a kind of task cannot be planned: its experts are failing, or there are none."""
+        experts = failing_experts(self._catalogue, name)
+        return failing(name, experts, clause.words) if experts else unoffered(name, clause.words)
 
     # ------------------------------------------------------------ parameters
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from services.planner.embedded.quotations import quotations
 from services.planner.embedded.resources import LIKE_A_FILE, LIKE_A_URL, Resource, modality_of_name, names_of
 from services.planner.plan import Modality
 
@@ -28,11 +29,6 @@ FILLING = "\ue009"
 _ALL_MARKS = (*MARKS.values(), QUOTE_MARK, PDF_MARK, FILLING)
 _BLANK = re.compile(r"\s{8,}")
 
-_QUOTES = re.compile(
-    r"```(?:\w*\n)?(.+?)```|\"([^\"]+)\"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|`([^`\n]+)`"
-    r"|(?<![\w'])'(?!\s)([^\n]+?)(?<!\s)'(?!\w)|‘([^\n]+?)’(?!\w)",
-    re.DOTALL,
-)
 _EXCLUDING = re.compile(
     r"\b(?:ignor(?:e|ing)|skip(?:ping)?|except(?:\s+for)?|excluding|(?:all|everything)\s+but|apart\s+from|other\s+than|leav(?:e|ing)\s+out|not)"
     r"\s+(?:the\s+)?(?:\w+\s+)?$"
@@ -105,16 +101,15 @@ def read(text: str, resources: Iterable[Resource]) -> Wording:
     known = [(name, resource) for resource in resources for name in names_of(resource)]
     known.sort(key=lambda pair: len(pair[0]), reverse=True)
     masked, mentions, payloads = _lower(text), list[Mention](), list[Payload]()
-    for quote in _QUOTES.finditer(text):
-        content = next(group for group in quote.groups() if group is not None)
-        inside = quote.start() + quote.group().index(content)
-        if mention := _whole(content.strip(), inside, known, masked):
+    for quote in quotations(text):
+        content = text[quote.inner_start : quote.inner_end]
+        if mention := _whole(content.strip(), quote.inner_start, known, masked):
             mentions.append(mention)
-            masked = _covered(masked, quote.start(), quote.end(), _mark(mention))
+            masked = _covered(masked, quote.start, quote.end, _mark(mention))
         else:
-            payloads.append(Payload(quote.start(), quote.end(), content.strip()))
-            masked = _covered(masked, quote.start(), quote.end(), QUOTE_MARK)
-            masked = _with_full_stop(text, masked, quote.end(), content)
+            payloads.append(Payload(quote.start, quote.end, content.strip()))
+            masked = _covered(masked, quote.start, quote.end, QUOTE_MARK)
+            masked = _with_full_stop(text, masked, quote.end, content)
     for mention in _unquoted(masked, known):
         mentions.append(mention)
         masked = _covered(masked, mention.start, mention.end, _mark(mention))

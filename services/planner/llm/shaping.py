@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.planner.check import listed
+from services.planner.check import unoffered
 from services.planner.llm.binding import Binding, bound
 from services.planner.llm.filling import Scene, filled, missing, settled
 from services.planner.llm.knobs import turned, unknown
@@ -88,5 +88,4 @@ def _ports(sketch: Sketch, binding: Binding, scene: Scene) -> tuple[dict[str, li
 
 
 def _unoffered(sketch: Sketch, scene: Scene) -> Wrong:
-    remedy = f"use one that is: {listed(scene.catalogue)}" if scene.catalogue else "add an expert that offers it"
-    return Wrong(f"nobody offers the task {sketch.task or '(unnamed)'}", remedy)
+    return Wrong(*unoffered(sketch.task, scene.catalogue))

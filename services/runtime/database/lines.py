@@ -5,9 +5,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 import asyncpg
+import structlog
 
 from services.runtime.database.places import Connection, Place, failure
 from services.runtime.errors import ServiceError, Unavailable
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -51,9 +54,14 @@ class Line:
         while asked := await self._jobs.get():
             job, future = asked
             self._busy = True
-            if connection := await self._connected(future):
-                await self._do(job, connection, future)
-            self._busy = False
+            try:
+                if connection := await self._connected(future):
+                    await self._do(job, connection, future)
+            except Exception as error:  # the next jobs must not wait for ever behind it
+                log.exception("database job failed unexpectedly")
+                _settle(future, error)
+            finally:
+                self._busy = False
         if self._connection:
             self._connection.terminate()
 
@@ -62,12 +70,22 @@ class Line:
         if self._connection is None or self._connection.is_closed():
             try:
                 self._connection = await self._place.connect()
-            except ServiceError as error:
-                away = Unavailable(error.message, remedy=error.remedy)
+            except Exception as error:  # noqa: BLE001  # each waiting caller gets it
+                unavailable = self._unavailable(error)
                 for waiting in (future, *self._waiting()):
-                    _settle(waiting, away)
+                    _settle(waiting, unavailable)
                 return None
         return self._connection
+
+    def _unavailable(self, error: Exception) -> Unavailable:
+        """A failed connection attempt, as each waiting caller gets it."""
+        if isinstance(error, ServiceError):
+            return Unavailable(error.message, remedy=error.remedy)
+        log.error("cannot connect to the database: unexpected error", database=self._place.text, exc_info=error)
+        return Unavailable(
+            f"cannot connect to the database at {self._place.text}: {error}",
+            remedy="see this process's log for the complete error",
+        )
 
     async def _do(self, job: Job[Any], connection: Connection, future: "asyncio.Future[Any]") -> None:
         for last in (False,) * _AGAIN + (True,):

@@ -9,12 +9,8 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator
 
-import structlog
-
-from services.runtime.database.places import FAILURES, Connection, Place
-from services.runtime.errors import ServiceError
-
-log = structlog.get_logger(__name__)
+from services.runtime.database.places import FAILURES, Connection, Place, failure
+from services.runtime.supervision import supervise
 
 SURE_SECONDS = 1.0
 """How often anything may have changed, for a notice may be lost."""
@@ -35,7 +31,10 @@ class Notices:
         self._told: set[str] = set()
         self._stirred = asyncio.Event()
         self._inboxes: set[_Inbox] = set()
-        self._worker = asyncio.create_task(self._work(), name="database-notices")
+        self._worker = asyncio.create_task(
+            supervise(self._work, name="database change notifications", pause=_RECONNECT_SECONDS),
+            name="database-notices",
+        )
 
     def tell(self, about: str) -> None:
         """Tells all processes, this one too, that something has been written about that."""
@@ -68,14 +67,13 @@ class Notices:
 
     async def _work(self) -> None:
         while True:
+            connection = await self._place.connect()
             try:
-                connection = await self._place.connect()
-                try:
-                    await self._speak(connection)
-                finally:
-                    connection.terminate()
-            except (ServiceError, *FAILURES) as error:
-                log.warning("changes of other processes are seen late: the database does not answer", error=str(error))
+                await self._speak(connection)
+            except FAILURES as error:
+                raise failure(error, self._place.text) from error
+            finally:
+                connection.terminate()
             await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _speak(self, connection: Connection) -> None:

@@ -99,6 +99,10 @@ def failure(error: Exception, place: str) -> Exception:
         )
     if isinstance(error, (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError)):
         return Contradiction(str(error))
+    if isinstance(error, FAILURES):  # the server's or the schema's fault, as with SQLite: no fault of what was asked
+        return Unavailable(
+            f"the database at {place} fails: {error}", remedy="check the PostgreSQL server's log, and its tables"
+        )
     return error
 
 

@@ -12,9 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+import structlog
+
 from services.runtime.database.migrations import MIGRATED, VERSION, VERSIONS, to_run
 from services.runtime.database.queries import Contradiction, Dialect, Operation, Rows
 from services.runtime.errors import Unavailable
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -124,7 +128,9 @@ def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[
         connection.execute("BEGIN IMMEDIATE")
         outcomes = _all_done(connection, group) or [_done_alone(connection, write.operation) for write in group]
         connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except Exception as error:
+        if not isinstance(error, sqlite3.Error):  # the writer thread goes on: later operations wait for it
+            log.exception("database transaction failed unexpectedly")
         with contextlib.suppress(sqlite3.Error):  # where the error has ended the transaction, there is none
             connection.execute("ROLLBACK")
         return [_unavailable(error)] * len(group)

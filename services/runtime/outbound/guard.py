@@ -59,8 +59,12 @@ def refused_url(what: str) -> InvalidRequest:
     return InvalidRequest(f"the URL {what}", reason="URL", remedy="give one such as https://example.org/picture.png")
 
 
-def closed(host: str) -> PermissionDenied:
-    return PermissionDenied(
+class Unresolved(PermissionDenied):
+    """The name has no address, or none yet; a client is answered as for an address that is closed to it."""
+
+
+def closed(host: str, kind: type[PermissionDenied] = PermissionDenied) -> PermissionDenied:
+    return kind(
         f"{host[:100]} cannot be reached from here",
         reason="URL_ADDRESS",
         remedy="use a public https address, upload the file, or ask the operator to allow the host",
@@ -119,14 +123,30 @@ class Guard:
         """The addresses of a host, each of which may be reached.
 
         Raises:
-            PermissionDenied: URL_ADDRESS, it has none, or another one too.
+            Unresolved: URL_ADDRESS, it has none.
+            PermissionDenied: URL_ADDRESS, it has one that may not be reached.
         """
         literal = _literal(host)
         found = [literal] if literal else await self.resolve(host, port)
         named = self.allowed.names(host, port)
-        if not found or not all(named or is_public(each) or self.allowed.holds(each) for each in found):
+        if not found:
+            raise closed(host, Unresolved)
+        if not all(named or is_public(each) or self.allowed.holds(each) for each in found):
             raise closed(host)
         return found
+
+    async def check_address(self, url: httpx.URL) -> None:
+        """Refuses a URL of an address that may not be reached, ahead of any connection.
+
+        A name passes: looking it up would send it outside, and its addresses may change. They are checked when it is
+        connected to.
+
+        Raises:
+            PermissionDenied: URL_ADDRESS, its address may not be reached.
+        """
+        host = url.raw_host.decode("ascii").lower()
+        if _literal(host) and not self.names(url):
+            await self.addresses(host, url.port or PORTS[url.scheme])
 
     def _opened(self, host: str, port: int) -> bool:
         literal = _literal(host)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from services.planner.embedded.foreign.lexicons import Kind, Token, Tongue
 from services.planner.embedded.languages import TAGS
@@ -65,12 +66,13 @@ def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
     """With "then" before the command in the midst of which it stands."""
     moved: list[Token] = []
     for index, token in enumerate(tokens):
-        if token.gloss == "," and _leads_to_question(moved, tokens[index + 1 :]):
+        if token.gloss == "," and _leads_to_question(moved, islice(tokens, index + 1, None)):
             continue
-        opening = _opening(moved)
-        following = next((other for other in tokens[index + 1 :] if other.kind in _ASKING | _JOINTS), None)
-        if token.kind is Kind.THEN and token.gloss in _ADVERBS and _amidst(moved[opening:], following):
-            moved.insert(opening, token)
+        if token.kind is Kind.THEN and token.gloss in _ADVERBS:
+            opening = _opening(moved)
+            rest = islice(tokens, index + 1, None)
+            following = next((other for other in rest if other.kind in _ASKING | _JOINTS), None)
+            moved.insert(opening if _amidst(moved[opening:], following) else len(moved), token)
         else:
             moved.append(token)
     return moved
@@ -84,7 +86,7 @@ def _amidst(before: Sequence[Token], following: Token | None) -> bool:
     return asks_after and any(token.thing for token in before)
 
 
-def _leads_to_question(before: Sequence[Token], after: Sequence[Token]) -> bool:
+def _leads_to_question(before: Sequence[Token], after: Iterable[Token]) -> bool:
     """Whether a comma stands between a command and what is to be answered: "tell me, who"."""
     last = next((token for token in reversed(before) if token.kind is not Kind.SILENT), None)
     following = next((token for token in after if token.kind is not Kind.SILENT), None)

@@ -12,7 +12,7 @@ from services.planner.embedded.wording import MARKED, Wording
 
 _COLON = re.compile(r"[:：]\s*")  # as it is written elsewhere
 _TIGHT = {",", ".", "!", "?", ":", ";", "\n"}
-_CJK_QUOTES = re.compile(r"「([^」]+)」|『([^』]+)』|《([^》]+)》|»([^«]+)«|‹([^›]+)›|‚([^‘]+)‘")
+_CJK_QUOTES = re.compile(r"「([^「」]+)」|『([^『』]+)』|《([^《》]+)》|»([^»«]+)«|‹([^‹›]+)›|‚([^‚‘]+)‘")
 _OPENING = ("¿", "¡")
 _SENTENCE_END = re.compile(r"[.!?。！？]\s*|\n\s*")
 _UNQUOTABLE = re.compile(r"[\s“”„\"`]+")

@@ -1,6 +1,7 @@
 """A request's words as features: n-grams of words, parts of words, and pairs of words near each other."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -88,9 +89,9 @@ def _following(found: list[Token], i: int) -> list[int]:
 
 
 def _without_long_content(found: list[Token], wording: Wording) -> list[Token]:
+    starts = [token.start for token in found]
+    left_out: set[int] = set()
     for payload in wording.payloads:
-        inside = [token for token in found if payload.start <= token.start < payload.end]
-        if len(inside) > MOST_OF_CONTENT:
-            left_out = set(inside[MOST_OF_CONTENT:])
-            found = [token for token in found if token not in left_out]
-    return found
+        first, end = bisect_left(starts, payload.start), bisect_left(starts, payload.end)
+        left_out.update(range(first + MOST_OF_CONTENT, end))
+    return [token for place, token in enumerate(found) if place not in left_out]

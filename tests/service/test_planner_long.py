@@ -1,0 +1,131 @@
+"""Requests as long as the gateway admits: each is planned or declined, and the process that plans them can be ended."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+
+from gateway.admission import REQUEST_BYTES
+from services.planner.catalog import Catalog
+from services.planner.embedded.planning import Embedded
+from services.planner.plan import Catalogue, Note, NoteKind, Task, Text
+from services.planner.planner import LONG, Planner, Step
+from services.planner.process import OverLimit, PlanningProcess
+from services.runtime.errors import Unavailable
+from tests.long_requests import LONG_REQUESTS
+from tests.planning import STANDARD, asked
+
+pytestmark = pytest.mark.slow
+
+EMBEDDED = Embedded(STANDARD)
+UNCLEAR = "x" * (LONG + 1)
+
+
+class Known:
+    async def tasks(self) -> Catalogue:
+        return STANDARD
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[PlanningProcess]:
+    process = PlanningProcess(cpu_seconds=60)
+    yield process
+    await process.close()
+
+
+async def planned(words: str, process: PlanningProcess, files: int = 0) -> list[Step]:
+    steps: list[Step] = []
+
+    async def emit(step: Step) -> None:
+        steps.append(step)
+
+    names = [f"photo{number}.png" for number in range(files)]
+    await Planner(cast("Catalog", Known()), EMBEDDED, process=process).plan(asked(words, names), emit)
+    return steps
+
+
+async def test_requests_of_any_text_are_planned_or_declined() -> None:
+    process = PlanningProcess()
+    try:
+        for name, make in LONG_REQUESTS.items():
+            words = make(REQUEST_BYTES)
+            assert REQUEST_BYTES * 0.9 < len(words.encode()) <= REQUEST_BYTES, name
+            async with asyncio.timeout(120):
+                steps = await planned(words, process)
+            assert any(isinstance(step, Task | Note) for step in steps), name
+    finally:
+        await process.close()
+
+
+async def test_long_pasted_text_is_planned_whole(process: PlanningProcess) -> None:
+    content = " ".join(f"word{number}" for number in range(100_000))
+    steps = await planned(f"Summarize the following text: {content}", process)
+    tasks = [step for step in steps if isinstance(step, Task)]
+    assert [task.task for task in tasks] == ["summarization"]
+    assert tasks[0].arguments["text"] == Text(content)
+    assert process.pid is None
+
+
+async def test_two_long_quotations_are_planned_whole(process: PlanningProcess) -> None:
+    one, other = "An apple a day. " * 20_000 + "End.", "Pears are round. " * 20_000 + "End."
+    steps = await planned(f'Translate "{one}" into German. Translate "{other}" into French.', process)
+    texts = [task.arguments["text"] for task in steps if isinstance(task, Task)]
+    assert texts == [Text(one), Text(other)]
+
+
+async def test_thousand_files_are_planned_in_process_of_its_own(process: PlanningProcess) -> None:
+    steps = await planned("Describe all the pictures.", process, files=1_000)
+    assert any(isinstance(step, Task) for step in steps)
+    assert process.pid
+
+
+async def test_plan_over_its_processor_time_is_declined_with_remedy() -> None:
+    process = PlanningProcess(cpu_seconds=0.000_001)
+    try:
+        steps = await planned(UNCLEAR, process)
+    finally:
+        await process.close()
+    notes = [step for step in steps if isinstance(step, Note)]
+    assert [note.kind for note in notes] == [NoteKind.UNMAPPED]
+    assert "too long to plan" in notes[0].text
+    assert "Send long texts as files" in notes[0].text
+
+
+async def test_process_plans_again_after_one_was_over_its_time(process: PlanningProcess) -> None:
+    process.cpu_seconds = 0.000_001
+    with pytest.raises(OverLimit):
+        await process.plan(asked(UNCLEAR), STANDARD)
+    process.cpu_seconds = 60
+    assert (await process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
+
+
+async def test_process_that_dies_is_reported_and_replaced(process: PlanningProcess) -> None:
+    await process.plan(asked(UNCLEAR), STANDARD)
+    assert process.pid
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(Unavailable, match="status -9"):
+        await process.plan(asked(UNCLEAR), STANDARD)
+    assert (await process.plan(asked("Describe a.png", ["a.png"]), STANDARD)).tasks
+
+
+async def test_process_ends_when_idle_and_when_closed() -> None:
+    process = PlanningProcess(idle_seconds=0)
+    await process.plan(asked(UNCLEAR), STANDARD)
+    await asyncio.sleep(0.01)  # the loop runs timers in their order: that of no time is before this one
+    assert process.pid is None
+    await process.plan(asked(UNCLEAR), STANDARD)
+    await process.close()
+    assert process.pid is None
+
+
+async def test_cancelled_plan_ends_its_process(process: PlanningProcess) -> None:
+    await process.plan(asked(UNCLEAR), STANDARD)
+    planning = asyncio.create_task(process.plan(asked(UNCLEAR), STANDARD))
+    await asyncio.sleep(0)  # so that it has begun
+    planning.cancel()
+    await asyncio.wait([planning])
+    assert planning.cancelled()
+    assert process.pid is None

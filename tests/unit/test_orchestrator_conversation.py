@@ -1,0 +1,100 @@
+"""How the earlier turns of a conversation are read."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1.types_pb2 import (
+    RUN_STATE_COMPLETED,
+    AnswerChunk,
+    Caller,
+    Run,
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    RunSpec,
+)
+from services.orchestrator.conversation import EARLIER_RUNS, turns_of
+from services.orchestrator.journal import Journal
+from services.orchestrator.journal.tables import NewRun
+from services.runtime.database import Database, Operation, Rows
+
+
+class CountingReads:
+    """A database that counts the queries that read."""
+
+    def __init__(self, database: Database) -> None:
+        self.reads = 0
+        self.dialect = database.dialect
+        self._database = database
+
+    def write(self, operation: Operation[Any], about: str = "") -> Any:
+        return self._database.write(operation, about)
+
+    async def read(self, sql: str, *values: Any) -> Rows:
+        self.reads += 1
+        return await self._database.read(sql, *values)
+
+    def changes(self) -> AsyncGenerator[frozenset[str] | None]:
+        return self._database.changes()
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+async def add_turns(journal: Journal, count: int, tenant: str = "default", prefix: str = "") -> str:
+    """Stores a conversation of ended runs; returns the id of the last."""
+    parent = ""
+    for number in range(1, count + 1):
+        name = f"{prefix}{number}"
+        accepted = RunAccepted(spec=RunSpec(request=f"question {name}"))
+        first = RunEvent(run_id=name, sequence=1, run_accepted=accepted)
+        await journal.accept(NewRun(name, "c", parent, "", 9e9, Caller(tenant=tenant), "", "d", first))
+        answer = RunEvent(run_id=name, sequence=2, answer_chunk=AnswerChunk(text=f"answer {name}"))
+        ended = RunEvent(run_id=name, sequence=3, run_ended=RunEnded(state=RUN_STATE_COMPLETED))
+        await journal.append(name, 1, [answer, ended], RUN_STATE_COMPLETED)
+        parent = name
+    return parent
+
+
+def request(text: str) -> Run:
+    return Run(run_id="now", spec=RunSpec(request=text))
+
+
+async def test_conversation_is_read_in_one_query(database: Database) -> None:
+    counting = CountingReads(database)
+    journal = Journal(counting, "me", 60)
+    last = await add_turns(journal, 5)
+    turns = await turns_of(request("and now?"), last, "default", journal)
+    assert counting.reads == 1
+    assert [turn.text for turn in turns] == [
+        *(f"{kind} {number}" for number in range(1, 6) for kind in ("question", "answer")),
+        "and now?",
+    ]
+
+
+async def test_conversation_is_read_as_far_back_as_it_may_be(database: Database) -> None:
+    journal = Journal(database, "me", 60)
+    last = await add_turns(journal, EARLIER_RUNS + 2)
+    turns = await turns_of(request("and now?"), last, "default", journal)
+    assert turns[0].text == "question 3"
+    assert len(turns) == 2 * EARLIER_RUNS + 1
+
+
+async def test_large_conversation_is_read_page_by_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.orchestrator.journal.stored_events.PAGE_BYTES", 100)
+    counting = CountingReads(database)
+    journal = Journal(counting, "me", 60)
+    last = await add_turns(journal, 3)
+    turns = await turns_of(request("and now?"), last, "default", journal)
+    assert counting.reads > 1
+    assert [turn.text for turn in turns[:-1]] == [
+        f"{kind} {number}" for number in range(1, 4) for kind in ("question", "answer")
+    ]
+
+
+async def test_conversation_of_another_tenant_is_not_read(database: Database) -> None:
+    journal = Journal(database, "me", 60)
+    last = await add_turns(journal, 2, tenant="other")
+    assert [turn.text for turn in await turns_of(request("and now?"), last, "default", journal)] == ["and now?"]

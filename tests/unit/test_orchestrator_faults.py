@@ -1,0 +1,315 @@
+"""Runs and batches that cannot be continued end as FAILED, with the reason, and are not claimed again."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
+from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.orchestrator.batches.tenure import Tenure
+from services.orchestrator.bells import Bells
+from services.orchestrator.faults import TAKEOVER_ATTEMPTS, FaultCounter
+from services.orchestrator.journal import Journal
+from services.orchestrator.journal.batch_rows import BatchRow, Claimed, NewBatch
+from services.orchestrator.journal.batches import KeptBatches
+from services.runtime.database import Contradiction, Database, Query, Steps
+from services.runtime.errors import CorruptData, FailedPrecondition, Unavailable
+from tests.stages import GONE, LEASE_SECONDS, SPEC, Stages, Troubled, forever, running, to_the_end, watched
+
+GARBAGE = b"\xff\xff\xff"
+CALLER = types.Caller(tenant="default")
+
+
+async def changed(database: Database, sql: str, *values: object) -> None:
+    def operation() -> Steps[None]:
+        yield Query(sql, values)
+
+    await database.write(operation)
+
+
+async def left(database: Database, stages: Stages, spec: RunSpec = SPEC) -> str:
+    """The id of an active run whose orchestrator has stopped."""
+    stages.work = forever
+    async with running(Troubled(database, "first"), stages) as runs:
+        run_id = await runs.accept(spec)
+        await stages.running.wait()
+    stages.work = None
+    stages.running.clear()
+    return run_id
+
+
+async def corrupt(database: Database, run_id: str, sequence: int) -> None:
+    await changed(database, "UPDATE events SET event = ? WHERE run_id = ? AND seq = ?", GARBAGE, run_id, sequence)
+
+
+async def unfold(database: Database, run_id: str) -> None:
+    """Has the second event speak of a task that was never planned."""
+    event = RunEvent(run_id=run_id, sequence=2, task_id=7, task_started=types.TaskStarted())
+    sql = "UPDATE events SET event = ? WHERE run_id = ? AND seq = 2"
+    await changed(database, sql, event.SerializeToString(), run_id)
+
+
+async def conflict(database: Database, run_id: str) -> None:
+    """Stores an event more than the run's row knows of."""
+    event = RunEvent(run_id=run_id, sequence=3, plan_note=types.Note(kind=types.NOTE_KIND_CHAT))
+    sql = "INSERT INTO events (run_id, seq, event) VALUES (?, 3, ?)"
+    await changed(database, sql, run_id, event.SerializeToString())
+
+
+async def ended(database: Database, stages: Stages, run_id: str) -> types.Run:
+    """The run as the next orchestrator shows it once it has ended."""
+    async with running(Troubled(database, "second"), stages) as runs:
+        await runs.finished(run_id)
+        return await runs.get(run_id)
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+async def test_run_with_undecodable_event_ends_as_failed(database: Database, stages: Stages, sequence: int) -> None:
+    run_id = await left(database, stages)
+    await corrupt(database, run_id, sequence)
+    run = await ended(database, stages, run_id)
+    assert run.state == types.RUN_STATE_FAILED
+    assert run.failure.reason == "CORRUPT"
+    assert run.failure.code == "DATA_LOSS"
+    assert "again" in run.failure.remedy
+    assert run.spec.request == "do it"
+    assert run.HasField("ended")
+
+
+async def test_run_whose_events_lead_to_no_state_ends_as_failed(database: Database, stages: Stages) -> None:
+    run_id = await left(database, stages)
+    await unfold(database, run_id)
+    run = await ended(database, stages, run_id)
+    assert run.state == types.RUN_STATE_FAILED
+    assert run.failure.reason == "CORRUPT"
+
+
+async def test_run_that_contradicts_the_journal_ends_as_failed(database: Database, stages: Stages) -> None:
+    run_id = await left(database, stages)
+    await conflict(database, run_id)
+    run = await ended(database, stages, run_id)
+    assert run.state == types.RUN_STATE_FAILED
+    assert run.failure.reason == "INTERNAL"
+    assert "3 attempts" in run.failure.message
+    assert run.failure.remedy
+
+
+async def test_run_with_undecodable_caller_ends_as_failed_and_others_go_on(database: Database, stages: Stages) -> None:
+    broken, sound = await left(database, stages), await left(database, stages)
+    await changed(database, "UPDATE runs SET caller = ? WHERE id = ?", GARBAGE, broken)
+    async with running(Troubled(database, "second"), stages) as runs:
+        await runs.finished(sound)
+        await runs.finished(broken)
+        assert (await runs.get(sound)).state == types.RUN_STATE_COMPLETED
+        assert (await runs.get(broken)).failure.reason == "CORRUPT"
+
+
+async def test_run_with_undecodable_approval_ends_as_failed(database: Database, stages: Stages) -> None:
+    async def plans(run: Any) -> None:
+        task = types.Task(id=1, task="summarization")
+        run.emit(RunEvent(task_id=1, task_planned=types.TaskPlanned(task=task)))
+
+    stages.work = plans
+    spec = RunSpec(request="do it", mode=types.RUN_MODE_APPROVE)
+    journal = Troubled(database, "first")
+    async with running(journal, stages) as runs:
+        run_id = await runs.accept(spec)
+        events = runs.watch(run_id, 0)
+        async for event in events:
+            if event.HasField("approval_requested"):
+                break
+        approved = ApproveRunRequest(run_id=run_id).SerializeToString()
+        while not await journal.unpark(run_id, "approve", approved + GARBAGE):  # it is being let go of
+            pass
+    run = await ended(database, stages, run_id)
+    assert run.state == types.RUN_STATE_FAILED
+    assert run.failure.reason == "INTERNAL"
+
+
+@pytest.mark.parametrize("damage", [corrupt, unfold, conflict])
+async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_end(
+    database: Database, stages: Stages, damage: Any
+) -> None:
+    run_id = await left(database, stages)
+    await damage(database, run_id, *([2] if damage is corrupt else []))
+    async with running(Troubled(database, "second"), stages) as runs:
+        events = await to_the_end(runs, run_id)
+    assert events[-1].run_ended.state == types.RUN_STATE_FAILED
+    assert events[-1].run_ended.failure.remedy
+
+
+async def test_watcher_of_a_run_whose_last_event_is_lost_gets_an_error(database: Database, stages: Stages) -> None:
+    async with running(Troubled(database), stages) as runs:
+        run_id = await runs.accept(SPEC)
+        last = (await watched(runs, run_id))[-1].sequence
+        await corrupt(database, run_id, last)
+        await runs.finished(run_id)
+        with pytest.raises(CorruptData):
+            await watched(runs, run_id)
+
+
+async def test_run_that_cannot_be_continued_is_not_claimed_again(database: Database, stages: Stages) -> None:
+    run_id = await left(database, stages)
+    await corrupt(database, run_id, 1)
+    await ended(database, stages, run_id)
+    other = Journal(database, "other", 60)
+    assert not await other.overdue()
+    assert await other.claim(10) == []
+
+
+async def test_run_that_cannot_be_continued_is_in_the_list_of_ends(database: Database, stages: Stages) -> None:
+    run_id = await left(database, stages)
+    await corrupt(database, run_id, 1)
+    await ended(database, stages, run_id)
+    (end,) = await Journal(database, "other", 60).ended(0, (0.0, ""), 10)
+    assert end.id == run_id
+    assert end.last.run_ended.failure.reason == "CORRUPT"
+
+
+async def test_run_is_not_failed_while_the_journal_is_away(database: Database, stages: Stages) -> None:
+    run_id = await left(database, stages)
+    journal = Troubled(database, "second")
+    journal.trouble["events"] = [GONE] * (TAKEOVER_ATTEMPTS + 2)
+    async with running(journal, stages) as runs:
+        events = await to_the_end(runs, run_id)
+    assert journal.trouble["events"] == []
+    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+
+
+async def test_run_that_was_taken_over_meanwhile_is_not_failed(database: Database, stages: Stages) -> None:
+    run_id = await left(database, stages)
+    (row,) = await Journal(database, "thief", 60).claim(10)
+    with pytest.raises(Unavailable):
+        await Journal(database, "me", 60).fail(run_id, row.fence - 1, Failure(reason="CORRUPT"))
+    assert not (await Journal(database, "me", 60).row(run_id, "default")).ended
+
+
+async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Database, stages: Stages) -> None:
+    async with running(Troubled(database), stages) as runs:
+        turns: list[str] = []
+        for request in ("one", "two"):
+            parent = turns[-1] if turns else ""
+            turns.append(await runs.accept(RunSpec(request=request, parent_run_id=parent)))
+            await watched(runs, turns[-1])
+        await corrupt(database, turns[1], 2)
+        third = await runs.accept(RunSpec(request="three", parent_run_id=turns[1]))
+        events = await watched(runs, third)
+    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert [turn.text for turn in stages.executed[-1]] == ["one", "", "three"]
+
+
+def test_transient_errors_do_not_count() -> None:
+    faults = FaultCounter()
+    refused = FailedPrecondition("wrong password", reason="DATABASE")
+    for error in (GONE, refused, TimeoutError(), ConnectionError(), ExceptionGroup("", [ValueError(), GONE])):
+        assert not any(faults.add("run", error) for _ in range(TAKEOVER_ATTEMPTS)), error
+
+
+def test_faults_count_until_the_last_attempt() -> None:
+    faults = FaultCounter()
+    counted = [faults.add("run", Contradiction()) for _ in range(TAKEOVER_ATTEMPTS)]
+    assert counted == [False] * (TAKEOVER_ATTEMPTS - 1) + [True]
+    faults.forget("run")
+    assert not faults.add("run", Contradiction())
+
+
+# ---------------------------------------------------------------- batches
+
+
+@asynccontextmanager
+async def driving(database: Database, drive: Any) -> AsyncIterator[KeptBatches]:
+    """Batches driven by a function of the test's."""
+    kept = KeptBatches(database, Journal(database, "me", LEASE_SECONDS), "me", LEASE_SECONDS)
+    waiting: Collection[str] = ()
+    async with Tenure(kept, lambda claimed: drive(kept, claimed), Bells(), LEASE_SECONDS, waiting):
+        yield kept
+
+
+async def stored(database: Database, batch_id: str) -> None:
+    kept = KeptBatches(database, Journal(database, "first", 60), "first", 60)
+    plan = types.Pipeline(plan=types.Plan(tasks=[types.Task(id=1, task="image-to-text")]))
+    await kept.begin(NewBatch(batch_id, CALLER, types.BatchSpec(), plan))
+    await kept.add(batch_id, "default", 1, [types.NewItem(name="item")], {})
+    await kept.start(batch_id, "default", "", "d", 1)
+
+
+async def over(kept: KeptBatches, batch_id: str) -> BatchRow:
+    while not (row := await kept.row(batch_id, "default")).over:
+        pass
+    return row
+
+
+async def complete(kept: KeptBatches, claimed: Claimed) -> None:
+    await kept.end(claimed, types.RUN_STATE_COMPLETED, None)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("column", ["caller", "spec", "pipeline"])
+async def test_batch_that_cannot_be_decoded_ends_as_failed_and_others_go_on(database: Database, column: str) -> None:
+    await stored(database, "broken")
+    await stored(database, "sound")
+    await changed(database, f"UPDATE batches SET {column} = ? WHERE id = 'broken'", GARBAGE)
+    async with driving(database, complete) as kept:
+        sound, broken = await over(kept, "sound"), await over(kept, "broken")
+    assert sound.state == types.RUN_STATE_COMPLETED
+    assert broken.state == types.RUN_STATE_FAILED
+    assert broken.failure.reason == "CORRUPT"
+    assert broken.failure.remedy
+
+
+@pytest.mark.timeout(60)
+async def test_batch_that_breaks_at_every_takeover_ends_as_failed(database: Database) -> None:
+    attempts = 0
+
+    async def drive(kept: KeptBatches, claimed: Claimed) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise ExceptionGroup("of its tasks", [Contradiction("it is there already")])
+
+    await stored(database, "broken")
+    async with driving(database, drive) as kept:
+        row = await over(kept, "broken")
+    assert row.failure.reason == "INTERNAL"
+    assert attempts == TAKEOVER_ATTEMPTS
+
+
+@pytest.mark.timeout(60)
+async def test_batch_is_not_failed_while_the_journal_is_away(database: Database) -> None:
+    errors: list[Exception] = [GONE, CorruptData("once"), GONE, ExceptionGroup("of its tasks", [GONE])]
+
+    async def drive(kept: KeptBatches, claimed: Claimed) -> None:
+        if errors:
+            raise errors.pop()
+        await complete(kept, claimed)
+
+    await stored(database, "batch")
+    async with driving(database, drive) as kept:
+        row = await over(kept, "batch")
+    assert row.state == types.RUN_STATE_COMPLETED
+
+
+async def test_item_that_cannot_be_decoded_fails_alone(database: Database) -> None:
+    await stored(database, "batch")
+    await changed(database, "UPDATE batch_items SET inputs = ?", GARBAGE)
+    kept = KeptBatches(database, Journal(database, "me", 60), "me", 60)
+    (item,) = await kept.next(await kept.row("batch", "default"), 0, 10, 1000)
+    assert item.failure
+    assert item.failure.reason == "CORRUPT"
+
+
+async def test_item_fails_with_its_run(database: Database, stages: Stages) -> None:
+    await stored(database, "batch")
+    spec = RunSpec(request="do it")
+    stages.work = forever
+    async with running(Troubled(database, "first"), stages) as runs:
+        run_id = await runs.accept(spec, types.BatchPlace(batch_id="batch", index=1))
+        await stages.running.wait()
+    await corrupt(database, run_id, 1)
+    await ended(database, stages, run_id)
+    kept = KeptBatches(database, Journal(database, "me", 60), "me", 60)
+    (item,) = (await kept.items("batch", 0, 10)).rows
+    assert item.state == types.RUN_STATE_FAILED
+    assert item.failure.reason == "CORRUPT"
