@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.audio import read_audio, too_long, wav
 from experts.host.handler import Media
+from experts.host.isolation import isolated
 from services.runtime.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ def heard(media: Media, rate: int, *, longest: float = HOUR) -> "Samples":
     """One channel of floats at a rate, at least a tenth of a second.
 
     Raises:
-        InvalidRequest: it cannot be decoded, is empty or too long.
+        InvalidRequest: it cannot be decoded, is empty or too long, or DECODE_LIMIT.
     """
     import numpy as np
 
     if media.media_type.partition(";")[0] in _ELSEWHERE:
-        samples = _unpacked(media, rate, longest)
+        samples = isolated(_unpacked, media, rate, longest, file=media.name, port="audio")
     else:
         samples, _ = read_audio(media, rate=rate, longest=longest)
     return np.pad(samples, (0, max(0, int(_SHORTEST * rate) - len(samples))))
@@ -83,7 +84,7 @@ def recording(samples: Any, rate: int, name: str) -> Media:
 
 
 def _unpacked(media: Media, rate: int, longest: float) -> "Samples":
-    """The sound of a file that FFmpeg knows, turned down as a whole if it is louder than full scale."""
+    """The sound of a file that FFmpeg knows, turned down as a whole if it is louder than full scale; in a worker."""
     import numpy as np
 
     with _decoding(media) as container:

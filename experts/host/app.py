@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, closing, redirect_stdout
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -19,7 +19,9 @@ from google.protobuf import json_format
 from experts.host.describe import Description
 from experts.host.devices import Places
 from experts.host.expert import Expert, read_expert
+from experts.host.extras import EngineNotInstalled, install_command, is_missing_dependency, missing_package
 from experts.host.inference import Inference
+from experts.host.isolation import running
 from experts.host.models import Limits, Models
 from experts.host.prefetch import prefetch
 from experts.host.servicer import ExpertServicer
@@ -30,6 +32,7 @@ from experts.host.workers import Workers
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.runtime.artifacts import ArtifactStore
+from services.runtime.exit_status import MISSING_DEPENDENCY
 from services.runtime.server import Serving, process, run, serving
 
 log = structlog.get_logger(__name__)
@@ -52,18 +55,53 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
     )
     told, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
     if told.describe:
-        with process(name, Settings) as settings, redirect_stdout(sys.stderr):  # what is logged is no description
+        with (
+            process(name, Settings) as settings,
+            redirect_stdout(sys.stderr),  # what is logged is no description
+            _missing_packages_reported(package),
+        ):
             description = describe(read_expert(package), settings)
         sys.stdout.write(description)
         return
     if told.prefetch:
-        with process(name, Settings) as settings:
+        with process(name, Settings) as settings, _missing_packages_reported(package):
             fetched = prefetch(read_expert(package).only(settings.allowed_ids), Places(settings.devices))
         sys.exit(0 if fetched else 1)
-    run(name, lambda settings: opened(read_expert(package), settings), Settings)
+    run(name, partial(_served, package), Settings)
     if any_busy():
         logging.shutdown()
         os._exit(0)  # the interpreter's teardown aborts under a thread in native code
+
+
+@contextmanager
+def _missing_packages_reported(package: str) -> Iterator[None]:
+    """Ends the process with one line if a package that the expert needs is not installed.
+
+    Raises:
+        SystemExit: MISSING_DEPENDENCY, after a line that names the expert and the command that helps.
+    """
+    name = package.rpartition(".")[2]
+    try:
+        yield
+    except EngineNotInstalled as error:
+        cause, remedy = error.message, error.remedy
+    except ModuleNotFoundError as error:
+        if not is_missing_dependency(error):
+            raise
+        cause, remedy = missing_package(error), install_command(name, error.name or "")
+    else:
+        return
+    log.error("expert not started", expert=name, error=cause, remedy=remedy)
+    raise SystemExit(MISSING_DEPENDENCY)
+
+
+@asynccontextmanager
+async def _served(package: str, settings: Settings) -> AsyncIterator[Serving]:
+    """Serves the expert of a package."""
+    async with AsyncExitStack() as stack:
+        with _missing_packages_reported(package):  # some are imported only when the expert opens its connections
+            running = await stack.enter_async_context(opened(read_expert(package), settings))
+        yield running
 
 
 def describe(expert: Expert, settings: Settings) -> str:
@@ -85,7 +123,12 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
     began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
     expert = _as_told(expert, settings)
     store = await ArtifactStore.reached(settings.artifacts_url)
-    with closing(_models(expert, settings)) as models, closing(Threads("cpu", settings.threads)) as cpu:
+    isolation = replace(settings.isolation, modules=expert.isolated_modules)
+    with (
+        running(isolation, ahead=expert.takes_files),
+        closing(_models(expert, settings)) as models,
+        closing(Threads("cpu", settings.threads, elastic=True)) as cpu,
+    ):
         await models.check_places()
         description = Description(expert, models, settings)
         servicer = ExpertServicer(expert, models, description, Inference(cpu), store=store, settings=settings)
@@ -99,12 +142,12 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
                 drain_seconds=settings.drain_seconds,
                 ready=False,
                 health_listen=settings.health_listen,
-            ) as running,
-            _beside(_tell_health(models, description, running)),
-            _beside(watch(models, running, batch_seconds=settings.device_seconds, load_seconds=_patience(settings))),
-            _beside(_get_ready(expert, models, description, running, began)),
+            ) as server,
+            _beside(_tell_health(models, description, server)),
+            _beside(watch(models, server, batch_seconds=settings.device_seconds, load_seconds=_patience(settings))),
+            _beside(_get_ready(expert, models, description, server, began)),
         ):
-            yield running
+            yield server
 
 
 def _as_told(expert: Expert, settings: Settings) -> Expert:
@@ -112,7 +155,9 @@ def _as_told(expert: Expert, settings: Settings) -> Expert:
     allowed = expert.only(settings.allowed_ids)
     if settings.workers == "thread":
         return allowed
-    workers = Workers(settings.threads, settings.load_seconds, (settings.log_level, settings.log_format))
+    workers = Workers(
+        settings.threads, settings.load_seconds, (settings.log_level, settings.log_format), settings.isolation
+    )
     offers = (replace(each, loader=workers.loader(each.spec.name, each.loader)) for each in allowed.offers)
     return replace(allowed, offers=tuple(offers))
 
@@ -127,24 +172,24 @@ def _models(expert: Expert, settings: Settings) -> Models:
     return Models(expert.offers, limits, devices=expert.devices, places=settings.devices, pool=settings.pool)
 
 
-async def _get_ready(expert: Expert, models: Models, description: Description, running: Serving, began: float) -> None:
+async def _get_ready(expert: Expert, models: Models, description: Description, server: Serving, began: float) -> None:
     if not await models.load(expert.preload):
         log.error("not ready: no model could be loaded")
         return
     description.start_time = timedelta(seconds=time.monotonic() - began)
-    await running.set_ready("", "startup", EXPERT.full_name)
-    await running.set_ready("readiness", ready=models.any_use)
+    await server.set_ready("", "startup", EXPERT.full_name)
+    await server.set_ready("readiness", ready=models.any_use)
     log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_time.total_seconds(), 2))
 
 
-async def _tell_health(models: Models, description: Description, running: Serving) -> None:
+async def _tell_health(models: Models, description: Description, server: Serving) -> None:
     """Keeps one name per model on grpc.health.v1; once all is ready, readiness stays true while any model is of use."""
     while True:
         models.changed.clear()
         if description.start_time is not None:
-            await running.set_ready("readiness", ready=models.any_use)
+            await server.set_ready("readiness", ready=models.any_use)
         for model_id in models.ids:
-            await running.set_ready(model_id, ready=model_id in models.loaded)
+            await server.set_ready(model_id, ready=model_id in models.loaded)
         await models.changed.wait()
 
 

@@ -6,6 +6,7 @@ import wave
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Media
+from experts.host.isolation import isolated
 from services.runtime.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -33,7 +34,15 @@ def read_audio(
     """The recording in one channel, -1 to 1, at the rate asked for or its own; never empty.
 
     One that is louder, as files of floats may be, is turned down as a whole.
+
+    Raises:
+        InvalidRequest: it cannot be decoded, is empty or too long, or DECODE_LIMIT.
     """
+    return isolated(_decode, media, rate, port, longest, file=media.name, port=port)
+
+
+def _decode(media: Media, rate: int | None, port: str, longest: float) -> "tuple[Samples, int]":
+    """As read_audio; in a worker process."""
     import soundfile
 
     try:

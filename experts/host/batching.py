@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanContext
 from experts.host import observing
 from experts.host.blame import is_out_of_memory
 from experts.host.composing import Composer, Member
+from experts.host.isolation import in_call
 from experts.host.loaded import Loaded
 from experts.host.progress import CallUnderWay, Together
 from experts.host.threads import Threads, sendable
@@ -139,6 +140,23 @@ class Queue:
         self._make_room()
         return self._run(model, [item], cost, call)[0]
 
+    def run_concurrently(self, model: Loaded, item: Any, call: CallUnderWay) -> Ran:
+        """What the model makes of an item, next to other calls; on the current thread.
+
+        Raises:
+            ModelFailed: it made nothing of it.
+            Exception: whatever the model raised.
+        """
+        began = time.monotonic()
+        with observing.running(self.model_id, 1, ()), model.computing(call), in_call(call):
+            raws = model.handler.run([item], call)  # type: ignore[union-attr]  # a Handler, since it is concurrent
+        seconds = time.monotonic() - began
+        self._check_count(raws, 1)
+        observing.ran(self.model_id, 1, seconds)
+        with self._lock:
+            self._learn(seconds)
+        return Ran(raws[0], seconds, seconds)
+
     def enter(self, *members: Member) -> None:
         """Lets calls wait for their batch; from any thread. One that is not settled has been cancelled."""
         with self._lock:
@@ -202,16 +220,23 @@ class Queue:
         finally:
             self._running -= len(items)
             self._at = self.busy_since = None
-        if len(raws) != len(items):
-            raise ModelFailed(
-                f"model {self.model_id} gave {len(raws)} results for {len(items)} inputs",
-                remedy="report it to whoever made the expert",
-            )
+        self._check_count(raws, len(items))
         model.ran(cost, seconds)
         observing.ran(self.model_id, len(items), seconds)
         share = seconds / len(items)
-        self._each = self._each * _FADE + share * (1 - _FADE) if self._each else share
+        self._learn(share)
         return [Ran(raw, seconds, share) for raw in raws]
+
+    def _check_count(self, raws: Sequence[Any], count: int) -> None:
+        if len(raws) != count:
+            raise ModelFailed(
+                f"model {self.model_id} gave {len(raws)} results for {count} inputs",
+                remedy="report it to whoever made the expert",
+            )
+
+    def _learn(self, share: float) -> None:
+        """Notes what one call takes."""
+        self._each = self._each * _FADE + share * (1 - _FADE) if self._each else share
 
     def _failed(self, batch: Sequence[Member], cost: float, error: Exception) -> None:
         """Gives every member another chance, smaller or alone; one that had them all hears of the error."""

@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ DTYPES = {
     **{d: d for d in ("float32", "float16", "bfloat16")},
 }
 
-_STATM = Path("/proc/self/statm")
+_PROC = Path("/proc")
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -124,10 +125,16 @@ def _entry(text: str) -> tuple[str, Place]:
     return model.strip(), Place(device, dtype)
 
 
-def resident_bytes() -> int:
-    """What this process takes of the machine's memory; where the system does not say, the most it ever took."""
-    if _STATM.exists():
-        return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident_bytes(process_id: int | None = None) -> int:
+    """What a process takes of the machine's memory, this one by default.
+
+    Where the system does not say, the most this process ever took, and 0 for others.
+    """
+    statm = _PROC / str(process_id or "self") / "statm"
+    with suppress(OSError):
+        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if process_id is not None:
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

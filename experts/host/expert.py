@@ -4,6 +4,7 @@ An expert is a package. Its parts:
 
     tasks.py     TASKS: Loader by task; where needed REQUIRES: by model id the module it cannot do without;
                  PRELOAD: ids of the models loaded before it is ready, in that order, instead of all;
+                 ISOLATED: modules of engines that run in worker processes;
                  DEVICES: what its engine knows of GPUs, and of commits (devices.Devices, devices.Repositories);
                  or EXPERT alone, where what it offers is known only when it starts: given name and version, the Expert
     models.json  its ModelCards
@@ -27,6 +28,8 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from experts.host.devices import Devices, Repositories
+from experts.host.extras import EngineNotInstalled, install_command
+from experts.host.form import FILES
 from experts.host.handler import Loader
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard, TaskSpec
@@ -59,8 +62,15 @@ class Expert:
     """Of its code; empty means unknown."""
     devices: Devices | None = None
     """What its engine knows of GPUs, if it uses any."""
+    isolated_modules: tuple[str, ...] = ()
+    """Modules of the engines that run in worker processes."""
     beside: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = lambda _changed: nullcontext()
     """What is open as long as it serves; given what to call when a model's trouble comes or goes."""
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether any of its inputs is decoded in a worker process."""
+        return any(port.modality in FILES for offer in self.offers for port in offer.spec.inputs)
 
     def only(self, allowed: Collection[str]) -> "Expert":
         """The same with the models that are allowed; none named allows all.
@@ -99,7 +109,8 @@ def read_expert(package: str) -> Expert:
     """The expert that is a package, less the models whose engine is not installed.
 
     Raises:
-        FailedPrecondition: its parts contradict each other, or nothing is left.
+        FailedPrecondition: its parts contradict each other.
+        EngineNotInstalled: nothing is left.
     """
     tasks: Mapping[str, Any] = vars(import_module(f"{package}.tasks"))
     if made := tasks.get("EXPERT"):
@@ -113,14 +124,14 @@ def read_expert(package: str) -> Expert:
         modules = {card.id: requires.get(card.id, "") for card in cards}
         installed = [_completed(card, modules[card.id]) for card in cards if _is_installed(card, modules[card.id])]
     if not installed:
-        remedy = f"install what {package} needs, such as the extra of that name"
-        raise FailedPrecondition(f"{package} has no model whose engine is installed", remedy=remedy)
+        remedy = install_command(package.rpartition(".")[2], next(filter(None, requires.values()), ""))
+        raise EngineNotInstalled(f"{package} has no model whose engine is installed", remedy=remedy)
     specs = _specs(_read(folder / "tasks.json", TaskSpec))
     offers = offered(installed, specs, tasks["TASKS"])
     present = dict.fromkeys(card.id for card in installed)
     preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
     name, version = package.rpartition(".")[2], _version_of(_DISTRIBUTION)
-    return Expert(name, offers, preload, version, devices)
+    return Expert(name, offers, preload, version, devices, tuple(tasks.get("ISOLATED", ())))
 
 
 def offered(

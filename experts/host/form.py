@@ -1,6 +1,6 @@
 """What a call gives on the ports of its task: its form, checked before anything waits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -94,6 +94,15 @@ class Form:
         if port.required and not values:
             raise InvalidRequest(f"{self._task} needs the input {name}", port=name, remedy=f"send {name_of(port)}")
         return values
+
+
+FILES = (MODALITY_IMAGE, MODALITY_AUDIO, MODALITY_VIDEO)
+"""Modalities that are decoded."""
+
+
+def has_files(given: Iterable[Argument]) -> bool:
+    """Whether a file has to be decoded for the call."""
+    return any(argument.port.modality in FILES for argument in given)
 
 
 def _checked(argument: Argument) -> int:

@@ -60,7 +60,8 @@ class Handler(Protocol):
     """A loaded model. Raises InvalidRequest, naming the port, for input it cannot take.
 
     What it may have besides: `batching`, how it likes its batches; `revision`, the commit that was loaded;
-    `close()`, called on the device's thread before it is let go.
+    `close()`, called on the device's thread before it is let go; `concurrent`, True if `run` only waits for isolated
+    calls (experts.host.isolation): then each call runs alone, next to others, on a CPU thread.
     """
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:
@@ -130,6 +131,11 @@ class Single:
 
     def finish(self, raw: Outputs) -> Outputs:
         return raw
+
+
+def is_concurrent(handler: "Handler | Elsewhere") -> bool:
+    """Whether the work is done in other processes already, so that calls need not wait for each other."""
+    return bool(getattr(handler, "concurrent", False))
 
 
 def single(function: Callable[[Inputs, Parameters], Outputs]) -> Handler:

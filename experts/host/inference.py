@@ -1,5 +1,6 @@
 """One call through one model: its steps, on the threads where they belong."""
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -7,6 +8,7 @@ from typing import Generic, TypeVar
 from experts.host import observing, strict_json
 from experts.host.batching import Queue, Ran
 from experts.host.blame import blaming
+from experts.host.handler import is_concurrent
 from experts.host.journey import Journey, Steps
 from experts.host.loaded import Loaded
 from experts.host.metering import cpus
@@ -45,7 +47,9 @@ class Inference:
             with blaming(model.id):
                 if hasattr(loaded.handler, "ask"):
                     ran, result = await self._elsewhere(loaded, queue, steps)
-                elif queue.quiet:
+                elif is_concurrent(loaded.handler):
+                    ran, result = await self._concurrently(loaded, queue, steps)
+                elif queue.quiet and not steps.decodes:
                     ran, result = await self._at_once(loaded, queue, steps)
                 else:
                     ran, result = await self._in_turn(model.task, loaded, queue, steps)
@@ -68,6 +72,19 @@ class Inference:
         if not finished:
             result = await self._cpu.run(steps.finish, loaded, ran.raw)
         return ran, result  # type: ignore[return-value]  # it is finished now
+
+    async def _concurrently(self, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
+        """On one CPU thread, which waits for worker processes: no call waits for another."""
+
+        def whole() -> tuple[Ran, T]:
+            if steps.call.cancelled:
+                raise asyncio.CancelledError
+            item, _ = steps.prepare(loaded)
+            ran = queue.run_concurrently(loaded, item, steps.call)
+            return ran, steps.finish(loaded, ran.raw)
+
+        with queue.elsewhere():
+            return await self._cpu.run(whole)
 
     async def _elsewhere(self, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:
         """By a model that runs elsewhere: no call waits for another."""

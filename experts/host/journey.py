@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from experts.host.batching import Queue, Ran
 from experts.host.composing import Member
 from experts.host.handler import Inputs, Outputs, Parameters
+from experts.host.isolation import in_call
 from experts.host.loaded import Loaded
 from experts.host.metering import cpus
 from experts.host.progress import CallUnderWay
@@ -28,16 +29,18 @@ class Steps(Generic[T]):
     parameters: Parameters
     write: Callable[[Outputs], T]
     call: CallUnderWay
+    decodes: bool = False
+    """A file is decoded to read the input, which may take long: not on the device's thread."""
     watch: Stopwatch = field(default_factory=Stopwatch)
     """Counts what it takes to read and write."""
 
     def prepare(self, model: Loaded) -> tuple[Any, float]:
         """The item, and what it costs."""
-        with cpus().used(self.call):
+        with cpus().used(self.call), in_call(self.call):
             return self.watch.time(self._prepared, model)
 
     def finish(self, model: Loaded, raw: Any) -> T:
-        with cpus().used(self.call):
+        with cpus().used(self.call), in_call(self.call):
             return self.watch.time(self._finished, model, raw)
 
     def _prepared(self, model: Loaded) -> tuple[Any, float]:

@@ -1,4 +1,4 @@
-"""Pictures, pages and recordings as models take them: decoded within limits, and encoded again."""
+"""Pictures and pages as models take them: decoded in a worker process within limits, and encoded again."""
 
 import io
 import warnings
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host import pdf
 from experts.host.handler import Media
+from experts.host.isolation import Budget, isolated
 from experts.host.pdf import Line
 from services.runtime.errors import InvalidRequest
 
@@ -23,6 +24,7 @@ MAX_FRAMES = pdf.MAX_PAGES
 
 _FORMATS = ("PNG", "JPEG", "MPO", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "HEIF", "PPM", "JPEG2000", "ICO")
 """No others: some decoders start programs, and most are hardly ever tried."""
+_STRIP_PIXELS = 1 << 20
 _PICTURES_REMEDY = "Send a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC picture, or a PDF."
 
 
@@ -43,30 +45,29 @@ def open_image(media: Media, *, port: str = "image", alpha: bool = False) -> "Im
     """The picture upright and in RGB; of several frames the first; a PDF of one page is the picture of that page.
 
     Transparency lies on white, or is kept (RGBA) where asked for.
+
+    Raises:
+        InvalidRequest: it cannot be decoded, is too large, or DECODE_LIMIT.
     """
-    if media.media_type == pdf.MEDIA_TYPE:
-        return _only_page(media, port).picture()
-    with _decoding(media, port) as image:
-        return _upright(image, alpha=alpha)
+    return isolated(decode_here, media, port, alpha, file=media.name, port=port)
 
 
 def pages(media: Media, *, port: str = "image") -> list[Page]:
-    """The pages of a PDF, the frames of a TIFF, or the one picture."""
-    if media.media_type == pdf.MEDIA_TYPE:
-        return [_pdf_page(page, media, port) for page in pdf.read(media.content, name=media.name, port=port)]
-    with _decoding(media, port) as image:
-        frames = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
-        if frames > MAX_FRAMES:
-            raise InvalidRequest(
-                f"{media.name} has {frames} pages; at most {MAX_FRAMES} are read at once.",
-                remedy="Split it and send the parts one by one.",
-                port=port,
-            )
-        image.load()
-        width, height = image.size
+    """The pages of a PDF, the frames of a TIFF, or the one picture.
+
+    Raises:
+        InvalidRequest: it cannot be decoded, is too large, or DECODE_LIMIT.
+    """
+    budget = Budget()
+    found = isolated(_read_pages, media, port, file=media.name, port=port, budget=budget)
     return [
-        Page(number, width, height, (), partial(_frame, media, number - 1, port)) for number in range(1, frames + 1)
+        Page(page.number, page.width, page.height, page.lines, partial(_picture_of, media, page.number, port, budget))
+        for page in found
     ]
+
+
+def _picture_of(media: Media, number: int, port: str, budget: Budget) -> "Image":
+    return isolated(_render, media, number, port, file=media.name, port=port, budget=budget)
 
 
 def png(image: "Image", name: str) -> Media:
@@ -87,8 +88,44 @@ def renamed(media: Media, suffix: str, extension: str) -> str:
     return f"{stem}-{suffix}.{extension}"
 
 
-def _only_page(media: Media, port: str) -> Page:
-    found = pages(media, port=port)
+# ------------------------------------------------------- what runs in a worker process
+
+
+def decode_here(media: Media, port: str = "image", alpha: bool = False) -> "Image":  # arguments travel by position
+    """As open_image, in this process and without limits."""
+    if media.media_type == pdf.MEDIA_TYPE:
+        return _render(media, _only_page(media, port).number, port)
+    with _decoding(media, port) as image:
+        return _upright(image, alpha=alpha)
+
+
+def _render(media: Media, number: int, port: str) -> "Image":
+    if media.media_type == pdf.MEDIA_TYPE:
+        return pdf.render(media.content, number, name=media.name, port=port)
+    with _decoding(media, port) as image:
+        if number > 1:
+            image.seek(number - 1)
+        return _upright(image, alpha=False)
+
+
+def _read_pages(media: Media, port: str) -> list[pdf.PdfPage]:
+    if media.media_type == pdf.MEDIA_TYPE:
+        return pdf.read(media.content, name=media.name, port=port)
+    with _decoding(media, port) as image:
+        frames = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+        if frames > MAX_FRAMES:
+            raise InvalidRequest(
+                f"{media.name} has {frames} pages; at most {MAX_FRAMES} are read at once.",
+                remedy="Split it and send the parts one by one.",
+                port=port,
+            )
+        image.load()
+        width, height = image.size
+    return [pdf.PdfPage(number, width, height, ()) for number in range(1, frames + 1)]
+
+
+def _only_page(media: Media, port: str) -> pdf.PdfPage:
+    found = _read_pages(media, port)
     if len(found) > 1:
         raise InvalidRequest(
             f"{media.name} has {len(found)} pages where one picture is wanted.",
@@ -96,18 +133,6 @@ def _only_page(media: Media, port: str) -> Page:
             port=port,
         )
     return found[0]
-
-
-def _pdf_page(page: pdf.PdfPage, media: Media, port: str) -> Page:
-    picture = partial(pdf.render, media.content, page.number, name=media.name, port=port)
-    return Page(page.number, page.width, page.height, page.lines, picture)
-
-
-def _frame(media: Media, index: int, port: str) -> "Image":
-    with _decoding(media, port) as image:
-        if index:
-            image.seek(index)
-        return _upright(image, alpha=False)
 
 
 @cache
@@ -167,32 +192,71 @@ def _too_large(media: Media, port: str, size: str) -> InvalidRequest:
 
 
 def _upright(image: "Image", *, alpha: bool) -> "Image":
-    from PIL import ImageOps
+    """The picture in RGB, or RGBA, turned as its metadata say.
+
+    It is made strip by strip: a picture of the largest size fits into the limit on memory twice, not four times.
+    """
+    from PIL import ExifTags, ImageOps
 
     image.load()
-    upright = ImageOps.exif_transpose(_eight_bit(image))
-    if not upright.has_transparency_data:
-        return upright.convert("RGB")
-    clear = upright.convert("RGBA")
-    if alpha:
-        return clear
-    white: Image = _pillow().new("RGBA", clear.size, "white")
-    white.alpha_composite(clear)
-    return white.convert("RGB")
-
-
-def _eight_bit(image: "Image") -> "Image":
-    """Pillow cuts deeper greys off at white instead of scaling them."""
-    if not image.mode.startswith(("I", "F")):
+    see_through = image.has_transparency_data
+    mode = "RGBA" if alpha and see_through else "RGB"
+    if image.mode == mode:
+        ImageOps.exif_transpose(image, in_place=True)
         return image
+    convert = _converter(image, mode, on_white=see_through and not alpha)
+    upright: Image = _pillow().new(mode, image.size)
+    for box in _strips(image.size):
+        upright.paste(convert(image.crop(box)), box)
+    if profile := image.info.get("icc_profile"):
+        upright.info["icc_profile"] = profile
+    upright.getexif()[ExifTags.Base.Orientation] = image.getexif().get(ExifTags.Base.Orientation, 1)
+    ImageOps.exif_transpose(upright, in_place=True)
+    return upright
+
+
+def _strips(size: tuple[int, int]) -> "Iterator[tuple[int, int, int, int]]":
+    width, height = size
+    rows = max(1, _STRIP_PIXELS // max(1, width))
+    for top in range(0, height, rows):
+        yield 0, top, width, min(height, top + rows)
+
+
+def _converter(image: "Image", mode: str, *, on_white: bool) -> "Callable[[Image], Image]":
+    """Converts a part of the picture."""
+    if image.mode.startswith(("I", "F")):
+        low, high = _extremes(image)
+        return lambda strip: _eight_bit(strip, low, high).convert(mode)
+    if not on_white:
+        return lambda strip: strip.convert(mode)
+    pillow = _pillow()
+
+    def laid_on_white(strip: "Image") -> "Image":
+        white: Image = pillow.new("RGBA", strip.size, "white")
+        white.alpha_composite(strip.convert("RGBA"))
+        return white.convert(mode)
+
+    return laid_on_white
+
+
+def _extremes(image: "Image") -> tuple[float, float]:
+    """The values that become black and white."""
     import numpy as np
 
-    grey = np.asarray(image, dtype=np.float32)
-    if image.mode == "F":
-        finite = np.where(np.isfinite(grey), grey, 0)
-        grey = (finite - finite.min()) / max(float(np.ptp(finite)), 1e-9)
-    else:
-        grey = grey / (65535.0 if grey.max() > 255 else 255.0)  # noqa: PLR2004  # 16 or 8 bits
+    if image.mode != "F":
+        whitest: Any = image.getextrema()[1]
+        return 0.0, 65535.0 if whitest > 255 else 255.0  # noqa: PLR2004  # 16 or 8 bits
+    found = [np.asarray(image.crop(box)) for box in _strips(image.size)]
+    finite = [np.where(np.isfinite(strip), strip, 0) for strip in found]
+    low = min(float(strip.min()) for strip in finite)
+    return low, max(low + 1e-9, *(float(strip.max()) for strip in finite))
+
+
+def _eight_bit(strip: "Image", low: float, high: float) -> "Image":
+    """Pillow cuts deeper greys off at white instead of scaling them."""
+    import numpy as np
+
+    values = np.asarray(strip, dtype=np.float32)
+    grey = (np.where(np.isfinite(values), values, 0) - low) / (high - low)
     scaled: Image = _pillow().fromarray((grey.clip(0, 1) * 255).round().astype(np.uint8))
-    scaled.info = dict(image.info)
     return scaled

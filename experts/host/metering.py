@@ -149,18 +149,31 @@ def watch(process_id: int) -> None:
     _workers.add(process_id)
 
 
-def forget(process_id: int) -> None:
-    """It has ended, and the system counts it among this process's children."""
-    _workers.discard(process_id)
+def forget(process_id: int, cpu_seconds: float = 0.0) -> None:
+    """It has ended.
+
+    Args:
+        process_id: which.
+        cpu_seconds: what it has used, unless the system counts it among this process's children.
+    """
+    global _ended_seconds  # noqa: PLW0603  # a counter
+    with _ending:
+        _ended_seconds += cpu_seconds
+        _workers.discard(process_id)
+
+
+_ending = threading.Lock()
+_ended_seconds = 0.0
+"""What processes used that have ended and were children of another process."""
 
 
 def _cpu_seconds() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    workers = sum(_cpu_seconds_of(process_id) for process_id in tuple(_workers)) if _workers else 0.0
-    return time.process_time() + children.ru_utime + children.ru_stime + workers
+    workers = sum(cpu_seconds_of(process_id) for process_id in tuple(_workers)) if _workers else 0.0
+    return time.process_time() + children.ru_utime + children.ru_stime + workers + _ended_seconds
 
 
-def _cpu_seconds_of(process_id: int) -> float:
+def cpu_seconds_of(process_id: int) -> float:
     """Of another process, where the system has a clock for each; 0 elsewhere."""
     with suppress(OSError):
         if sys.platform == "linux":

@@ -1,12 +1,11 @@
 """PDF: the text that is in the file, line by line, and the pages as pictures.
 
-PDFium may be entered by one thread at a time, so every call here opens, reads and closes under one lock.
+PDFium takes one thread at a time and cannot be interrupted, so this runs in worker processes only (isolation).
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from services.runtime.errors import InvalidRequest
@@ -26,8 +25,6 @@ _STAMP_CHARACTERS = 100
 _CELL_GAP = 1.5
 
 Box = tuple[float, float, float, float]
-
-_pdfium = Lock()
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,14 @@ def render(content: bytes, number: int, *, name: str, port: str) -> "Image":
 def _opened(content: bytes, name: str, port: str) -> Iterator[Any]:
     import pypdfium2
 
-    with _pdfium:
-        try:
-            with _closing(pypdfium2.PdfDocument(content)) as document:
-                yield document
-        except pypdfium2.PdfiumError as error:
-            locked = b"/Encrypt" in content and "password" in str(error).lower()  # which may be an earlier error's
-            cause = "is locked with a password" if locked else "is not a PDF that can be read"
-            remedy = "Save a copy without the password and send that." if locked else "Open it and save it again."
-            raise InvalidRequest(f"{name} {cause}.", remedy=remedy, port=port) from error
+    try:
+        with _closing(pypdfium2.PdfDocument(content)) as document:
+            yield document
+    except pypdfium2.PdfiumError as error:
+        locked = b"/Encrypt" in content and "password" in str(error).lower()  # which may be an earlier error's
+        cause = "is locked with a password" if locked else "is not a PDF that can be read"
+        remedy = "Save a copy without the password and send that." if locked else "Open it and save it again."
+        raise InvalidRequest(f"{name} {cause}.", remedy=remedy, port=port) from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from experts.host import convert, metering
 from experts.host.describe import Description
 from experts.host.expert import Expert, Offer
-from experts.host.form import Form
+from experts.host.form import Form, has_files
 from experts.host.handler import Outputs
 from experts.host.inference import Inference
 from experts.host.journey import Steps
@@ -99,7 +99,9 @@ class ExpertServicer(rpc.ExpertServiceServicer):
             try:
                 async with asyncio.timeout(self._patience(deadline)):
                     read = await convert.fetched(given, self._store, tenant, max_bytes=limit)
-                    done = await self._inference.run(model, Steps(read, parameters, served.write, call))
+                    done = await self._inference.run(
+                        model, Steps(read, parameters, served.write, call, has_files(given))
+                    )
                     model.check(request.revision)  # where the card says nothing, it is known since the model was loaded
                     outputs = await convert.kept(done.result, self._store, tenant)
             except TimeoutError:

@@ -4,6 +4,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from experts.host.devices import Places
+from experts.host.isolation import Configuration, Limits
 from services.runtime.settings import ServiceSettings, StoreSettings
 
 
@@ -43,6 +44,21 @@ class Settings(ServiceSettings, StoreSettings):
     """Ids of the only models that may be served, by comma; empty allows all the expert has."""
     threads: int = Field(2, ge=1)
     """Threads that read inputs and write outputs, beside each model's own."""
+    decode_workers: int = Field(3, ge=1)
+    """Most processes that decode pictures, PDFs, recordings and videos, and run engines that need no loading. They
+    share most of their memory, and are started when they are needed."""
+    decode_slow_workers: int = Field(1, ge=1)
+    """How many of them calls may occupy that take more than a second of processor time, while others wait."""
+    decode_engine_workers: int = Field(2, ge=1)
+    """Most processes of each engine that is loaded, such as that which reads text in pictures (250 MB each). The first
+    is started with the model, others when they are needed."""
+    decode_memory_bytes: int = Field(1280 * 1024 * 1024, ge=64 * 1024 * 1024)
+    """Memory (address space) for decoding one file: enough for a picture of 100 megapixels. A call that needs more
+    fails with DECODE_LIMIT. Systems other than Linux do not limit it."""
+    decode_cpu_seconds: float = Field(60.0, gt=0)
+    """Processor time for decoding one file, all pages of a document together; beyond it: DECODE_LIMIT."""
+    decode_wall_seconds: float = Field(120.0, gt=0)
+    """Time for decoding one file, without waiting for a worker process; beyond it: DECODE_LIMIT."""
     may_sleep: bool = False
     """It may be scaled to zero: its models then stay in the catalogue while it is away."""
     region: str = ""
@@ -51,6 +67,12 @@ class Settings(ServiceSettings, StoreSettings):
     @property
     def allowed_ids(self) -> frozenset[str]:
         return frozenset(name.strip() for name in self.allowed.split(",")) - {""}
+
+    @property
+    def isolation(self) -> Configuration:
+        """The worker processes for native code."""
+        limits = Limits(self.decode_memory_bytes, self.decode_cpu_seconds, self.decode_wall_seconds)
+        return Configuration(self.decode_workers, self.decode_slow_workers, self.decode_engine_workers, limits)
 
     @field_validator("devices")
     @classmethod

@@ -1,9 +1,10 @@
 """Threads that work for coroutines."""
 
 import asyncio
+import itertools
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Generic, ParamSpec, TypeVar
@@ -38,16 +39,24 @@ class Promise(Generic[T]):
 
 
 class Threads:
-    """A fixed number of threads with one queue; what was cancelled before its turn is left out.
+    """A number of threads with one queue; what was cancelled before its turn is left out.
 
     They are daemons, unlike those of an executor: one that is stuck in native code never keeps the process from ending.
+
+    Args:
+        name: of the threads.
+        count: how many there are.
+        elastic: a thread that waits for another process (`blocked`) does not count; another takes its place.
     """
 
-    def __init__(self, name: str, count: int = 1) -> None:
-        self._count = count
+    def __init__(self, name: str, count: int = 1, *, elastic: bool = False) -> None:
+        self._name, self._count, self._elastic = name, count, elastic
         self._jobs: Jobs = SimpleQueue()
-        for number in range(count):
-            _Worker(f"{name}-{number}", self._jobs).start()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._alive = self._blocked = 0
+        with self._lock:
+            self._fill()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result. If cancelled meanwhile, the function runs on and nobody hears of it."""
@@ -71,14 +80,41 @@ class Threads:
 
     def close(self) -> None:
         """Lets the threads end once the queue is empty; waits for none."""
-        for _ in range(self._count):
-            self._jobs.put(None)
+        self._jobs.put(None)
+
+    @contextmanager
+    def blocked(self) -> Iterator[None]:
+        """The current thread, which is one of these, only waits within the block."""
+        if not self._elastic:
+            yield
+            return
+        with self._lock:
+            self._blocked += 1
+            self._fill()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocked -= 1
+
+    def is_superfluous(self) -> bool:
+        """Whether the current thread is one too many, and ends now."""
+        with self._lock:
+            superfluous = self._alive - self._blocked > self._count
+            self._alive -= superfluous
+            return superfluous
+
+    def _fill(self) -> None:
+        while self._alive - self._blocked < self._count:
+            self._alive += 1
+            _Worker(f"{self._name}-{next(self._numbers)}", self, self._jobs).start()
 
 
 class _Worker(threading.Thread):
-    def __init__(self, name: str, jobs: Jobs) -> None:
+    def __init__(self, name: str, threads: Threads, jobs: Jobs) -> None:
         super().__init__(name=name, daemon=True)
         self.busy = False
+        self.threads = threads
         self._jobs = jobs
 
     def run(self) -> None:
@@ -87,6 +123,15 @@ class _Worker(threading.Thread):
             job()
             del job  # and the input and output of the call with it
             self.busy = False
+            if self.threads.is_superfluous():
+                return
+        self._jobs.put(None)  # for the other threads
+
+
+def blocked() -> AbstractContextManager[None]:
+    """The current thread only waits within the block: where it is one of elastic Threads, another takes its place."""
+    thread = threading.current_thread()
+    return thread.threads.blocked() if isinstance(thread, _Worker) else nullcontext()
 
 
 def any_busy() -> bool:

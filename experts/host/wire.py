@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.host.handler import Batching
+from experts.host.isolation import Configuration
 
 LOAD = 0
 """The number of the first request, which Start stands for."""
@@ -28,6 +29,8 @@ class Start:
     """Longest load; beyond it the worker is ended."""
     log: tuple[str, str]
     """Level and format."""
+    isolation: Configuration
+    """The processes that it decodes files in."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from typing import Any
 from experts.host import loading
 from experts.host.blame import blaming
 from experts.host.devices import resident_bytes
-from experts.host.handler import Handler
+from experts.host.handler import Handler, is_concurrent
+from experts.host.isolation import running
 from experts.host.threads import Threads, sendable
 from experts.host.wire import LOAD, Cancel, Progress, Reply, Request, Start, Told
 from protos.hugginggpt.v1.types_pb2 import Caller
@@ -40,7 +41,7 @@ class Worker:
     def __init__(self, connection: Connection, start: Start) -> None:
         self._connection, self._start = connection, start
         self._sending = threading.Lock()
-        self._device, self._cpu = Threads("device"), Threads("cpu", start.threads)
+        self._device, self._cpu = Threads("device"), Threads("cpu", start.threads, elastic=True)
         self._handler: Handler | None = None
         self._items: dict[int, Any] = {}
         self._batches: dict[int, Batch] = {}
@@ -85,7 +86,7 @@ class Worker:
         with loading.told(loading.Loading(start.revision, tell, start.task, start.model_id, start.device, start.dtype)):
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's
         batching, revision = getattr(handler, "batching", None), getattr(handler, "revision", None) or ""
-        return Told(batching, revision, resident_bytes(), elsewhere=hasattr(handler, "ask"))
+        return Told(batching, revision, resident_bytes(), elsewhere=hasattr(handler, "ask") or is_concurrent(handler))
 
     def _prepare(self, request: Request) -> float:
         inputs, parameters = request.given
@@ -135,7 +136,8 @@ def main(descriptor: int) -> None:
     sys.path[:] = start.path
     level, style = start.log
     telemetry.setup(f"worker {start.model_id}", level=level, style=style)
-    Worker(connection, start).serve()
+    with running(start.isolation, ahead=False):
+        Worker(connection, start).serve()
     os._exit(0)  # a thread may be stuck in native code, which is why there is this process
 
 

@@ -18,7 +18,8 @@ from itertools import count
 
 from experts.host import loading
 from experts.host.devices import CPU
-from experts.host.handler import Call, Elsewhere, Handler, Inputs, Loader, Outputs, Parameters
+from experts.host.handler import Call, Elsewhere, Handler, Inputs, Loader, Outputs, Parameters, is_concurrent
+from experts.host.isolation import Configuration
 from experts.host.process import Gone, Worker
 from experts.host.wire import Start, Told
 from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory, ServiceError, Unavailable
@@ -36,6 +37,8 @@ class Workers:
     """Longest load of a model."""
     log: tuple[str, str]
     """Level and format."""
+    isolation: Configuration
+    """The processes that each of them decodes files in."""
 
     def loader(self, task: str, loader: Loader) -> Loader:
         """A loader whose models live in processes of their own, but for those that run elsewhere anyway."""
@@ -47,7 +50,17 @@ class Workers:
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             return _only_elsewhere(task, loader(model_id, device), error)
         current = loading.current()
-        told = (task, model_id, current.revision, device, current.dtype, self.threads, self.load_seconds, self.log)
+        told = (
+            task,
+            model_id,
+            current.revision,
+            device,
+            current.dtype,
+            self.threads,
+            self.load_seconds,
+            self.log,
+            self.isolation,
+        )
         remote = Remote(Start(tuple(sys.path), pickled, *told))
         if not remote.elsewhere:
             return remote
@@ -55,10 +68,10 @@ class Workers:
         return loader(model_id, device)
 
 
-def _only_elsewhere(task: str, model: Handler | Elsewhere, error: Exception) -> Elsewhere:
+def _only_elsewhere(task: str, model: Handler | Elsewhere, error: Exception) -> Handler | Elsewhere:
     """The model itself, which no worker process could load, if it needs none."""
-    if hasattr(model, "ask"):
-        return model  # type: ignore[return-value]  # who is asked runs elsewhere
+    if hasattr(model, "ask") or is_concurrent(model):
+        return model
     raise FailedPrecondition(
         f"the loader of {task} cannot run in a worker process: {error}",
         reason="LOAD_FAILED",

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
+from experts.host.handler import Handler, Inputs, Outputs, Parameters
+from experts.host.isolation import isolated_single
 from experts.host.media import box, open_image, png, renamed
 
 if TYPE_CHECKING:
@@ -45,25 +47,29 @@ class Found:
 Detector = Callable[["Image"], list[Found]]
 
 
+_LABELS = {"opencv/haar-frontalface": ("face", "faces"), "opencv/people": ("person", "people")}
+
+
 def object_detection(model_id: str, _device: str) -> Handler:
-    """One task, two detectors: what is looked for is the model's choice."""
-    labels, load = {
-        "opencv/haar-frontalface": (("face", "faces"), faces),
-        "opencv/people": (("person", "people"), people),
-    }[model_id]
-    detect = load()
+    """One task, two detectors: the model says what is looked for."""
+    return isolated_single(partial(_detected, model_id), port="image")
 
-    def handle(inputs: Inputs, parameters: Parameters) -> Outputs:
-        picture = open_image(inputs["image"])
-        least = float(parameters.get("threshold", _THRESHOLD))
-        found = [one for one in detect(picture) if one.score >= least]
-        return {
-            "objects": [_described(one) for one in found],
-            "image": png(_marked(picture, found), renamed(inputs["image"], labels[1], "png")),
-            "text": _counted(len(found), *labels),
-        }
 
-    return single(handle)
+def _detected(model_id: str, inputs: Inputs, parameters: Parameters) -> Outputs:
+    """In a worker process."""
+    labels, picture = _LABELS[model_id], open_image(inputs["image"])
+    least = float(parameters.get("threshold", _THRESHOLD))
+    found = [one for one in _detector(model_id)(picture) if one.score >= least]
+    return {
+        "objects": [_described(one) for one in found],
+        "image": png(_marked(picture, found), renamed(inputs["image"], labels[1], "png")),
+        "text": _counted(len(found), *labels),
+    }
+
+
+@cache
+def _detector(model_id: str) -> Detector:
+    return {"opencv/haar-frontalface": faces, "opencv/people": people}[model_id]()
 
 
 def faces() -> Detector:

@@ -18,6 +18,8 @@ class Asked:
     """A document and what is asked about it."""
 
     question: str
+    file: str
+    """The document's name."""
     pages: Sequence[Page]
 
 
@@ -25,18 +27,19 @@ class DocumentQuestionAnswering:
     """The task document-question-answering: the best answer of all pages, with its page."""
 
     batching = ALONE
+    concurrent = True
 
     def __init__(self, engine: Reader) -> None:
         self._engine = engine
 
     def prepare(self, inputs: Inputs, _parameters: Parameters) -> Asked:
-        return Asked(required(inputs["question"], "question"), pages(inputs["image"]))
+        return Asked(required(inputs["question"], "question"), inputs["image"].name, pages(inputs["image"]))
 
     def cost(self, item: Asked) -> float:
         return len(item.pages)
 
     def run(self, items: Sequence[Asked], call: Call) -> list[tuple[str, list[Text]]]:
-        return [(item.question, read(self._engine, item.pages, call)) for item in items]
+        return [(item.question, read(self._engine, item.pages, call, item.file)) for item in items]
 
     def finish(self, raw: tuple[str, list[Text]]) -> Outputs:
         question, texts = raw

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
+from experts.host.handler import Handler, Inputs, Outputs, Parameters
+from experts.host.isolation import isolated_single
 from experts.host.media import open_image, png, renamed
 from experts.lite.instructions import ABILITIES, steps
 from services.runtime.errors import InvalidRequest
@@ -19,14 +20,12 @@ Numbers = Mapping[str, float]
 
 
 def image_to_image(_model_id: str, _device: str) -> Handler:
-    """Nothing to load but the libraries."""
-    import cv2  # noqa: F401  # so that the first call does not wait for it
-    import PIL.Image  # noqa: F401
-
-    return single(_edit)
+    """Nothing to load."""
+    return isolated_single(_edit, port="image")
 
 
 def _edit(inputs: Inputs, _parameters: Parameters) -> Outputs:
+    """In a worker process."""
     instruction = str(inputs.get("instruction") or "")
     if not instruction.strip():
         raise InvalidRequest(

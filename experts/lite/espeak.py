@@ -7,8 +7,11 @@ An order that cannot be followed ends with status 2 and one line of JSON on stde
 import ctypes
 import io
 import json
+import math
 import re
+import resource
 import sys
+import time
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +20,7 @@ from typing import Any, NoReturn
 SYNCHRONOUS = 2
 UTF8 = 1
 RATE, RATE_NORMAL = 1, 175
-REFUSED = 2
+REFUSED, NO_MEMORY = 2, 3
 VARIANTS = {"female": "f2", "woman": "f2", "girl": "f2", "male": "m3", "man": "m3", "boy": "m3"}
 PREFERRED = {"en": "en-us", "zh": "cmn"}
 LEAST = 99
@@ -42,8 +45,9 @@ class Voice(ctypes.Structure):
 
 
 def main() -> None:
-    """Reads, speaks, writes."""
+    """Reads, speaks, writes; a text that takes too much memory ends it with status 3."""
     order = json.loads(sys.stdin.buffer.readline())
+    limit(order["memory_bytes"], order["cpu_seconds"])
     text = sys.stdin.buffer.read().replace(b"\0", b" ")
     library, data, rate = load()
     known = dict(voices(library))
@@ -54,6 +58,15 @@ def main() -> None:
     if len(samples) < SHORTEST:
         refuse("There is nothing in the text that can be spoken.", "Send a text with words in it.", "text")
     sys.stdout.buffer.write(wav(samples, rate))
+
+
+def limit(memory_bytes: int, cpu_seconds: float) -> None:
+    """Has the system end this process if it needs more, memory being address space beyond what is mapped now."""
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + cpu_seconds), resource.RLIM_INFINITY))
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        mapped = int(statm.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + memory_bytes, resource.RLIM_INFINITY))
 
 
 def load() -> tuple[Any, Path, int]:
@@ -153,4 +166,7 @@ def refuse(message: str, remedy: str, port: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except MemoryError:
+        sys.exit(NO_MEMORY)

@@ -4,7 +4,8 @@ import math
 from typing import TYPE_CHECKING
 
 from experts.host.audio import read_audio, wav
-from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
+from experts.host.handler import Handler, Inputs, Outputs, Parameters
+from experts.host.isolation import isolated_single
 from experts.host.media import renamed
 
 if TYPE_CHECKING:
@@ -27,13 +28,12 @@ _TINY = 1e-12
 
 
 def audio_to_audio(_model_id: str, _device: str) -> Handler:
-    """Nothing to load but numpy."""
-    import numpy as np  # noqa: F401  # so that the first call does not wait for it
-
-    return single(_reduce)
+    """Nothing to load."""
+    return isolated_single(_reduce, port="audio")
 
 
 def _reduce(inputs: Inputs, _parameters: Parameters) -> Outputs:
+    """In a worker process."""
     recording = inputs["audio"]
     samples, rate = read_audio(recording)
     return {"audio": wav(quieter(samples, rate), rate, renamed(recording, "denoised", "wav"))}

@@ -1,15 +1,21 @@
 """Text read from pictures and PDF pages (rapidocr with the models inside its wheel; nothing is downloaded)."""
 
 import hashlib
+import os
+import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.isolation import engine_pool, run_in
 from experts.host.media import Page, box, pages
 from experts.host.pdf import Line
+from experts.host.threads import blocked
 from experts.lite.layout import reading_order
 from experts.lite.shared import Shared
 from services.runtime.errors import FailedPrecondition
@@ -19,6 +25,10 @@ if TYPE_CHECKING:
 
 NO_TEXT = "No text found."
 
+_PORT = "image"
+_SLOW_SECONDS = 8.0
+"""A page takes one or two, one full of small print more."""
+_MOST_THREADS = 4
 _LONGEST_SIDE = 2000
 _REMEMBERED = 4
 _SHORTEST_SIDE = 64
@@ -30,61 +40,102 @@ _TELLING = 2
 
 
 class Reader:
-    """The loaded and warmed engine; takes one picture at a time."""
+    """The engine in worker processes of its own, loaded and warmed in the first of them."""
 
     def __init__(self) -> None:
-        from rapidocr import RapidOCR
-
+        self._pool = engine_pool(_load_engine, slow_seconds=_SLOW_SECONDS)
+        weakref.finalize(self, self._pool.close)
+        self._pool.wait_ready()
         self._lock = Lock()
-        self._recent: dict[bytes, tuple[Line, ...]] = {}
-        self._engine = RapidOCR(
-            params={
-                "Global.log_level": "critical",
-                "Global.max_side_len": _LONGEST_SIDE,
-                "Det.model_path": _bundled("det"),
-                "Cls.model_path": _bundled("cls"),
-                "Rec.model_path": _bundled("rec"),
-            }
-        )
-        self._warm()
+        self._recent: dict[bytes, Future[tuple[Line, ...]]] = {}
 
-    def lines(self, picture: "Image") -> tuple[Line, ...]:
-        """What is written in the picture, in no particular order; of the last few pictures it is remembered."""
+    @property
+    def memory_bytes(self) -> int:
+        return self._pool.resident_bytes
+
+    def lines(self, picture: "Image", file: str) -> tuple[Line, ...]:
+        """What is written in the picture, in no particular order.
+
+        Several tasks read the same picture: the results for the last few are kept, and who asks for one that is being
+        read waits for that.
+
+        Raises:
+            InvalidRequest: DECODE_LIMIT, naming the file.
+        """
         digest = hashlib.sha256(repr(picture.size).encode() + picture.tobytes()).digest()
         with self._lock:
-            if digest not in self._recent:
-                self._recent[digest] = tuple(self._read(picture))
-                for oldest in list(self._recent)[:-_REMEMBERED]:
-                    del self._recent[oldest]
-            return self._recent[digest]
+            known = self._recent.get(digest)
+            reading = self._recent[digest] = known or Future()
+            for oldest in list(self._recent)[:-_REMEMBERED]:
+                del self._recent[oldest]
+        if known is None:
+            return self._read(picture, file, digest, reading)
+        with blocked():
+            found = known.exception() is None
+        return known.result() if found else run_in(self._pool, read_lines, picture, file=file, port=_PORT)
 
-    def _read(self, picture: "Image") -> Iterator[Line]:
-        for strip in _strips(*picture.size):
-            part = _padded(picture.crop((0, strip.top, picture.width, strip.bottom)))
-            for line in self._lines(part, strip.top):
-                if strip.first <= (line.box[1] + line.box[3]) / 2 < strip.last:
-                    yield line
-
-    def _lines(self, picture: "Image", top: int) -> Iterator[Line]:
-        import numpy as np
-
-        found = self._engine(np.asarray(picture)[:, :, ::-1])
-        for text, score, quad in zip(
-            found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True
-        ):
-            if text.strip():
-                yield Line(text.strip(), round(float(score), 4), _upright(quad, top), _slope(quad))
-
-    def _warm(self) -> None:
-        """Loads the three models, which come only when they are needed; on a square picture this is quickest."""
-        from PIL import Image, ImageDraw, ImageFont
-
-        picture = Image.new("RGB", (160, 160), "white")
-        ImageDraw.Draw(picture).text((16, 48), "Ready", "black", ImageFont.load_default(40))
-        self.lines(picture)
+    def _read(
+        self, picture: "Image", file: str, digest: bytes, reading: "Future[tuple[Line, ...]]"
+    ) -> tuple[Line, ...]:
+        try:
+            lines = run_in(self._pool, read_lines, picture, file=file, port=_PORT)
+        except BaseException as error:
+            with self._lock:
+                self._recent.pop(digest, None)
+            reading.set_exception(error)
+            raise
+        reading.set_result(lines)
+        return lines
 
 
-reader = Shared(Reader)
+# ------------------------------------------------------- what runs in a worker process
+
+
+@cache
+def _engine() -> Any:
+    from rapidocr import RapidOCR
+
+    return RapidOCR(
+        params={
+            "Global.log_level": "critical",
+            "Global.max_side_len": _LONGEST_SIDE,
+            "EngineConfig.onnxruntime.intra_op_num_threads": min(_MOST_THREADS, os.cpu_count() or 1),
+            "Det.model_path": _bundled("det"),
+            "Cls.model_path": _bundled("cls"),
+            "Rec.model_path": _bundled("rec"),
+        }
+    )
+
+
+def _load_engine() -> None:
+    """Loads the three models, which come only when they are needed; on a square picture this is quickest."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = Image.new("RGB", (160, 160), "white")
+    ImageDraw.Draw(picture).text((16, 48), "Ready", "black", ImageFont.load_default(40))
+    read_lines(picture)
+
+
+def read_lines(picture: "Image") -> tuple[Line, ...]:
+    """What is written in the picture."""
+    return tuple(_lines_in_strips(picture))
+
+
+def _lines_in_strips(picture: "Image") -> Iterator[Line]:
+    for strip in _strips(*picture.size):
+        part = _padded(picture.crop((0, strip.top, picture.width, strip.bottom)))
+        for line in _lines(part, strip.top):
+            if strip.first <= (line.box[1] + line.box[3]) / 2 < strip.last:
+                yield line
+
+
+def _lines(picture: "Image", top: int) -> Iterator[Line]:
+    import numpy as np
+
+    found = _engine()(np.asarray(picture)[:, :, ::-1])
+    for text, score, quad in zip(found.txts or (), found.scores or (), found.boxes if found.txts else (), strict=True):
+        if text.strip():
+            yield Line(text.strip(), round(float(score), 4), _upright(quad, top), _slope(quad))
 
 
 def _bundled(part: str) -> str:
@@ -145,6 +196,12 @@ def _slope(quad: Any) -> float:
     return down / across if across > _TELLING * abs(quad[3][1] - quad[0][1]) else 0.0
 
 
+# ------------------------------------------------------- what runs in the expert
+
+
+reader = Shared(Reader)
+
+
 @dataclass(frozen=True)
 class Text:
     """A page that has been read."""
@@ -157,7 +214,7 @@ class Text:
     """In the order in which a person would read it."""
 
 
-def read(engine: Reader, document: Sequence[Page], call: Call) -> list[Text]:
+def read(engine: Reader, document: Sequence[Page], call: Call, file: str) -> list[Text]:
     """The pages with the file's own text where it has one, else with what the engine sees in the picture."""
     texts: list[Text] = []
     for page in document:
@@ -165,27 +222,38 @@ def read(engine: Reader, document: Sequence[Page], call: Call) -> list[Text]:
             break
         if len(document) > 1:
             call.progress(len(texts) / len(document), f"page {page.number} of {len(document)}")
-        lines = page.lines or engine.lines(page.picture())
+        lines = page.lines or engine.lines(page.picture(), file)
         texts.append(Text(page, "text layer" if page.lines else "ocr", lines, reading_order(lines)))
     return texts
+
+
+@dataclass(frozen=True)
+class Document:
+    """The pages of one file."""
+
+    file: str
+    """Its name."""
+    pages: Sequence[Page]
 
 
 class ImageToText:
     """The task image-to-text: all that is written, in reading order."""
 
     batching = ALONE
+    concurrent = True
 
     def __init__(self, engine: Reader) -> None:
         self._engine = engine
+        self.memory_bytes = engine.memory_bytes
 
-    def prepare(self, inputs: Inputs, _parameters: Parameters) -> list[Page]:
-        return pages(inputs["image"])
+    def prepare(self, inputs: Inputs, _parameters: Parameters) -> Document:
+        return Document(inputs["image"].name, pages(inputs["image"]))
 
-    def cost(self, item: list[Page]) -> float:
-        return len(item)
+    def cost(self, item: Document) -> float:
+        return len(item.pages)
 
-    def run(self, items: Sequence[list[Page]], call: Call) -> list[list[Text]]:
-        return [read(self._engine, document, call) for document in items]
+    def run(self, items: Sequence[Document], call: Call) -> list[list[Text]]:
+        return [read(self._engine, document.pages, call, document.file) for document in items]
 
     def finish(self, raw: list[Text]) -> Outputs:
         text = "\n\n".join(one.text for one in raw if one.text)

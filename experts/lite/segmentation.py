@@ -3,7 +3,8 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
+from experts.host.handler import Handler, Inputs, Outputs, Parameters
+from experts.host.isolation import isolated_single
 from experts.host.media import open_image, png, renamed
 
 if TYPE_CHECKING:
@@ -26,13 +27,12 @@ _NOTHING = "No subject stands out from the background."
 
 
 def image_segmentation(_model_id: str, _device: str) -> Handler:
-    """Nothing to load but OpenCV."""
-    import cv2  # noqa: F401  # so that the first call does not wait for it
-
-    return single(_segment)
+    """Nothing to load."""
+    return isolated_single(_segment, port="image")
 
 
 def _segment(inputs: Inputs, parameters: Parameters) -> Outputs:
+    """In a worker process."""
     picture = open_image(inputs["image"])
     mask, score = subject(picture)
     share = float((mask > 0).mean())

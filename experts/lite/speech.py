@@ -1,11 +1,14 @@
 """Speech from text (espeak-ng), in a process of its own: see espeak.py."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from experts.host.handler import Handler, Inputs, Media, Outputs, Parameters, single
+from experts.host.isolation import current_limits
+from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, limit_exceeded
 from experts.lite.languages import Identifier, identifier, names
 from experts.lite.sentences import required
 from services.runtime.errors import InvalidRequest, ModelFailed
@@ -13,8 +16,8 @@ from services.runtime.errors import InvalidRequest, ModelFailed
 MAX_CHARACTERS = 20_000
 
 _PROGRAM = Path(__file__).with_name("espeak.py")
-_SECONDS = 60
-_REFUSED = 2
+_FILE = "the text"
+_REFUSED, _NO_MEMORY = 2, 3
 _SURE = 0.9
 _DEFAULT = "en-us"
 _GREETING = "Ready."
@@ -53,14 +56,24 @@ def _languages(text: str, asked: str, languages: Identifier) -> list[str]:
 
 
 def _spoken(order: dict[str, object], text: str) -> bytes:
-    """A WAV file. The child reads the order, then the text; it is told neither on its command line."""
+    """A WAV file. The child reads the order, then the text; its command line has neither.
+
+    Raises:
+        InvalidRequest: DECODE_LIMIT, or the order cannot be followed.
+        ModelFailed: espeak-ng failed.
+    """
+    limits = current_limits()
+    order |= {"memory_bytes": limits.memory_bytes, "cpu_seconds": limits.cpu_seconds}
     message = json.dumps(order).encode() + b"\n" + text.encode("utf-8", errors="replace")
+    command, seconds = [sys.executable, "-I", str(_PROGRAM)], limits.wall_seconds
     try:
-        child = subprocess.run(  # noqa: S603  # our own program, nothing of the caller's in the arguments
-            [sys.executable, "-I", str(_PROGRAM)], input=message, capture_output=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ModelFailed(f"espeak-ng did not end within {_SECONDS} s.", remedy="Send a shorter text.") from error
+        child = subprocess.run(command, input=message, capture_output=True, timeout=seconds, check=False)  # noqa: S603  # our own program, nothing of the caller's in the arguments
+    except subprocess.TimeoutExpired:
+        raise limit_exceeded(WALL, limits, file=_FILE, port="text") from None
+    if child.returncode == -signal.SIGXCPU:
+        raise limit_exceeded(PROCESSOR, limits, file=_FILE, port="text")
+    if child.returncode == _NO_MEMORY:
+        raise limit_exceeded(MEMORY, limits, file=_FILE, port="text")
     if child.returncode == _REFUSED:
         refusal = json.loads(child.stderr.decode().splitlines()[-1])
         raise InvalidRequest(refusal["message"], remedy=refusal["remedy"], port=refusal["port"])

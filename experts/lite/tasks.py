@@ -45,3 +45,17 @@ REQUIRES: Mapping[str, str] = {
     "lite/textrank": "numpy",
 }
 """What each model cannot do without; its version is the model's revision."""
+
+ISOLATED = (
+    "cv2",
+    "onnxruntime",
+    "rapidocr",
+    "pocketsphinx",
+    "experts.lite.detection",
+    "experts.lite.editing",
+    "experts.lite.noise",
+    "experts.lite.ocr",
+    "experts.lite.segmentation",
+    "experts.lite.transcription",
+)
+"""Modules of the engines that run in worker processes."""

@@ -1,17 +1,23 @@
 """Speech recognition of American English (pocketsphinx with the model inside its wheel): a rough transcript."""
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from experts.host.audio import read_audio
 from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.isolation import engine_pool, run_in
 from experts.host.parameters import port_of
 from services.runtime.errors import InvalidRequest
 
 NO_SPEECH = "No speech found."
 LONGEST_SECONDS = 600.0
 
+_PORT = "audio"
+_SLOW_SECONDS = 8.0
+"""An utterance takes half as long to recognise as to say."""
 _RATE = 16_000
 _UTTERANCE_SECONDS = 20.0
 _FULL_SCALE = 32767
@@ -32,18 +38,33 @@ class Utterance:
     confidence: float
 
 
+@dataclass(frozen=True)
+class Recording:
+    """One caller's recording."""
+
+    file: str
+    """Its name."""
+    pcm: bytes
+    """16-bit samples in one channel."""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.pcm) / (2 * _RATE)
+
+
 class Transcription:
-    """The loaded recogniser; one recording at a time."""
+    """The recogniser in worker processes of its own, loaded in the first of them."""
 
     batching = ALONE
+    concurrent = True
 
     def __init__(self) -> None:
-        import pocketsphinx
+        self._pool = engine_pool(_load_decoder, slow_seconds=_SLOW_SECONDS)
+        weakref.finalize(self, self._pool.close)
+        self._pool.wait_ready()
+        self.memory_bytes = self._pool.resident_bytes
 
-        self._decoder = pocketsphinx.Decoder(samprate=_RATE, loglevel="FATAL")
-        self._endpointer = pocketsphinx.Endpointer
-
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> bytes:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Recording:
         language = str(parameters.get("language", "en")).lower()
         if not language.startswith("en"):
             raise InvalidRequest(
@@ -52,12 +73,12 @@ class Transcription:
                 remedy="Leave the language out, or choose a model that knows it.",
             )
         samples, _ = read_audio(inputs["audio"], rate=_RATE, longest=LONGEST_SECONDS)
-        return (samples.clip(-1, 1) * _FULL_SCALE).astype("<i2").tobytes()
+        return Recording(inputs["audio"].name, (samples.clip(-1, 1) * _FULL_SCALE).astype("<i2").tobytes())
 
-    def cost(self, item: bytes) -> float:
-        return len(item) / (2 * _RATE)
+    def cost(self, item: Recording) -> float:
+        return item.seconds
 
-    def run(self, items: Sequence[bytes], call: Call) -> list[list[Utterance]]:
+    def run(self, items: Sequence[Recording], call: Call) -> list[list[Utterance]]:
         return [list(self._utterances(item, call)) for item in items]
 
     def finish(self, raw: list[Utterance]) -> Outputs:
@@ -77,46 +98,69 @@ class Transcription:
             "details": {"confidence": round(confidence, 4), "language": "en", "quality": "rough", "note": _NOTE},
         }
 
-    def _utterances(self, pcm: bytes, call: Call) -> Iterator[Utterance]:
-        for start, end, speech in self._speech(pcm):
+    def _utterances(self, recording: Recording, call: Call) -> Iterator[Utterance]:
+        """One isolated call for each, so that a long recording lets others in between."""
+        for start, end, speech in run_in(self._pool, find_speech, recording.pcm, file=recording.file, port=_PORT):
             if call.cancelled:
                 return
-            text, confidence = self._decode(speech)
-            call.progress(min(1.0, end * 2 * _RATE / len(pcm)))
+            text, confidence = run_in(self._pool, recognise, speech, file=recording.file, port=_PORT)
+            call.progress(min(1.0, end / recording.seconds))
             if text:
                 yield Utterance(text, start, end, confidence)
 
-    def _speech(self, pcm: bytes) -> Iterator[tuple[float, float, bytes]]:
-        """Cuts at pauses, and anyway before a stretch gets too long."""
-        endpointer = self._endpointer(sample_rate=_RATE)
-        size, heard, start = endpointer.frame_bytes, bytearray(), 0.0
-        for place in range(0, len(pcm), size):
-            frame = pcm[place : place + size]
-            before = endpointer.in_speech
-            speech = endpointer.process(frame) if len(frame) == size else endpointer.end_stream(frame)
-            if speech is not None:
-                start = start if before and heard else endpointer.speech_start
-                heard += speech
-            over = len(heard) > _UTTERANCE_SECONDS * 2 * _RATE
-            if heard and (over or not endpointer.in_speech):
-                end = start + len(heard) / (2 * _RATE)
-                yield start, end, bytes(heard)
-                heard, start = bytearray(), end
-        if heard:
-            yield start, start + len(heard) / (2 * _RATE), bytes(heard)
 
-    def _decode(self, speech: bytes) -> tuple[str, float]:
-        """The words, and the mean probability of one of them, from that of them all together."""
-        decoder = self._decoder
-        decoder.start_utt()
-        decoder.process_raw(speech, full_utt=True)
-        decoder.end_utt()
-        best: Any = decoder.hyp()
-        words = best.hypstr.split() if best else []
-        spoken = [word for word in words if not word.startswith(_MARKS)]
-        if not spoken:
-            return "", 0.0
-        return " ".join(spoken), float(min(1.0, best.prob) ** (1 / len(words)))
+# ------------------------------------------------------- what runs in a worker process
+
+
+@cache
+def _decoder() -> Any:
+    import pocketsphinx
+
+    return pocketsphinx.Decoder(samprate=_RATE, loglevel="FATAL")
+
+
+def _load_decoder() -> None:
+    _decoder()
+
+
+def find_speech(pcm: bytes) -> list[tuple[float, float, bytes]]:
+    """Start, end and samples of each utterance: cut at pauses, and anyway before a stretch gets too long."""
+    import pocketsphinx
+
+    endpointer, found = pocketsphinx.Endpointer(sample_rate=_RATE), []
+    size, heard, start = endpointer.frame_bytes, bytearray(), 0.0
+    for place in range(0, len(pcm), size):
+        frame = pcm[place : place + size]
+        before = endpointer.in_speech
+        speech = endpointer.process(frame) if len(frame) == size else endpointer.end_stream(frame)
+        if speech is not None:
+            start = start if before and heard else endpointer.speech_start
+            heard += speech
+        over = len(heard) > _UTTERANCE_SECONDS * 2 * _RATE
+        if heard and (over or not endpointer.in_speech):
+            end = start + len(heard) / (2 * _RATE)
+            found.append((start, end, bytes(heard)))
+            heard, start = bytearray(), end
+    if heard:
+        found.append((start, start + len(heard) / (2 * _RATE), bytes(heard)))
+    return found
+
+
+def recognise(speech: bytes) -> tuple[str, float]:
+    """The words, and the mean probability of one of them, from that of them all together."""
+    decoder = _decoder()
+    decoder.start_utt()
+    decoder.process_raw(speech, full_utt=True)
+    decoder.end_utt()
+    best: Any = decoder.hyp()
+    words = best.hypstr.split() if best else []
+    spoken = [word for word in words if not word.startswith(_MARKS)]
+    if not spoken:
+        return "", 0.0
+    return " ".join(spoken), float(min(1.0, best.prob) ** (1 / len(words)))
+
+
+# ------------------------------------------------------- what runs in the expert
 
 
 def automatic_speech_recognition(_model_id: str, _device: str) -> Handler:

@@ -1,6 +1,6 @@
 """The tasks as huggingface_hub's client knows them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ from experts.endpoints.media import film, recording
 from experts.endpoints.prompts import candidates
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
-from experts.remote import answers, calls
+from experts.remote import answers, calls, languages
 from experts.remote.answers import Made
 from services.runtime.errors import InvalidRequest
 
@@ -27,11 +27,15 @@ class Method:
         call: asks.
         write: the answer as outputs.
         check: refuses, before anything is sent, what the client would.
+        complete: adds what the client needs and a caller may leave out, given the languages that the model knows.
     """
 
     call: "Callable[[Client, Inputs, Parameters], Awaitable[Any]]"
     write: Callable[[Made], Outputs]
     check: Callable[[Parameters], object] = lambda _: None
+    complete: Callable[[Inputs, Parameters, Collection[str]], Parameters] = lambda _inputs, parameters, _languages: (
+        parameters
+    )
 
 
 def _several_labels(parameters: Parameters) -> None:
@@ -41,12 +45,12 @@ def _several_labels(parameters: Parameters) -> None:
         )
 
 
-def _both_languages(parameters: Parameters) -> None:
-    if ("source_language" in parameters) != ("target_language" in parameters):
+def _target_language(parameters: Parameters) -> None:
+    if "source_language" in parameters and "target_language" not in parameters:
         raise InvalidRequest(
-            "one language is missing",
-            port=port_of("target_language" if "source_language" in parameters else "source_language"),
-            remedy="give both source_language and target_language, or leave both to the model",
+            "the target language is missing",
+            port=port_of("target_language"),
+            remedy="give target_language, or leave both languages to the model",
         )
 
 
@@ -71,7 +75,7 @@ METHODS: Mapping[str, Method] = {
     ),
     "table-question-answering": Method(calls.ask_table, answers.from_cells),
     "summarization": Method(calls.summarise, answers.said("summary_text")),
-    "translation": Method(calls.translate, answers.said("translation_text"), _both_languages),
+    "translation": Method(calls.translate, answers.said("translation_text"), _target_language, languages.with_source),
     "text-generation": Method(calls.write_on, answers.said("generated_text")),
     "fill-mask": Method(
         lambda client, inputs, parameters: client.fill_mask(inputs["text"], top_k=parameters["top_k"]),

@@ -45,7 +45,9 @@ class RemoteModel:
         self._standing.check()
         if self._chats:
             return Made(prompts.asked(self._task, inputs, parameters), inputs, parameters, self._route.model_id)
-        METHODS[self._task].check(parameters)
+        method = METHODS[self._task]
+        method.check(parameters)
+        parameters = method.complete(inputs, parameters, self._route.languages)
         return Made(None, _ready(inputs), parameters, self._route.model_id)
 
     def cost(self, _item: Made) -> float:

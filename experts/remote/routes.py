@@ -30,7 +30,7 @@ class Route:
     """
 
     def __init__(self, fact: Fact, settings: RemoteSettings, *, url: str = "") -> None:
-        self.model_id, self.via = fact.id, fact.via
+        self.model_id, self.via, self.languages = fact.id, fact.via, fact.languages
         self.provider = "the endpoint" if url else fact.provider
         """Who is asked, in words; empty until known."""
         self._fact, self._settings = fact, settings

@@ -10,6 +10,15 @@ class ServedSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="EXPERT_", env_ignore_empty=True, frozen=True)
 
     served: Path | None = None
-    """The YAML or JSON file that names the servers; unset: there are none."""
+    """Path of a YAML or JSON file that names the servers; unset: there are none. Its format (config.py has all keys):
+
+    servers:
+      - name: vllm
+        kind: openai                        # or oip: Open Inference Protocol
+        address: http://127.0.0.1:8000/v1   # of kind oip: grpc://host:port or grpcs://host:port
+        reach: internal                     # external: bytes leave the deployment
+        key_variable: VLLM_KEY              # environment variable that holds the key, if there is one
+        models: [{name: qwen2.5-7b, tasks: [text-generation, summarization]}]
+    """
     check_seconds: float = Field(10.0, gt=0)
     """How often servers are asked whether they are ready."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -21,6 +22,7 @@ from experts.served.settings import ServedSettings
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, REACH_INTERNAL, ModelCard
 from services.runtime.errors import FailedPrecondition
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +58,9 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
     """What the file names; without a file nothing."""
     settings = ServedSettings()
     if settings.served is None:
-        log.warning("no server is named", remedy="name a YAML or JSON file in EXPERT_SERVED")
+        log.warning(
+            "no server is named", remedy="name a YAML or JSON file in EXPERT_SERVED; README.md shows its format"
+        )
     config = read(settings.served) if settings.served else Config(servers=())
     running = [_running(server) for server in config.servers]
     offers = _distinct([offer for one in running for offer in _offers(one)])
@@ -69,7 +73,10 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
                 for standing in one.standings.values():
                     standing.changed = changed
             await asyncio.gather(*(one.check() for one in running))
-            checks = [asyncio.create_task(one.keep_checking(settings.check_seconds)) for one in running]
+            checks = [
+                asyncio.create_task(supervise(partial(one.keep_checking, settings.check_seconds), name="model checks"))
+                for one in running
+            ]
             try:
                 yield
             finally:

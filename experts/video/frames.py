@@ -1,6 +1,7 @@
 """Videos in and out: frames spread evenly over one, and one made of frames."""
 
 import io
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Media
+from experts.host.isolation import isolated
 from services.runtime.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ _KEPT = 128
 """Most frames in memory of a video that has to be decoded as a whole."""
 _SIDE = 1280
 """Frames are made no larger than that: models look at a few hundred pixels."""
+_THREADS = 4
 _CONCEALED = 3
 """Damaged frames in a row after which the rest is taken for lost."""
 
@@ -34,8 +37,13 @@ def sampled(media: Media, count: int, *, port: str = "video") -> "list[Image]":
     """So many frames, upright, at even distances from the first to the last; a short video repeats some.
 
     Raises:
-        InvalidRequest: it cannot be decoded, has no frames, or is too large or too long.
+        InvalidRequest: it cannot be decoded, has no frames, is too large or too long, or DECODE_LIMIT.
     """
+    return isolated(_sampled, media, count, port, file=media.name, port=port)
+
+
+def _sampled(media: Media, count: int, port: str) -> "list[Image]":
+    """As sampled; in a worker process."""
     with _opened(media, port) as container:
         times, keys = _times(container)
     wanted = [times[place] for place in _places(len(times), count)] if times else []
@@ -117,6 +125,7 @@ def _check(container: Any, media: Media, port: str) -> None:
         hours = f"{MAX_SECONDS / 3600:g} hours"
         raise InvalidRequest(f"{media.name} is longer than {hours}.", remedy="Cut out the part you mean.", port=port)
     stream.thread_type = "AUTO"
+    stream.codec_context.thread_count = min(_THREADS, os.cpu_count() or 1)  # each takes memory of its own
 
 
 def _times(container: Any) -> tuple[list[int], list[int]]:

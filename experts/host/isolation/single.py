@@ -1,0 +1,49 @@
+"""A plain function as a model, run in a worker process."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experts.host.handler import ALONE, Batching, Call, Handler, Inputs, Media, Outputs, Parameters
+from experts.host.isolation.runtime import isolated
+
+
+@dataclass(frozen=True)
+class IsolatedSingle:
+    """A function of inputs and parameters as a Handler; its calls run next to each other."""
+
+    function: Callable[[Inputs, Parameters], Outputs]
+    port: str
+    """The input port of its file."""
+    batching: Batching = ALONE
+    concurrent: bool = True
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[dict[str, Any], dict[str, Any]]:
+        return dict(inputs), dict(parameters)
+
+    def cost(self, item: Any) -> float:  # noqa: ARG002  # every call costs the same
+        return 1.0
+
+    def run(self, items: Sequence[tuple[Inputs, Parameters]], call: Call) -> list[Outputs]:  # noqa: ARG002  # in_call has it
+        return [
+            isolated(self.function, inputs, parameters, file=_file(inputs, self.port), port=self.port)
+            for inputs, parameters in items
+        ]
+
+    def finish(self, raw: Outputs) -> Outputs:
+        return raw
+
+
+def isolated_single(function: Callable[[Inputs, Parameters], Outputs], *, port: str) -> Handler:
+    """Adapts a function that is importable by its name, or a partial of one.
+
+    Args:
+        function: called in a worker process.
+        port: the input port of the file that it reads.
+    """
+    return IsolatedSingle(function, port)
+
+
+def _file(inputs: Inputs, port: str) -> str:
+    media = inputs.get(port)
+    return media.name if isinstance(media, Media) else port

@@ -1,0 +1,57 @@
+"""Source languages of translations that name only a target (py3langid)."""
+
+from collections.abc import Collection
+from functools import cache
+from threading import Lock
+from typing import Any
+
+from experts.host.handler import Inputs, Parameters
+
+_READ = 20_000
+"""Characters of a text that are read; more change nothing but the time."""
+
+
+def with_source(inputs: Inputs, parameters: Parameters, languages: Collection[str]) -> Parameters:
+    """Adds the detected source language to a translation's parameters: providers take both languages or none.
+
+    Args:
+        inputs: with the text.
+        parameters: of the translation.
+        languages: two-letter tags of the languages that the model knows; empty if that is unknown.
+    """
+    if "target_language" not in parameters or "source_language" in parameters:
+        return parameters
+    target = str(parameters["target_language"]).partition("-")[0].lower()
+    among = {language.lower() for language in languages if language.lower() != target}
+    return {**parameters, "source_language": detected(str(inputs["text"]), among)}
+
+
+def detected(text: str, among: Collection[str] = ()) -> str:
+    """The BCP 47 tag of the language that a text is most likely written in.
+
+    Args:
+        text: any text.
+        among: tags to choose from; empty: all that the engine knows.
+    """
+    with _lock:  # the engine keeps the choice of languages
+        engine = _engine()
+        known = [tag for tag in _all_tags() if tag in among]
+        if len(known) == 1:
+            return known[0]
+        engine.set_languages(known or list(_all_tags()))
+        return str(engine.classify(text[:_READ])[0])
+
+
+_lock = Lock()
+
+
+@cache
+def _engine() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+@cache
+def _all_tags() -> tuple[str, ...]:
+    return tuple(map(str, _engine().labels))

@@ -1,0 +1,271 @@
+"""Files made to occupy an expert: refused by name, while ordinary pictures are answered and memory stays bounded."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from experts.audio.sound import heard
+from experts.host.app import opened
+from experts.host.expert import Expert, offered
+from experts.host.handler import Call, Handler, Inputs, Media, Outputs, Parameters
+from experts.host.media import open_image
+from experts.host.settings import Settings
+from experts.video.frames import sampled
+from protos.hugginggpt.v1.types_pb2 import (
+    MODALITY_AUDIO,
+    MODALITY_IMAGE,
+    MODALITY_TEXT,
+    MODALITY_VIDEO,
+    ModelCard,
+    Port,
+    TaskSpec,
+)
+from services.runtime import errors
+from services.runtime.artifacts import ArtifactStore
+from services.runtime.channel import dial
+from tests.expert_room import Room, serving
+from tests.hostile_files import gif_bomb, lying_wav, many_tracks_mp4, path_pdf, png_bomb
+from tests.process_tree import descendants, is_running, memory_bytes
+from tests.processes import processes
+from tests.samples import sample
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+WAIT_SECONDS = 5.0
+"""Most that an ordinary call takes longer than on its own, just before."""
+GROWTH_BYTES = 1_500_000_000
+LIMITS = {"EXPERT_DECODE_CPU_SECONDS": "2", "EXPERT_DECODE_WALL_SECONDS": "60"}
+MODELS = "rapidocr,opencv/haar-frontalface,lite/image-edits,lite/spectral-gate"
+FACE = sample("face.jpg")
+
+READING = TaskSpec(
+    name="reading",
+    inputs=[
+        Port(name="image", modality=MODALITY_IMAGE),
+        Port(name="audio", modality=MODALITY_AUDIO),
+        Port(name="video", modality=MODALITY_VIDEO),
+    ],
+    outputs=[Port(name="text", modality=MODALITY_TEXT, required=True)],
+)
+
+
+class Reading:
+    """Decodes as the experts with torch do, in `prepare`."""
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
+        if "image" in inputs:
+            return str(open_image(inputs["image"]).size)
+        return str(len(sampled(inputs["video"], 4)) if "video" in inputs else len(heard(inputs["audio"], 16_000)))
+
+    def cost(self, item: str) -> float:
+        return 1.0
+
+    def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
+        return items
+
+    def finish(self, raw: str) -> Outputs:
+        return {"text": raw}
+
+
+def load_reading(_model_id: str, _device: str) -> Handler:
+    return Reading()
+
+
+@pytest.fixture(scope="module")
+def _limits() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in LIMITS.items():
+            patch.setenv(name, value)
+        patch.setenv("EXPERT_ALLOWED", MODELS)
+        yield
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lite(_limits: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
+    pytest.importorskip("rapidocr", reason="there is no wheel of its engine for this machine")
+    async with serving("experts.lite", tmp_path_factory.mktemp("store")) as room:
+        await room.ask("object-detection", model="opencv/haar-frontalface", image=FACE)
+        yield room
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reading(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
+    """An expert with one CPU thread, whose models decode in `prepare`."""
+    pytest.importorskip("av", reason="videos need the extra video")
+    folder = tmp_path_factory.mktemp("store")
+    expert = Expert(
+        "reading",
+        offered([ModelCard(id="m", revision="1", task="reading")], {"reading": READING}, {"reading": load_reading}),
+        ("m",),
+    )
+    settings: dict[str, Any] = {"listen": "127.0.0.1:0", "ARTIFACTS_URL": folder.as_uri(), "threads": 1, "allowed": ""}
+    settings |= {"decode_cpu_seconds": 2.0, "decode_wall_seconds": 60.0}
+    async with (
+        opened(expert, Settings(**settings)) as running,
+        dial(f"127.0.0.1:{running.port}") as channel,
+    ):
+        await channel.channel_ready()
+        room = Room(channel, ArtifactStore.open(folder.as_uri()), asyncio.Event().wait)  # type: ignore[arg-type]
+        await room.until(1)
+        await room.ask("reading", image=FACE)
+        yield room
+
+
+@asynccontextmanager
+async def measured() -> AsyncIterator[list[int]]:
+    """Fills in by how many bytes this process, which serves the expert, and its children grow within the block."""
+    start, growth = memory_bytes(), [0]
+
+    async def look() -> None:
+        while True:
+            growth[0] = max(growth[0], await asyncio.to_thread(memory_bytes) - start)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield growth
+    finally:
+        looking.cancel()
+
+
+async def refused(room: Room, task: str, **inputs: Any) -> errors.ServiceError | None:
+    """The error of a call; None if it succeeds."""
+    try:
+        await room.ask(task, seconds=280, **inputs)
+    except grpc.aio.AioRpcError as error:
+        return errors.from_rpc(error)
+    return None
+
+
+async def find_face(room: Room) -> None:
+    """An ordinary call."""
+    await room.ask("object-detection", model="opencv/haar-frontalface", image=FACE, seconds=60)
+
+
+async def seconds_of(call: Awaitable[Any]) -> float:
+    """How long a call takes."""
+    begun = time.monotonic()
+    await call
+    return time.monotonic() - begun
+
+
+async def until_decoding(room: Room) -> None:
+    """Until a call has begun, or is over already."""
+    while not (load := (await room.describe()).load).running and load.waiting:
+        pass
+
+
+def big_pdf() -> Media:
+    return path_pdf(324_000_000, "big.pdf")
+
+
+def small_pdf() -> Media:
+    return path_pdf(4_000_000, "small.pdf")
+
+
+def many_tracks_m4a() -> Media:
+    return Media(many_tracks_mp4().content, "audio/mp4", "tracks.m4a")
+
+
+async def test_hostile_pdfs_are_small() -> None:
+    assert len(big_pdf().content) < 1_000_000
+    assert len(small_pdf().content) < 15_000
+
+
+@pytest.mark.parametrize(
+    ("task", "make", "reasons"),
+    [
+        ("image-to-text", big_pdf, {"DECODE_LIMIT"}),
+        ("object-detection", big_pdf, {"DECODE_LIMIT"}),
+        ("image-to-text", small_pdf, {"DECODE_LIMIT"}),
+        ("object-detection", partial(png_bomb, 60_000, 60_000, "claims.png"), {"INVALID"}),
+        ("object-detection", partial(png_bomb, 10_000, 10_000, "full.png"), {"DECODE_LIMIT", None}),
+        ("object-detection", partial(gif_bomb, 60_000, "claims.gif"), {"INVALID"}),
+        ("object-detection", partial(gif_bomb, 9_900, "full.gif"), {"DECODE_LIMIT", None}),
+        ("audio-to-audio", lying_wav, {"INVALID"}),
+    ],
+    ids=["big-pdf-ocr", "big-pdf", "small-pdf", "png", "full-png", "gif", "full-gif", "wav"],
+)
+async def test_lite_answers_others_while_it_refuses_a_hostile_file(
+    lite: Room, task: str, make: Callable[[], Media], reasons: set[str | None]
+) -> None:
+    hostile = make()
+    port = "audio" if task == "audio-to-audio" else "image"
+    alone = await seconds_of(find_face(lite))
+    async with measured() as growth:
+        call = asyncio.create_task(refused(lite, task, **{port: hostile}))
+        await until_decoding(lite)
+        waited = await seconds_of(find_face(lite)) - alone
+        error = await call
+    assert waited < WAIT_SECONDS
+    assert growth[0] < GROWTH_BYTES
+    assert (error.reason if error else None) in reasons
+    if error:
+        assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert hostile.name in error.message
+        assert error.port == port
+
+
+async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite: Room) -> None:
+    calls = [asyncio.create_task(refused(lite, "image-to-text", image=small_pdf())) for _ in range(4)]
+    await until_decoding(lite)
+    await find_face(lite)
+    assert not all(call.done() for call in calls)
+    errors_found = await asyncio.gather(*calls)
+    assert [error.reason if error else None for error in errors_found] == ["DECODE_LIMIT"] * 4
+
+
+@pytest.mark.parametrize(
+    ("port", "make", "reasons"),
+    [
+        ("image", big_pdf, {"DECODE_LIMIT"}),
+        ("image", small_pdf, {"DECODE_LIMIT"}),
+        ("video", many_tracks_mp4, {"INVALID", "DECODE_LIMIT"}),
+        ("audio", many_tracks_m4a, {"INVALID", "DECODE_LIMIT"}),
+        ("audio", lying_wav, {"INVALID"}),
+    ],
+    ids=["big-pdf", "small-pdf", "mp4", "m4a", "wav"],
+)
+async def test_model_that_decodes_in_prepare_answers_others_meanwhile(
+    reading: Room, port: str, make: Callable[[], Media], reasons: set[str]
+) -> None:
+    hostile = make()
+    alone = await seconds_of(reading.ask("reading", image=FACE))
+    async with measured() as growth:
+        call = asyncio.create_task(refused(reading, "reading", **{port: hostile}))
+        await until_decoding(reading)
+        waited = await seconds_of(reading.ask("reading", image=FACE)) - alone
+        error = await call
+    assert waited < WAIT_SECONDS
+    assert growth[0] < GROWTH_BYTES
+    assert error is not None
+    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.reason in reasons
+    assert hostile.name in error.message
+
+
+async def test_workers_end_when_the_expert_is_killed(tmp_path: Path) -> None:
+    async with processes(120) as start:
+        settings = {"EXPERT_LISTEN": "127.0.0.1:0", "ARTIFACTS_URL": tmp_path.as_uri(), "EXPERT_ALLOWED": "rapidocr"}
+        expert = await start("-m", "experts.lite", **settings)
+        assert expert.stderr
+        while b'"ready"' not in await expert.stderr.readline():
+            pass
+        workers = list(descendants(expert.pid))
+        assert workers
+        expert.send_signal(signal.SIGKILL)
+        await expert.wait()
+        await asyncio.to_thread(_wait_ended, workers)
+
+
+def _wait_ended(process_ids: Sequence[int]) -> None:
+    while any(is_running(process_id) for process_id in process_ids):
+        pass
