@@ -98,7 +98,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             entry(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,
         ):
             runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
-            catalogue = Catalogue(SelectorServiceStub(selector))
+            catalogue = Catalogue(SelectorServiceStub(selector), settings.selector)
             admission = Admission(store)
             pipelines = Pipelines(OrchestratorServiceStub(orchestrator), admission, access.audit)
             batches = Batches(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)

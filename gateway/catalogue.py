@@ -1,5 +1,6 @@
 """What the house can do now, as the selector tells it."""
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -11,9 +12,13 @@ from gateway.access.identity import require_admin
 from gateway.backends import ask
 from gateway.decoding import decode
 from gateway.encoding import dumps, encode, enum_names
+from gateway.replicas import addresses
 from gateway.tagged import Tagged
 from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1.types_pb2 import SelectionPolicy
+from services.runtime.channel import dial
+from services.runtime.errors import NotFound, ServiceError
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
@@ -32,10 +37,15 @@ class Catalogue:
     """Asks the selector; keeps the kinds of task, as JSON, until they change.
 
     Every method raises the ServiceError the selector raised, or Unavailable if it did not answer.
+
+    Args:
+        stub: of any of its replicas.
+        target: behind which all of them are.
     """
 
-    def __init__(self, stub: "SelectorServiceAsyncStub") -> None:
+    def __init__(self, stub: "SelectorServiceAsyncStub", target: str) -> None:
         self._stub = stub
+        self._target = target
         self._revision = ""
         self._tasks = Tagged(b"")
 
@@ -49,7 +59,24 @@ class Catalogue:
         return await ask(self._stub.ListExperts, pb.ListExpertsRequest())
 
     async def forget(self, expert: str) -> None:
-        await ask(self._stub.ForgetExpert, pb.ForgetExpertRequest(name=expert))
+        """Has every replica of the selector remove an expert; it is enough if one of them knew it.
+
+        Raises:
+            ServiceError: what a replica raised, after all of them were called.
+        """
+        there = await addresses(self._target)
+        outcomes = await asyncio.gather(*(self._forget_at(address, expert) for address in there))
+        known = [outcome for outcome in outcomes if not isinstance(outcome, NotFound)]
+        for error in filter(None, known or outcomes):
+            raise error
+
+    async def _forget_at(self, address: str, expert: str) -> ServiceError | None:
+        async with dial(address) as channel:
+            try:
+                await ask(SelectorServiceStub(channel).ForgetExpert, pb.ForgetExpertRequest(name=expert))
+            except ServiceError as error:
+                return error
+        return None
 
     async def tasks_json(self) -> Tagged:
         reply = await self.tasks(pb.ListTasksRequest(known_revision=self._revision))
@@ -99,8 +126,11 @@ class CatalogueRoutes:
         listed = {"object": "list", "data": [encode(expert) for expert in reply.experts]}
         return Response(dumps(listed), media_type="application/json")
 
-    async def forget(self, name: Annotated[str, Path(description="The expert's name.")]) -> Response:
-        """Drops what is remembered of an expert that sleeps. With keys, one made with `--admin` is needed."""
+    async def forget(self, name: Annotated[str, Path(description="The expert's name, or host:port.")]) -> Response:
+        """Removes an expert that was added, and what is remembered of it: by name, or one of its addresses.
+
+        Once this has returned, none of its tasks is planned. With keys, one made with `--admin` is needed.
+        """
         require_admin()
         await self._audit.record("expert.forget", name)
         await self._catalogue.forget(name)

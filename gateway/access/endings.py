@@ -18,6 +18,7 @@ from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
 from services.runtime import caller
 from services.runtime.database import Database, Query, Steps
 from services.runtime.errors import ServiceError
+from services.runtime.supervision import supervise
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -70,7 +71,7 @@ class Endings:
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Follows them within the block."""
-        following = asyncio.create_task(self._follow(), name="ended-runs")
+        following = asyncio.create_task(supervise(self._follow, name="ended runs"), name="ended-runs")
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ import structlog
 from gateway.access.gate import Gate
 from gateway.access.identity import Identity
 from services.runtime.errors import ServiceError, Unauthenticated
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ class Presence:
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Ends within the block what is to be ended."""
-        watching = asyncio.create_task(self._watch(), name="presence")
+        watching = asyncio.create_task(supervise(self._watch, name="ended keys"), name="presence")
         try:
             yield
         finally:

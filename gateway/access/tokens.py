@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jwt
-from jwt.exceptions import ExpiredSignatureError, InvalidAudienceError, InvalidIssuerError, PyJWTError
+from jwt.exceptions import (
+    ExpiredSignatureError,
+    ImmatureSignatureError,
+    InvalidAudienceError,
+    InvalidIssuerError,
+    MissingRequiredClaimError,
+    PyJWTError,
+)
 
 from gateway.access.identity import Identity
 from gateway.access.jwks import Jwks
@@ -75,12 +82,18 @@ class JwtTokens:
             raise _refused("it was issued for another audience") from None
         except InvalidIssuerError:
             raise _refused("another issuer has issued it") from None
+        except ImmatureSignatureError:
+            remedy = "use it later, or have the issuer correct its clock"
+            raise _refused("its claim nbf (not before) lies in the future", remedy) from None
+        except MissingRequiredClaimError as error:
+            remedy = f"have the issuer add the claim {error.claim} to its tokens"
+            raise _refused(f"it lacks the claim {error.claim}", remedy) from None
         except PyJWTError:
             raise _refused("it is no key of this gateway's, and no token that the issuer has signed") from None
 
 
-def _refused(why: str) -> Unauthenticated:
-    return Unauthenticated(f"the token cannot be taken: {why}", remedy="get a new one from the issuer")
+def _refused(why: str, remedy: str = "get a new one from the issuer") -> Unauthenticated:
+    return Unauthenticated(f"the token cannot be taken: {why}", remedy=remedy)
 
 
 def _within(claims: Any, path: str) -> Any:

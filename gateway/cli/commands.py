@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(experts, name="experts", help="List the experts, add one that runs elsewhere, forget one.")
+app.add_typer(experts, name="experts")
 app.add_typer(keys, name="keys")
 app.add_typer(webhooks, name="webhooks")
 
@@ -197,7 +197,8 @@ def mcp(
     """Serve an agent on standard input and output, by the Model Context Protocol.
 
     The agent starts it. Tools are those of the gateway at /mcp; files in the client's roots can be named by their path,
-    and what is made can be saved there. HUGGINGGPT_API_KEY is sent where a gateway asks for a key.
+    and what is made can be saved there. HUGGINGGPT_API_KEY is sent where a gateway asks for a key. Where no gateway
+    runs, local services are started for as long as the agent is connected.
 
     [bold]Example[/], in the client's settings:
 
@@ -253,13 +254,18 @@ def check_expert(
     policy: Annotated[
         Policy, typer.Option(help="open: ask models outside the house, too, and send them samples.")
     ] = Policy.LOCAL,
-    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long one call may take.")] = 300.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long a call may take once its model is loaded.")
+    ] = 20.0,
+    load_timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long a model may take to load.")
+    ] = 300.0,
     pid: Annotated[
         int | None, typer.Option(metavar="PROCESS", help="End this process, the expert's, to see how it ends.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Call an expert as the house would, and tell what holds. Exit status 1 if something does not.
+    """Call an expert as the orchestrator does, and report which of its promises hold.
 
     Tried are its description and health, each task with a small sample, calls that are wrong in one way each,
     deadlines, callers that leave, more calls than it takes, and with --pid its end. Samples and results go through the
@@ -270,27 +276,25 @@ def check_expert(
       python -m experts.host my_expert &
 
       hugginggpt check-expert 127.0.0.1:50051 --pid $!
+
+    A check holds, mostly holds, is broken, or was not tried, which counts as neither.
+
+    Exit status: 0 nothing is broken, and a task was done; 1 something is broken, or no task could be tried; 2 asked
+    wrongly.
     """
     from gateway.cli import terminal
     from gateway.cli.promises import checking
 
-    wanted = checking.Wanted(address, every_model, policy is Policy.OPEN, timeout, pid)
+    wanted = checking.Wanted(address, every_model, policy is Policy.OPEN, timeout, load_timeout, pid)
     with terminal.problems_told():
         well = checking.check(wanted, as_json=as_json)
     raise typer.Exit(0 if well else 1)
 
 
-for command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
-    app.command()(command)
-app.command()(pipelines.pipelines)
-app.command()(pipelines.show)
-app.command()(pipelines.run)
-app.command()(pipelines.save)
-app.command()(pipelines.export)
+for run_command in (runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete):
+    app.command()(run_command)
+for pipeline_command in (pipelines.pipelines, pipelines.show, pipelines.run, pipelines.save, pipelines.export):
+    app.command()(pipeline_command)
 app.command("import")(pipelines.import_)
-app.command()(batches.batch)
-app.command()(batches.resume)
-app.command()(batches.batches)
-app.command()(compare)
-for command in (records.record, records.verify, records.trace):
-    app.command()(command)
+for other in (batches.batch, batches.resume, batches.batches, compare, records.record, records.verify, records.trace):
+    app.command()(other)

@@ -22,12 +22,28 @@ experts = typer.Typer(cls=ListFirst)
 
 @experts.callback()
 def of_experts() -> None:
-    """List the experts, add one that runs elsewhere, forget one."""
+    """List the experts, add one that runs elsewhere, forget one.
+
+    An expert has one name: the one it states itself. experts lists it under that name, add prints it, forget takes it.
+
+    [bold]Examples[/]
+
+      hugginggpt experts
+
+      hugginggpt experts add 127.0.0.1:50061
+
+      hugginggpt experts forget colours
+    """
 
 
 @experts.command("list")
 def list_experts(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """List the experts known, awake or not, and what is wrong with any."""
+    """List the experts known, awake or not, and what is wrong with any.
+
+    [bold]Example[/]
+
+      hugginggpt experts list --json
+    """
     from gateway.cli import catalogue, terminal
 
     with terminal.problems_told():
@@ -37,22 +53,25 @@ def list_experts(url: Url = None, api_key: ApiKey = None, as_json: Json = False)
 @experts.command("add")
 def add_expert(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where it answers.")],
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to call the address. Unset: made from the address.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make an expert that runs elsewhere known to the house on this machine; it is used within seconds.
+    """Add an expert that runs elsewhere to the services on this machine; it is used within seconds.
+
+    Prints the expert's name. As long as nothing answers there, it is listed by its address.
 
     [bold]Example[/]
 
-      hugginggpt experts add 127.0.0.1:50061 --name mine
+      hugginggpt experts add 127.0.0.1:50061
     """
     from gateway.cli import addresses, terminal
 
     with terminal.problems_told():
-        added = addresses.add(address, name)
-        terminal.tell_done(f"added {added}: {address}", {"name": added, "address": address}, as_json=as_json)
+        with terminal.err().status(f"calling {address}"):
+            added = addresses.add(address)
+        content = {"name": added.name, "address": added.address}
+        terminal.tell_done(f"added {added.name}: {address}", content, as_json=as_json)
+        if not added.answers:
+            terminal.err().print(f"nothing answers at {address} yet: it is listed by its address until then")
 
 
 @experts.command("forget")
@@ -61,7 +80,7 @@ def forget_expert(
         str,
         typer.Argument(
             metavar="NAME",
-            help="As experts list shows it, by name or address, or as it was added.",
+            help="As experts lists it; or HOST:PORT, to remove only that address.",
             autocompletion=completing.experts,
         ),
     ],
@@ -69,7 +88,17 @@ def forget_expert(
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """Forget an expert: its address, and what is remembered of it while it sleeps."""
+    """Remove an expert that was added, and what is remembered of it while it is dormant.
+
+    Once the command has returned, none of its tasks is planned. An expert that hugginggpt up started, or whose address
+    is in SELECTOR_EXPERTS, can only be forgotten once it no longer answers.
+
+    [bold]Examples[/]
+
+      hugginggpt experts forget colours
+
+      hugginggpt experts forget 127.0.0.1:50061
+    """
     from gateway.cli import addresses, terminal
 
     with terminal.problems_told():

@@ -8,6 +8,8 @@ class Level(StrEnum):
     OK = "ok"
     WARNING = "warning"
     WRONG = "wrong"
+    NOT_TRIED = "not_tried"
+    """Nothing was found out: this counts neither as ok nor as wrong."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.cli.problem import USAGE, Problem
 from gateway.cli.run import Run
 from gateway.cli.view import View
-from gateway.client import Artifact, Event, HuggingGPT, HuggingGPTError, Pipeline
+from gateway.client import Artifact, Event, HuggingGPT, HuggingGPTError, Pipeline, Unreachable
 
 
 @dataclass
@@ -33,11 +33,26 @@ class Answered:
 
 def follow(house: HuggingGPT, events: Iterable[Event], run: Run, view: View, *, to_the_end: bool = False) -> None:
     """Shows a run as its events tell it, until it has ended; or waits for its approval, unless that was given."""
-    for event in events:
+    for event in _or_gone(events, run):
         kind = run.apply(event.content)
         view.show(run, kind, event.task_id)
         if run.waits and not to_the_end and house.get(run.run_id).is_waiting:
             return
+
+
+def _or_gone(events: Iterable[Event], run: Run) -> Iterator[Event]:
+    """The events.
+
+    Raises:
+        Problem: the gateway no longer answers; the run goes on.
+    """
+    try:
+        yield from events
+    except Unreachable as error:
+        if not run.run_id:
+            raise
+        again = f"the run goes on: hugginggpt watch {run.run_id} once a gateway answers again"
+        raise Problem(error.message, remedy=again) from error
 
 
 def save(house: HuggingGPT, answered: Answered, folder: Path) -> None:

@@ -62,9 +62,11 @@ def show(states: Sequence[str], limit: int, page: str, url: str | None, api_key:
         terminal.err().print(f"more: hugginggpt runs --page {listed.next}", soft_wrap=True)
 
 
-def cancel(run_id: str, url: str | None, api_key: str | None) -> None:
+def cancel(run_id: str, url: str | None, api_key: str | None) -> str:
+    """Asks a run to stop; returns its state afterwards."""
     with asking(url, api_key) as house:
         house.cancel(run_id)
+        return house.get(run_id).state
 
 
 def get(what: str, out: Path, url: str | None, api_key: str | None, *, as_json: bool) -> None:

@@ -10,14 +10,27 @@ from rich.table import Table
 from gateway.cli import terminal
 from gateway.cli.own_database import operator, worked_on
 from gateway.cli.view import one_line
+from gateway.settings import Settings
 from gateway.webhooks.registry import Webhook, Webhooks
 from gateway.webhooks.telling import shown
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
+from services.runtime.caller import acting_for
 from services.runtime.database import Database
+from services.runtime.outbound.addresses import AllowList
+from services.runtime.outbound.guard import Guard
+from services.runtime.settings import from_environment
 
 
 def create(place: str | None, tenant: str, url: str, name: str, *, as_json: bool) -> None:
     """Prints the secret to standard output, and what there is to say about it elsewhere."""
-    made = worked_on(place, lambda database: Webhooks(database).create(tenant, url, name, operator()))
+
+    async def create_checked(database: Database) -> Webhook:
+        settings = from_environment(Settings)
+        guard = Guard(AllowList.parse(settings.fetch_allow), keeps_in=not settings.fetch_urls)
+        with acting_for(Caller(tenant=tenant, policy=DATA_POLICY_OPEN)):  # so that the name is looked up
+            return await Webhooks(database, guard).create(tenant, url, name, operator())
+
+    made = worked_on(place, create_checked)
     if as_json:
         terminal.tell_json({**_told(made, ""), "secret": made.secret})
         return

@@ -1,5 +1,6 @@
 """What goes wrong for the person at the command line."""
 
+from gateway.cli.remedies import remedy
 from gateway.client.errors import HuggingGPTError, InvalidRequest
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -17,8 +18,8 @@ class Problem(Exception):
 
     @classmethod
     def of(cls, error: HuggingGPTError) -> "Problem":
-        """What the client says, as an exit status and words."""
-        return cls(error.message, remedy=error.remedy, status=USAGE if isinstance(error, InvalidRequest) else FAILED)
+        """An error of the client, with an exit status and a remedy for the command line."""
+        return cls(error.message, remedy=remedy(error), status=USAGE if isinstance(error, InvalidRequest) else FAILED)
 
 
 class NobodyThere(Problem):

@@ -38,7 +38,9 @@ def runs(
     api_key: ApiKey = None,
     as_json: Json = False,
 ) -> None:
-    """List runs, newest first.
+    """List runs, newest first: id, state, when it was started, request.
+
+    States: queued, running, awaiting_approval, completed, incomplete, failed, cancelled.
 
     [bold]Examples[/]
 
@@ -89,13 +91,21 @@ def cancel(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: 
     [bold]Example[/]
 
       hugginggpt cancel run_19a2b3c4d5e6f708192a3b4
+
+    Exit status: 0 asked to stop, or cancelled before; 1 it had ended otherwise, so that nothing was cancelled.
     """
     from gateway.cli import history, terminal
     from gateway.cli.batching import going_on
+    from gateway.cli.problem import Problem
+    from gateway.cli.run import ENDS
 
     with terminal.problems_told():
         cancel_it = going_on.cancel if going_on.is_batch(run) else history.cancel
-        cancel_it(run, url, api_key)
+        state = cancel_it(run, url, api_key)
+        if state in ENDS and state != "cancelled":
+            if as_json:
+                terminal.tell_json({going_on.id_key(run): run, "cancelled": False, "state": state})
+            raise Problem(f"{run} is already {state}: nothing was cancelled")
         terminal.tell_done(f"asked {run} to stop", {going_on.id_key(run): run, "cancelled": True}, as_json=as_json)
 
 

@@ -20,11 +20,15 @@ def stand(options: Sequence[str], *, verbose: bool) -> int:
     """Runs the house until it ends or a signal ends it; its exit status."""
     console = Console(stderr=True, highlight=False)
     stands = stopping = False
+    errors: list[Mapping[str, Any]] = []
+    """Logged before the services are ready: shown once they are, else part of the reason why they do not start."""
 
     def on_line(entry: Mapping[str, Any]) -> None:
         grave = entry.get("level") in ("error", "warning")
-        if verbose or (grave and stands):  # why it does not stand is told once, at the end
+        if verbose or (grave and stands):
             console.print(log_line(entry), soft_wrap=True)
+        elif entry.get("level") == "error":
+            errors.append(entry)
 
     with House(options, on_line) as house:
 
@@ -45,6 +49,8 @@ def stand(options: Sequence[str], *, verbose: bool) -> int:
             raise
         stands = True
         _welcome(console, ready)
+        for entry in errors:
+            console.print(log_line(entry), soft_wrap=True)
         return house.wait()
 
 

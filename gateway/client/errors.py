@@ -55,6 +55,7 @@ class Refused(HuggingGPTError):
         status: HTTP's; 0 if nothing was sent.
         retry_after: seconds after which it may be otherwise; None if nobody said.
         request_id: by which the operator finds it in the log.
+        port: field or input that was refused; empty if it is none in particular.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Refused(HuggingGPTError):
         status: int = 0,
         retry_after: float | None = None,
         request_id: str = "",
+        port: str = "",
     ) -> None:
         super().__init__(message, code=code, remedy=remedy)
         self.status = status
         self.retry_after = retry_after
         self.request_id = request_id
+        self.port = port
 
 
 class InvalidRequest(Refused):
@@ -123,6 +126,7 @@ def refusal(reply: httpx.Response, problem: Mapping[str, Any] | None = None) -> 
         status=status,
         retry_after=_seconds(reply.headers.get("retry-after", "")),
         request_id=reply.headers.get("x-request-id", ""),
+        port=_field(told),
     )
 
 
@@ -143,6 +147,11 @@ def _content(reply: httpx.Response) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _field(problem: Mapping[str, Any]) -> str:
+    error = problem.get("error")
+    return str(error.get("param") or "") if isinstance(error, dict) else ""
 
 
 def _seconds(told: str) -> float | None:

@@ -15,6 +15,7 @@ from protos.hugginggpt.v1.types_pb2 import Artifact, Caller
 from services.runtime.caller import acting_for, current
 from services.runtime.database import Database, Query, Steps
 from services.runtime.errors import NotFound, ServiceError
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -153,7 +154,7 @@ async def sweeping(files: Files) -> AsyncIterator[None]:
                 log.warning("files whose time is over are removed later", error=error.message)
             await asyncio.sleep(SWEEP_SECONDS)
 
-    task = asyncio.create_task(forever(), name="files")
+    task = asyncio.create_task(supervise(forever, name="expired files"), name="files")
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from services.runtime.caller import acting_for
 from services.runtime.database import Database, Query, Rows, Steps
 from services.runtime.errors import ServiceError
 from services.runtime.outbound.guard import Guard
+from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +41,13 @@ KEPT_SECONDS = 7 * 24 * 3600.0
 
 _TIDY_SECONDS = 3600.0
 _JITTER = 0.2
-_ENDS = {End.DELIVERED: "delivered", End.FAILED: "failed", End.WITHHELD: "withheld", End.GONE: "failed"}
+_ENDS = {
+    End.DELIVERED: "delivered",
+    End.FAILED: "failed",
+    End.REFUSED: "failed",
+    End.WITHHELD: "withheld",
+    End.GONE: "failed",
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class Delivering:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Makes them within the block; those cut off by its end are made again later, by whoever is there."""
-        looking = asyncio.create_task(self._forever(), name="webhooks")
+        looking = asyncio.create_task(supervise(self._forever, name="webhook deliveries"), name="webhooks")
         try:
             yield
         finally:
@@ -135,7 +142,7 @@ class Delivering:
     async def _deliver(self, claimed: Claimed) -> None:
         try:
             with acting_for(claimed.caller):
-                outcome = await sent(claimed.letter, self._guard)
+                outcome = await self._sent(claimed.letter)
             pause = self._pause(claimed.attempt, outcome)
             await self._database.write(lambda: self._noted(claimed, outcome, pause))
             log.info(
@@ -149,6 +156,14 @@ class Delivering:
             log.warning("what came of a delivery is not kept", delivery=claimed.letter.id, error=error.message)
         finally:
             self._busy -= Counter([claimed.webhook_id])
+
+    async def _sent(self, letter: Letter) -> Outcome:
+        """Makes one attempt; an unexpected error counts as a failed attempt, so that attempts come to an end."""
+        try:
+            return await sent(letter, self._guard)
+        except Exception:
+            log.exception("webhook delivery failed unexpectedly", delivery=letter.id)
+            return Outcome(End.FAILED, "the gateway failed to send it; see its log")
 
     def _pause(self, attempt: int, outcome: Outcome) -> float | None:
         """Seconds until the next attempt; None: there is none."""

@@ -4,11 +4,13 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import httpx
+
 from gateway.access.audit import Actor, recorded
 from gateway.webhooks.signing import new_secret
 from services.runtime.artifacts.keys import is_tenant
 from services.runtime.database import Database, Query, Rows, Steps
-from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound
+from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, PermissionDenied
 from services.runtime.outbound.guard import Guard
 from services.runtime.outbound.reading import parsed
 
@@ -75,11 +77,12 @@ class Webhooks:
 
         Raises:
             InvalidRequest: the tenant, the name or the URL cannot be one; URL, it is neither https nor of the house.
-            PermissionDenied: URL_ADDRESS or POLICY, its host may not be asked.
+            PermissionDenied: URL_ADDRESS or POLICY, its host may not be sent anything. A name is accepted: its
+                addresses are checked at each delivery.
             FailedPrecondition: WEBHOOKS, the tenant has as many as it can have.
         """
         _check(tenant, name)
-        host = self._checked(url)
+        host = await self._checked(url)
         webhook_id, secret = f"wh_{secrets.token_hex(12)}", new_secret()
 
         def operation() -> Steps[Rows]:
@@ -139,11 +142,11 @@ class Webhooks:
         )
         return [Delivery(*row) for row in await self._database.read(select, webhook_id)]
 
-    def _checked(self, url: str) -> str:
+    async def _checked(self, url: str) -> str:
         """The URL's host."""
         asked = parsed(url)
         if self._guard:
-            self._guard.check(asked)
+            await _check_host(self._guard, asked)
         if asked.scheme != "https" and not (self._guard and self._guard.names(asked)):
             raise InvalidRequest(
                 "the URL of a webhook begins with https, unless the operator has named its host as one of the house",
@@ -152,6 +155,21 @@ class Webhooks:
                 port="url",
             )
         return asked.host
+
+
+async def _check_host(guard: Guard, url: httpx.URL) -> None:
+    try:
+        guard.check(url)
+        await guard.as_policy_has_it().check_address(url)
+    except PermissionDenied as error:
+        if error.reason != "URL_ADDRESS":
+            raise
+        raise PermissionDenied(
+            f"a webhook cannot be sent to {url.host[:100]}: its address is not public, or its port is not 443",
+            reason="URL_ADDRESS",
+            remedy="use a public https address, or ask the operator to name the host in GATEWAY_FETCH_ALLOW",
+            port="url",
+        ) from error
 
 
 def _check(tenant: str, name: str) -> None:

@@ -10,7 +10,7 @@ import httpx
 
 from gateway.webhooks.signing import signed
 from services.runtime.errors import ServiceError
-from services.runtime.outbound.guard import Guard, GuardedTransport
+from services.runtime.outbound.guard import Guard, GuardedTransport, Unresolved
 
 ATTEMPT_SECONDS = 15.0
 """For one attempt, until the answer's status."""
@@ -24,6 +24,8 @@ class End(Enum):
     DELIVERED = "delivered"
     FAILED = "failed"
     """Worth another."""
+    REFUSED = "refused"
+    """Its address may not be reached, now or later."""
     WITHHELD = "withheld"
     """The data policy keeps it in."""
     GONE = "gone"
@@ -61,13 +63,22 @@ async def sent(letter: Letter, guard: Guard) -> Outcome:
         ):
             return _read(answer)
     except ServiceError as error:
-        return Outcome(End.WITHHELD if error.reason == "POLICY" else End.FAILED, error.message)
+        return _refused(error)
     except (TimeoutError, httpx.TimeoutException):
         return Outcome(End.FAILED, f"no answer within {ATTEMPT_SECONDS:g} s")
     except httpx.ConnectError:
         return Outcome(End.FAILED, "it cannot be reached")
     except (httpx.HTTPError, httpx.InvalidURL):
         return Outcome(End.FAILED, "it broke off")
+
+
+def _refused(error: ServiceError) -> Outcome:
+    """An attempt that the guard stopped: only a name that has no address yet is worth another."""
+    if isinstance(error, Unresolved):
+        return Outcome(End.FAILED, error.message)
+    if error.reason == "POLICY":
+        return Outcome(End.WITHHELD, error.message)
+    return Outcome(End.REFUSED, f"{error.message}, and is not tried again")
 
 
 def _read(answer: httpx.Response) -> Outcome:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.system.conftest import House, cli, environment, eventually, standing
 from tests.system.test_house_killed import ITEMS, PLAN, kill, told
+
+pytestmark = pytest.mark.slow
 
 COMMAND = ("batch", "mood", "--max-at-once", "8", "--fresh", "--items")
 SETTINGS = {"ORCHESTRATOR_LEASE_SECONDS": "2"}

@@ -11,6 +11,8 @@ import pytest
 from gateway.client import AsyncHuggingGPT, HuggingGPT
 from tests.system.conftest import ROOT, House, environment
 
+pytestmark = pytest.mark.slow
+
 SIGN = ROOT / "tests" / "data" / "sign.png"
 INVOICE = ROOT / "tests" / "data" / "invoice.png"
 

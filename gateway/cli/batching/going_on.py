@@ -82,9 +82,11 @@ def show(states: Sequence[str], limit: int, page: str, url: str | None, api_key:
         terminal.err().print(f"more: hugginggpt batches --page {listed.next}", soft_wrap=True)
 
 
-def cancel(batch_id: str, url: str | None, api_key: str | None) -> None:
+def cancel(batch_id: str, url: str | None, api_key: str | None) -> str:
+    """Asks a batch to stop; returns its state afterwards."""
     with asking(url, api_key) as house:
         house.cancel_batch(batch_id)
+        return house.batch(batch_id).state
 
 
 def _claimable(batch_id: str, out: Path) -> Folder:

@@ -15,7 +15,9 @@ from gateway.cli import terminal
 from gateway.cli.finding import Finding, Level
 from gateway.cli.problem import NobodyThere, Problem
 from gateway.cli.promises import checks, describing, endurance
-from gateway.cli.promises.findings import warning
+from gateway.cli.promises.failure_text import failure_text, is_broken_connection
+from gateway.cli.promises.findings import not_tried, wrong
+from gateway.cli.promises.progress import Progress
 from gateway.cli.promises.target import TENANT, Target
 from gateway.cli.view import printable
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
@@ -36,8 +38,12 @@ from services.runtime.settings import StoreSettings, from_environment
 
 CONNECT_SECONDS = 10.0
 
-_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.WRONG: "red"}
-_WORDS = {Level.OK: "holds", Level.WARNING: "mostly", Level.WRONG: "broken"}
+_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.WRONG: "red", Level.NOT_TRIED: "dim"}
+_WORDS = {Level.OK: "holds", Level.WARNING: "mostly", Level.WRONG: "broken", Level.NOT_TRIED: "not tried"}
+
+
+Answered = tuple[float, TaskSpec, ModelCard]
+"""A task that was done, after the seconds that it took."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +55,23 @@ class Wanted:
     is_open: bool
     """External models are asked too."""
     seconds: float
-    """How long a call may take."""
+    """How long a call may take once its model is loaded."""
+    load_seconds: float
+    """How long a model may take to load."""
     process: int | None
     """Ended to see whether calls under way are finished."""
 
 
 def check(wanted: Wanted, *, as_json: bool) -> bool:
-    """Prints what every check found; says whether all holds."""
-    with terminal.err().status(f"asking {wanted.address}"):
-        findings = asyncio.run(_found(wanted))
-    well = all(finding.level is not Level.WRONG for finding in findings)
+    """Prints what every check found.
+
+    Returns:
+        Whether nothing is broken and at least one task could be tried.
+    """
+    report = Report(Progress(terminal.err()))
+    asyncio.run(_examine(wanted, report))
+    findings = report.findings
+    well = report.any_task and all(finding.level is not Level.WRONG for finding in findings)
     if as_json:
         terminal.tell_json({"ok": well, "checks": [asdict(finding) for finding in findings]})
     else:
@@ -68,18 +81,58 @@ def check(wanted: Wanted, *, as_json: bool) -> bool:
     return well
 
 
-async def _found(wanted: Wanted) -> list[Finding]:
+class Report:
+    """What was found, and the check that is under way.
+
+    Args:
+        progress: shown while a check is waited for.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.findings: list[Finding] = []
+        self.any_task = False
+        """Whether a task was done."""
+        self.check = ""
+        self.progress = progress
+
+    def begin(self, check: str) -> None:
+        """The next check starts."""
+        self.check = check
+        self.progress.begin(check)
+
+
+async def _examine(wanted: Wanted, report: Report) -> None:
+    report.begin(f"connecting to {wanted.address}")
     try:
-        async with _reached(wanted) as target:
-            return [finding async for finding in _all(target, wanted)]
+        async with report.progress.running(), _reached(wanted) as target:
+            try:
+                async for finding in _all(target, wanted, report):
+                    report.findings.append(finding)
+            except grpc.aio.AioRpcError as error:
+                if not report.findings:
+                    raise
+                report.findings += [await _unfinished(target, report.check, error), _rest("the expert failed before")]
     except grpc.aio.AioRpcError as error:
         failure = from_rpc(error)
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             what = f"what answers at {wanted.address} is no expert: it has no {describing.SERVICE}"
             raise Problem(what, remedy="name the address of an expert; protos/ has the service") from error
-        raise Problem(f"{wanted.address}: {failure.message}", remedy=failure.remedy or "look at its log") from error
+        text = failure_text(failure, wanted.seconds)
+        raise Problem(f"{wanted.address}: {text}", remedy=failure.remedy or "look at its log") from error
     except ServiceError as error:
         raise Problem(error.message, remedy=error.remedy) from error
+
+
+async def _unfinished(target: Target, check: str, error: grpc.aio.AioRpcError) -> Finding:
+    """A check that a call's failure ended."""
+    failure = from_rpc(error)
+    if is_broken_connection(failure):
+        return await checks.broken_connection(target, check)
+    return wrong(check, failure_text(failure, target.seconds), failure.remedy or "look at its log")
+
+
+def _rest(why: str) -> Finding:
+    return not_tried("the rest", f"{why}, so nothing else was tried", "see above")
 
 
 @asynccontextmanager
@@ -94,52 +147,82 @@ async def _reached(wanted: Wanted) -> AsyncIterator[Target]:
         except TimeoutError:
             remedy = "start it, for example with: python -m experts.host FOLDER"
             raise NobodyThere(f"nobody answers at {wanted.address}", remedy=remedy) from None
-        yield Target(channel, store, who, wanted.seconds)
+        yield Target(channel, store, who, wanted.seconds, wanted.load_seconds)
 
 
-async def _all(target: Target, wanted: Wanted) -> AsyncIterator[Finding]:
+async def _all(target: Target, wanted: Wanted, report: Report) -> AsyncIterator[Finding]:
+    report.begin("description")
     described = await target.describe()
-    for finding in describing.description(described):
+    async for finding in _stated(target, described, report):
         yield finding
-    yield await describing.change_counter(target, described)
-    async for finding in describing.health(target, described):
-        yield finding
-    yield await describing.reflection(target)
     sound = [spec for spec in described.tasks if not describing.flaw_of(spec)]
+    report.begin("policy")
     async for finding in checks.policy(target, _first_outside(sound, described)):
         yield finding
-    answered: list[tuple[float, TaskSpec, ModelCard]] = []
     to_ask = _to_ask(sound, described, wanted)
     if left := sorted({spec.name for spec in sound} - {spec.name for spec, _ in to_ask}):
-        yield warning("tasks outside", f"not asked: {', '.join(left)}", "--policy open sends samples there")
-    for spec, card in to_ask:
+        yield not_tried("tasks outside", f"not asked: {', '.join(left)}", "--policy open sends samples there")
+    answered: list[Answered] = []
+    async for finding in _answers(target, to_ask, report, answered):
+        yield finding
+    if not answered:
+        yield _rest("no task could be done")
+        return
+    quickest = min(answered, key=lambda each: each[0])
+    async for finding in _with(target, quickest, wanted, report):
+        yield finding
+
+
+async def _stated(target: Target, described: DescribeResponse, report: Report) -> AsyncIterator[Finding]:
+    """What it states of itself."""
+    for finding in describing.description(described):
+        yield finding
+    report.begin("change counter")
+    yield await describing.change_counter(target, described)
+    report.begin("health")
+    async for finding in describing.health(target, described):
+        yield finding
+    report.begin("reflection")
+    yield await describing.reflection(target)
+
+
+async def _answers(
+    target: Target, to_ask: list[tuple[TaskSpec, ModelCard]], report: Report, answered: list[Answered]
+) -> AsyncIterator[Finding]:
+    """Each task, done with samples, as long as the expert is there."""
+    for place, (spec, card) in enumerate(to_ask):
+        report.begin(f"{spec.name} ({card.id})")
         finding, outcome = await checks.answer(target, spec, card)
         yield finding
         if finding.level is Level.OK:
+            report.any_task = True
             answered.append((outcome.seconds, spec, card))
-    if not answered:
-        level = Level.WRONG if to_ask else Level.WARNING
-        yield Finding("the rest", level, "no task could be done, so nothing else was tried", "see above")
-        return
-    quickest = min(answered, key=lambda each: each[0])
-    async for finding in _with(target, *quickest, wanted):
-        yield finding
+        elif outcome.error and is_broken_connection(outcome.error) and not await target.is_there():
+            for later, other in to_ask[place + 1 :]:
+                yield not_tried(f"{later.name} ({other.id})", "the expert no longer answers")
+            answered.clear()
+            return
 
 
-async def _with(
-    target: Target, seconds: float, spec: TaskSpec, card: ModelCard, wanted: Wanted
-) -> AsyncIterator[Finding]:
+async def _with(target: Target, answered: Answered, wanted: Wanted, report: Report) -> AsyncIterator[Finding]:
     """What can be tried with any task; the quickest is taken."""
+    seconds, spec, card = answered
+    report.begin("wrong calls")
     async for finding in checks.refusals(target, spec, card):
         yield finding
     request = await target.request(spec, card)
+    report.begin("progress")
     yield await endurance.following(target)
+    report.begin("deadline")
     yield await endurance.deadlines(target, request)
+    report.begin("cancel")
     yield await endurance.cancelling(target, request, seconds)
+    report.begin("overload")
     yield await endurance.crowd(target, request)
     if wanted.process is None:
-        yield Finding("drain", Level.OK, "not tried; --pid PROCESS ends it to see that calls under way are finished")
+        yield not_tried("drain", "--pid PROCESS ends it to see that calls under way are finished")
     else:
+        report.begin("drain")
         yield await endurance.drain(target, request, wanted.process)
 
 

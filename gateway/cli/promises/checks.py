@@ -8,6 +8,7 @@ import grpc
 
 from gateway.cli.finding import Finding, Level
 from gateway.cli.promises import samples
+from gateway.cli.promises.failure_text import is_broken_connection
 from gateway.cli.promises.findings import ok, wrong
 from gateway.cli.promises.target import TENANT, Outcome, Target
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
@@ -35,7 +36,9 @@ _DETAILS = "in google.rpc.ErrorInfo (reason; metadata: remedy, port), sent as gr
 async def answer(target: Target, spec: TaskSpec, card: ModelCard) -> tuple[Finding, Outcome]:
     """A task done with samples."""
     check = f"{spec.name} ({card.id})"
-    outcome = await target.infer(await target.request(spec, card))
+    outcome = await target.first(await target.request(spec, card))
+    if outcome.error and is_broken_connection(outcome.error):
+        return await broken_connection(target, check), outcome
     if outcome.error:
         honest = card.state == MODEL_STATE_FAILED and outcome.error.reason == "LOAD_FAILED"
         sample = outcome.error.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -44,6 +47,15 @@ async def answer(target: Target, spec: TaskSpec, card: ModelCard) -> tuple[Findi
     if complaint := await _complaint(target, spec, card, outcome):
         return wrong(check, complaint, "keep to the ports of the task"), outcome
     return ok(check, f"{outcome.seconds:.2f} s: {', '.join(sorted(outcome.reply.outputs))}"), outcome
+
+
+async def broken_connection(target: Target, check: str) -> Finding:
+    """A check during which the connection broke: whether the expert is still there."""
+    if await target.is_there():
+        found = "the connection broke during the call: the process died and was started again, or closed the connection"
+    else:
+        found = "the process died during the call: nothing answers at its address any more"
+    return wrong(check, found, "look at its log and at its exit status; a call must not end the process")
 
 
 async def _complaint(target: Target, spec: TaskSpec, card: ModelCard, outcome: Outcome) -> str:

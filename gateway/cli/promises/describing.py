@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from gateway.cli.finding import Finding
+from gateway.cli.promises.failure_text import failure_text
 from gateway.cli.promises.findings import ok, warning, wrong
 from gateway.cli.promises.target import Target
 from protos.hugginggpt.tasks import standard_tasks
@@ -21,6 +22,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     ModelCard,
     TaskSpec,
 )
+from services.runtime.errors import from_rpc
 
 SERVICE = expert_pb2.DESCRIPTOR.services_by_name["ExpertService"].full_name
 
@@ -132,7 +134,7 @@ async def health(target: Target, described: DescribeResponse) -> AsyncIterator[F
         try:
             said = await target.serves(name)
         except grpc.aio.AioRpcError as error:
-            yield wrong("health", f"Check gives {error.code().name}", remedy)
+            yield wrong("health", f"Check of grpc.health.v1: {failure_text(from_rpc(error), target.seconds)}", remedy)
             return
         if said is not serving:
             yield wrong("health", f"{name!r} is {_WORDS[said]}, where {_WORDS[serving]} is expected", remedy)
@@ -147,7 +149,7 @@ async def reflection(target: Target) -> Finding:
     try:
         services = await target.services()
     except grpc.aio.AioRpcError as error:
-        return warning("reflection", f"gives {error.code().name}", remedy)
+        return warning("reflection", failure_text(from_rpc(error), target.seconds), remedy)
     if SERVICE not in services:
         return warning("reflection", f"knows {', '.join(services) or 'no service'}", remedy)
     return ok("reflection", f"{len(services)} services")

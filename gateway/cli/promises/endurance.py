@@ -10,9 +10,11 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from gateway.cli.finding import Finding, Level
+from gateway.cli.promises.failure_text import failure_text
 from gateway.cli.promises.findings import ok, wrong
 from gateway.cli.promises.target import Outcome, Target
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ProgressRequest
+from services.runtime.errors import from_rpc
 
 CALLS = 200
 CROWD_SECONDS = 20.0
@@ -41,7 +43,8 @@ async def cancelling(target: Target, request: InferRequest, typical_seconds: flo
     try:
         await staying
     except grpc.aio.AioRpcError as error:
-        return wrong("cancel", f"who stays hears {error.code().name}: {error.details()}", "nobody may harm its mates")
+        found = f"the call that stays: {failure_text(from_rpc(error), target.seconds)}"
+        return wrong("cancel", found, "a cancelled call must not affect the others")
     return await _still_answers(target, request, "cancel", f"{LEAVING} callers leave, who stays is answered")
 
 
@@ -54,7 +57,7 @@ async def following(target: Target) -> Finding:
     except TimeoutError:
         return wrong("progress", "does not end for a call it does not know", remedy)
     except grpc.aio.AioRpcError as error:
-        return wrong("progress", f"{error.code().name}: {error.details()}", remedy)
+        return wrong("progress", failure_text(from_rpc(error), target.seconds), remedy)
     if events:
         return wrong("progress", "tells of a call it does not know", remedy)
     return ok("progress", "ends for calls that have ended")
@@ -86,7 +89,8 @@ async def drain(target: Target, request: InferRequest, process: int) -> Finding:
     try:
         await watch.read()
     except grpc.aio.AioRpcError as error:
-        return wrong("drain", f"Watch of grpc.health.v1 gives {error.code().name}", "it tells when no calls are taken")
+        found = f"Watch of grpc.health.v1: {failure_text(from_rpc(error), target.seconds)}"
+        return wrong("drain", found, "it tells when no calls are taken")
     calls = [asyncio.create_task(target.infer(request)) for _ in range(4)]
     while await _is_idle(target) and not any(call.done() for call in calls):
         pass

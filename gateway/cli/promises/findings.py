@@ -13,3 +13,7 @@ def warning(check: str, found: str, remedy: str = "") -> Finding:
 
 def wrong(check: str, found: str, remedy: str = "") -> Finding:
     return Finding(check, Level.WRONG, found, remedy)
+
+
+def not_tried(check: str, found: str, remedy: str = "") -> Finding:
+    return Finding(check, Level.NOT_TRIED, found, remedy)

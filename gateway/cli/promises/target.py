@@ -12,14 +12,21 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from gateway.cli.promises import samples
+from gateway.cli.promises.failure_text import NOT_LOADED, failure_text
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, InferRequest, InferResponse
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Caller, ModelCard, TaskSpec, Value
 from services.runtime import caller
 from services.runtime.artifacts import ArtifactStore
-from services.runtime.errors import ServiceError, from_rpc
+from services.runtime.errors import DeadlineExceeded, ServiceError, from_rpc
 
 TENANT = "default"
+
+LOOK_SECONDS = 0.5
+"""Between two looks at whether a model is loaded."""
+
+RECONNECT_SECONDS = 2.0
+"""How long a new connection to an expert is waited for whose connection broke."""
 
 Metadata = tuple[tuple[str, bytes], ...]
 
@@ -33,14 +40,13 @@ class Outcome:
     error: ServiceError | None
     trailer: Mapping[str, str]
     seconds: float
+    limit: float
+    """Seconds that the call might take."""
 
     @property
     def told(self) -> str:
-        """The error as its code, reason and port."""
-        if not self.error:
-            return "an answer"
-        at = f" at port {self.error.port}" if self.error.port else ""
-        return f"{self.error.code.name}/{self.error.reason}{at}: {self.error.message}"
+        """The error in words, with its code, reason and port."""
+        return failure_text(self.error, self.limit) if self.error else "an answer"
 
 
 class Target:
@@ -50,11 +56,15 @@ class Target:
         channel: to it.
         store: where samples are put, and results looked for.
         who: on whose behalf.
-        seconds: how long a call may take.
+        seconds: how long a call may take once its model is loaded.
+        load_seconds: how long a model may take to load.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, store: ArtifactStore, who: Caller, seconds: float) -> None:
-        self.store, self.seconds = store, seconds
+    def __init__(
+        self, channel: grpc.aio.Channel, store: ArtifactStore, who: Caller, seconds: float, load_seconds: float
+    ) -> None:
+        self.store, self.seconds, self.load_seconds = store, seconds, load_seconds
+        self._channel = channel
         self.stub = ExpertServiceStub(channel)
         self._health: Any = health_pb2_grpc.HealthStub(channel)
         self._metadata = _metadata(who)
@@ -113,13 +123,70 @@ class Target:
             reply = await call
         except grpc.aio.AioRpcError as raised:
             error = from_rpc(raised)
+        return await self._outcome(call, reply, error, begun, seconds or self.seconds)
+
+    async def first(self, request: InferRequest) -> Outcome:
+        """A call to a model that may have to be loaded first: its limit counts from when the model is loaded."""
+        begun, call = time.perf_counter(), self.start(request, self.load_seconds + self.seconds)
+        reply = InferResponse()
+        error: ServiceError | None = None
+        answering = asyncio.ensure_future(_awaited(call))
+        loading = asyncio.create_task(self._until_loaded(request.model), name="loading")
+        try:
+            await asyncio.wait([answering, loading], return_when=asyncio.FIRST_COMPLETED)
+            if loading.done():
+                await asyncio.wait([answering], timeout=self.seconds if loading.result() else 0)
+            if answering.done():
+                reply = answering.result()
+            elif loading.result():
+                error = DeadlineExceeded("no answer")
+            else:
+                error = DeadlineExceeded(f"the model is not loaded within {self.load_seconds:g} s", reason=NOT_LOADED)
+        except grpc.aio.AioRpcError as raised:
+            error = from_rpc(raised)
+        finally:
+            loading.cancel()
+            call.cancel()
+            await asyncio.wait([loading, answering])
+        return await self._outcome(call, reply, error, begun, self.seconds)
+
+    async def is_there(self) -> bool:
+        """Whether something still answers at the address."""
+        try:
+            async with asyncio.timeout(RECONNECT_SECONDS):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _until_loaded(self, model: str) -> bool:
+        """Whether the model is loaded before load_seconds have passed."""
+        end = time.monotonic() + self.load_seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                described = await self.stub.Describe(DescribeRequest(), timeout=left)
+            except grpc.aio.AioRpcError as error:
+                return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED  # what else is wrong, the call says
+            if model in described.load.loaded:
+                return True
+            await asyncio.sleep(min(LOOK_SECONDS, left))
+        return False
+
+    async def _outcome(
+        self, call: Any, reply: InferResponse, error: ServiceError | None, begun: float, limit: float
+    ) -> Outcome:
         took = time.perf_counter() - begun
         trailer = {key: value for key, value in (await call.trailing_metadata() or ()) if isinstance(value, str)}
-        return Outcome(reply, error, trailer, took)
+        return Outcome(reply, error, trailer, took, limit)
 
     async def all(self, request: InferRequest, count: int) -> list[Outcome]:
         """So many calls at the same time."""
         return await asyncio.gather(*(self.infer(request) for _ in range(count)))
+
+
+async def _awaited(call: Any) -> InferResponse:
+    reply: InferResponse = await call
+    return reply
 
 
 def _metadata(who: Caller) -> Metadata:

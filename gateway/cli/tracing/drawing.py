@@ -109,7 +109,7 @@ def _name(span: Span) -> str:
 def _told(span: Span) -> str:
     """Who did it, and what is to say about it."""
     if span.kind == TASK:
-        return span.state or "running"
+        return span.state
     first = f"first words after {_moment(span.first - span.begin)}" if span.first is not None else ""
     state = span.state if span.state in _BAD else ""
     return one_line(", ".join(filter(None, (span.by, state, span.note, first))))

@@ -7,9 +7,9 @@ from typing import Any
 from gateway.cli import terminal
 from gateway.cli.history import asking
 from gateway.cli.tracing.drawing import drawn
-from gateway.cli.tracing.waterfall import ATTEMPT, WAIT, Span, Waterfall
+from gateway.cli.tracing.waterfall import ATTEMPT, AWAITING_APPROVAL, WAIT, Span, Waterfall
 from gateway.cli.view import one_line
-from gateway.client import HuggingGPT
+from gateway.client import HuggingGPT, Run
 
 _DIGITS = 6
 """Of seconds: events know microseconds."""
@@ -18,7 +18,9 @@ _DIGITS = 6
 def show(run_id: str, url: str | None, api_key: str | None, *, as_json: bool) -> None:
     """Prints what took how long in a run, as far as it has come."""
     with asking(url, api_key) as house:
-        waterfall = Waterfall.of(_so_far(house, run_id))
+        run = house.get(run_id)
+        waterfall = Waterfall.of(_so_far(house, run))
+        waterfall.run_id, waterfall.state = run.run_id, run.state
     if as_json:
         terminal.tell_json(_report(waterfall))
         return
@@ -26,21 +28,25 @@ def show(run_id: str, url: str | None, api_key: str | None, *, as_json: bool) ->
     console.print(_title(waterfall), soft_wrap=True)
     console.print(drawn(waterfall, console.width, plain=not console.encoding.startswith("utf")))
     console.print(_sum(waterfall), soft_wrap=True, style="dim")
+    if waterfall.state == AWAITING_APPROVAL:
+        console.print(f"the plan waits: hugginggpt approve {waterfall.run_id}", soft_wrap=True)
 
 
-def _so_far(house: HuggingGPT, run_id: str) -> Iterator[Any]:
-    """The events there are by now; none is waited for."""
-    last = house.get(run_id).last_sequence
-    with closing(house.watch(run_id)) as events:
+def _so_far(house: HuggingGPT, run: Run) -> Iterator[Any]:
+    """The events of a run up to the moment it was read; none is waited for."""
+    if not run.last_sequence:
+        return
+    with closing(house.watch(run.run_id)) as events:
         for event in events:
             yield event.content
-            if event.sequence >= last:
+            if event.sequence >= run.last_sequence:
                 return
 
 
 def _title(waterfall: Waterfall) -> str:
     trace = f"  trace {waterfall.trace_id}" if waterfall.trace_id else ""
-    return one_line(f"{waterfall.run_id}  {waterfall.state}  {waterfall.seconds:.2f} s{trace}")
+    state = waterfall.state.replace("_", " ")
+    return one_line(f"{waterfall.run_id}  {state}  {waterfall.seconds:.2f} s{trace}")
 
 
 def _sum(waterfall: Waterfall) -> str:

@@ -22,6 +22,9 @@ PLAN, REPLAN, APPROVAL, TASK, SELECT, WAIT, ATTEMPT, HANDOVER, ANSWER = (
 )
 """Kinds of spans."""
 
+AWAITING_APPROVAL = "awaiting_approval"
+"""State of a run whose plan has to be approved."""
+
 SHORTEST_WAIT = 0.005
 """Seconds between being ready and being started that are told as waiting."""
 
@@ -42,7 +45,7 @@ class Span:
     by: str = ""
     """Who did it: a controller, an LLM, or a model and its expert."""
     state: str = ""
-    """How it ended, for tasks and attempts."""
+    """How it ended, for tasks and attempts; of a task that has not ended planned, waiting or running."""
     note: str = ""
     """Why it failed, or what is waited for."""
     work: float | None = None
@@ -76,7 +79,8 @@ class Waterfall:
         self.run_id = ""
         self.trace_id = ""
         """Under which it is found where traces are sent; empty if none were."""
-        self.state = "running"
+        self.state = "queued"
+        """Of the run, as the journal has it."""
         self.began: datetime | None = None
         self.seconds = 0.0
         """From the first event to the last."""
@@ -125,7 +129,7 @@ class Waterfall:
     def plan(self, task: Body) -> None:
         """A task is planned; a model is looked for at once."""
         task_id, needs = task["id"], frozenset(needed(task.get("arguments", {})))
-        whole = Span(TASK, self.seconds, task_id, what=task["task"])
+        whole = Span(TASK, self.seconds, task_id, what=task["task"], state="planned")
         self._tasks[task_id] = _Task(whole, needs, self.seconds, [Span(SELECT, self.seconds, task_id)])
 
     def clear(self) -> None:
@@ -150,7 +154,7 @@ class Waterfall:
         self.state = state
         for span in self.spans:
             if span.end is None:
-                span.end, span.state = self.seconds, span.state or "cancelled"
+                span.end, span.state = self.seconds, "cancelled" if span.kind == TASK else span.state or "cancelled"
 
 
 def decider(decision: Body) -> str:
@@ -172,6 +176,7 @@ def _run_accepted(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 
 def _plan_completed(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.state = "running"
     waterfall.end(PLAN, REPLAN, by=decider(body.get("decision", {})))
 
 
@@ -181,10 +186,12 @@ def _replanning(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 
 def _approval_requested(waterfall: Waterfall, _: Event, __: Body) -> None:
+    waterfall.state = AWAITING_APPROVAL
     waterfall.begin(APPROVAL)
 
 
 def _plan_approved(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.state = "running"
     waterfall.end(APPROVAL)
     if "plan" in body:
         waterfall.clear()
@@ -193,6 +200,7 @@ def _plan_approved(waterfall: Waterfall, _: Event, body: Body) -> None:
 
 
 def _task_planned(waterfall: Waterfall, _: Event, body: Body) -> None:
+    waterfall.state = "running"
     waterfall.plan(body["task"])
 
 
@@ -207,6 +215,7 @@ def _task_selected(waterfall: Waterfall, event: Event, body: Body) -> None:
 def _task_waiting(waterfall: Waterfall, event: Event, body: Body) -> None:
     task = waterfall.task(event)
     task.close(waterfall.seconds, WAIT)
+    task.whole.state = "waiting"
     reason = body.get("reason", "")
     task.parts.append(Span(WAIT, waterfall.seconds, task.whole.task_id, by=body.get("expert", ""), note=reason))
 
@@ -218,6 +227,7 @@ def _task_started(waterfall: Waterfall, event: Event, body: Body) -> None:
     ready = waterfall.ready(task)
     if not tried and now - ready >= SHORTEST_WAIT:
         task.parts.append(Span(WAIT, ready, task.whole.task_id, end=now, note="for its turn"))
+    task.whole.state = "running"
     by = model(body.get("by", {}))
     task.parts.append(Span(ATTEMPT, now, task.whole.task_id, event.get("attempt", 1), by=by))
 

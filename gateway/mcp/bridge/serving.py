@@ -33,7 +33,7 @@ def serve(url: str | None, api_key: str | None, folders: Sequence[Path]) -> None
         with gateway(url, _say) as there:
             asyncio.run(_bridged(there.url, api_key, folders))
     except HuggingGPTError as error:
-        raise Problem(error.message, remedy=error.remedy) from error
+        raise Problem.of(error) from error
 
 
 async def _bridged(url: str, api_key: str | None, folders: Sequence[Path]) -> None:

@@ -1,0 +1,33 @@
+"""Source languages of translations that name only a target."""
+
+import pytest
+
+from experts.remote.languages import detected, with_source
+
+
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("Good morning, how are you?", "en"),
+        ("Das Haus ist groß und alt.", "de"),
+        ("Où est la gare, s'il vous plaît ?", "fr"),
+        ("駅はどこですか", "ja"),
+    ],
+)
+def test_language_of_a_text_is_detected(text: str, tag: str) -> None:
+    assert detected(text) == tag
+
+
+def test_source_is_one_of_the_languages_that_the_model_knows() -> None:
+    completed = with_source({"text": "Hello"}, {"target_language": "de"}, ["en", "de", "fr"])
+    assert completed == {"target_language": "de", "source_language": "en"}
+
+
+def test_source_of_a_model_for_one_pair_is_the_other_language() -> None:
+    completed = with_source({"text": "OK"}, {"target_language": "en"}, ["zh", "en"])
+    assert completed["source_language"] == "zh"
+
+
+@pytest.mark.parametrize("parameters", [{}, {"source_language": "English", "target_language": "de"}])
+def test_parameters_without_a_lone_target_stay_as_they_are(parameters: dict[str, str]) -> None:
+    assert with_source({"text": "Hello"}, parameters, ["en", "de"]) == parameters
