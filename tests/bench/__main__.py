@@ -1,12 +1,13 @@
 """`make bench`: measures, prints tables, writes out/bench.json.
 
-Named sections, as in `python -m tests.bench makespan`, are measured alone, and take the place of theirs in the file;
---help lists them.
+`make bench SECTION=hops,host`, or `python -m tests.bench hops host`, measures only these sections and replaces only
+their results in the file; --help lists the sections.
 """
 
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from tests.bench import (
     journal,
     memory,
     observing,
+    parsing,
     promptness,
     readiness,
     replicas,
@@ -40,7 +42,7 @@ from tests.bench.arrival import soak
 from tests.bench.batches import measuring as batches
 from tests.bench.curves import Curve, Measured
 from tests.bench.endtoend import measuring as endtoend
-from tests.bench.report import OUT, found, section, show, write
+from tests.bench.report import OUT, found, section, set_aside, show, write
 from tests.bench.rivals import makespan
 from tests.bench.rivals import measuring as rivals
 from tests.bench.scale import artifacts, concurrency, conversations, models, tasks
@@ -68,6 +70,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "gpu": gpu.rows,
     "rivals": rivals.rows,
     "promptness": promptness.rows,
+    "parsing": parsing.rows,
     "takeover": takeover.rows,
     "replicas": replicas.rows,
     "bytes": transfers.rows,
@@ -84,6 +87,8 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
 async def main(names: Sequence[str]) -> int:
     """How many of the sections failed."""
     telemetry.setup("bench", level="WARNING")
+    if saved := set_aside(OUT):
+        print(f"{OUT} was measured on another machine and is now {saved}", file=sys.stderr)
     measured, failed = list[Measured](), 0
     for name in names:
         print(f"measuring {name} …", file=sys.stderr)
@@ -127,7 +132,50 @@ def _environment() -> Iterator[None]:
         os.environ.update(before)
 
 
+class UnknownSectionError(ValueError):
+    """A section that does not exist; the message lists those that do."""
+
+
+def requested(arguments: Sequence[str]) -> Sequence[str]:
+    """The sections to measure, each once; all of them if none is named.
+
+    Args:
+        arguments: names of sections, separated by commas or spaces.
+
+    Raises:
+        UnknownSectionError: a name is not that of a section.
+    """
+    names = list(dict.fromkeys(re.findall(r"[^\s,]+", " ".join(arguments))))
+    if unknown := [name for name in names if name not in SECTIONS]:
+        raise UnknownSectionError(f"no such section: {', '.join(unknown)}. The sections are:\n{_listing()}")
+    return names or list(SECTIONS)
+
+
+def _listing() -> str:
+    """A line for each section: its name and what it measures."""
+    width = max(map(len, SECTIONS))
+    return "\n".join(f"  {name:{width}}  {_about(rows)}" for name, rows in SECTIONS.items())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Measures the sections named on the command line.
+
+    Returns:
+        The exit code: 0 if all were measured, 1 if one failed, 2 if a name is unknown.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description=f"Measures and prints tables. The sections are:\n{_listing()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="separated by commas or spaces; default: all")
+    try:
+        names = requested(parser.parse_args(arguments).sections)
+    except UnknownSectionError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 1 if asyncio.run(main(names)) else 0
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures; prints tables.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
-    sys.exit(1 if asyncio.run(main(parser.parse_args().sections or list(SECTIONS))) else 0)
+    sys.exit(run(sys.argv[1:]))

@@ -5,6 +5,7 @@ at most. What is compared with it runs the same batches in a process without a s
 """
 
 import asyncio
+import io
 import os
 import random
 import sys
@@ -14,8 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import grpc
+from PIL import Image
 
-from experts.host.handler import Call
+from experts.host.handler import Call, Media
+from experts.host.isolation import Configuration, running
+from experts.host.media import decode_here, open_image
 from tests.bench.asking import Asker, reaching
 from tests.bench.dense.tasks import ITEMS, SHELVED_BYTES, SHELVES, TASK, Dense, nothing
 from tests.bench.floor import floor
@@ -27,6 +31,9 @@ from tests.bench.rows import Row, quantile
 CALLS, CALLERS, ROUNDS = 1000, 64, 3
 CAPPED_SECONDS = 0.05
 """What a batch of background calls may take, or one of them if that takes longer."""
+
+DECODES = 200
+PHOTOGRAPH, PHOTOGRAPH_BYTES = (1024, 768), 200_000
 
 ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
@@ -43,7 +50,7 @@ async def rows() -> list[Row]:
             await idle.in_turn(200)
             await busy.in_turn(5)
             measured = [await _overhead(idle), *await _throughput(busy), await _interactive(channel, busy)]
-            return [*measured, await _shelves(channel)]
+            return [*measured, await _shelves(channel), await asyncio.to_thread(_isolated_decode)]
 
 
 async def _overhead(asker: Asker) -> Row:
@@ -119,6 +126,35 @@ async def _shelves(channel: grpc.aio.Channel) -> Row:
     rate = await per_second(call, callers=16, count=600)
     note = f"of 600 calls to eight models of 64 MB in the room of three; {rate:.0f} calls/s"
     return Row("host.eviction_failures", failed, "", 0, note=note)
+
+
+def _isolated_decode() -> Row:
+    """Decoding in a worker process and in this one take turns, so that a slow minute of the machine is both's."""
+    picture = _photograph()
+    isolated, here = list[float](), list[float]()
+    with running(Configuration(), ahead=True):
+        for _ in range(DECODES):
+            for seconds, decode in ((isolated, open_image), (here, decode_here)):
+                begun = time.perf_counter()
+                decode(picture)
+                seconds.append(time.perf_counter() - begun)
+    alone = quantile(here, 0.5)
+    extra = quantile(isolated, 0.5) - alone
+    note = f"more than in-process, of {len(picture.content) // 1000} KB of JPEG; median; reference: in-process"
+    return Row("host.isolated_decode_ms", round(extra * 1e3, 3), "ms", 2, round(alone * 1e3, 3), note)
+
+
+def _photograph() -> Media:
+    """A picture of 200 KB, with as much detail as one of a telephone's has at that size."""
+    coarse = Image.effect_noise((256, 192), 64).resize(PHOTOGRAPH, Image.Resampling.BICUBIC)
+    picture = Image.merge("RGB", [coarse, coarse.rotate(180), Image.effect_noise(PHOTOGRAPH, 24)])
+    quality = 95
+    while True:
+        buffer = io.BytesIO()
+        picture.save(buffer, "JPEG", quality=quality)
+        if len(buffer.getvalue()) <= PHOTOGRAPH_BYTES:
+            return Media(buffer.getvalue(), "image/jpeg", "photograph.jpg")
+        quality -= 1
 
 
 def _measure(batches: int = 12) -> float:

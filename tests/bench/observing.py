@@ -6,6 +6,7 @@ A run is one of a single task through five services, a process each, beside Post
 import json
 import os
 import statistics
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -15,13 +16,18 @@ import grpc
 
 from tests import postgres
 from tests.bench.apart import House, standing
-from tests.bench.processes import printed
+from tests.bench.load import calling, planned
+from tests.bench.processes import printed, staged
 from tests.bench.rooms import ROOMS
 from tests.bench.rows import Row, gap, median
-from tests.fakes.collector import refusing
+from tests.bench.shapes import Script
+from tests.fakes.collector import OFTEN, refusing, silent
 
 MOST_US = 100
 """Of processor time that a call may take more."""
+
+STOP_SECONDS = 8.0
+"""That a process may take to stop whose collector takes nothing."""
 
 CALLERS, RUNS, TURNS = 8, 64, 12
 SERVICES = tuple(f"opentelemetry.proto.collector.{kind}.v1.{kind.title()}Service" for kind in ("trace", "metrics"))
@@ -36,7 +42,7 @@ Turn = Mapping[str, float]
 
 
 async def rows() -> list[Row]:
-    return [*await _of_calls(), *await _of_runs()]
+    return [*await _of_calls(), *await _of_runs(), await _of_stopping()]
 
 
 # ---------------------------------------------------------------- of calls
@@ -66,15 +72,37 @@ async def _of_runs() -> list[Row]:
     plain = median([turn["plain"] for turn in turns])
     told = "of processor time that all five services take more for a run where all of it is traced and counted"
     return [
-        Row("telemetry.run_ms", _more(turns, "told"), "ms", reference=plain, note=f"{told}; {_spread(turns, 'told')}"),
+        Row("telemetry.run_ms", _more(turns, "told"), "ms", plain, plain, f"{told}; {_spread(turns, 'told')}"),
         Row(
             "telemetry.run_absent_ms",
             _more(turns, "absent"),
             "ms",
-            reference=plain,
-            note=f"likewise, and the collector is away; {_spread(turns, 'absent')}",
+            plain,
+            plain,
+            f"likewise, and the collector is away; {_spread(turns, 'absent')}",
         ),
     ]
+
+
+async def _of_stopping() -> Row:
+    """The slower of two: with a collector that does not answer, and with one that cannot be reached."""
+    taken = dict[str, float]()
+    for name, collector_ in (("silent", silent), ("away", refusing)):
+        with (
+            TemporaryDirectory() as home,
+            collector_() as endpoint,
+            environment(OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, **OFTEN),
+        ):
+            async with staged(Path(home)) as stage:
+                async with calling(stage.orchestrator.address) as client:
+                    await client.run(planned(Script("chain", 8)))
+                started = time.perf_counter()
+                stage.orchestrator.terminate()
+                await stage.orchestrator.until_exited()
+                taken[name] = time.perf_counter() - started
+    name = max(taken, key=lambda each: taken[each])
+    note = f"an orchestrator's SIGTERM until it has exited, after a run of 8 tasks, while its collector is {name}"
+    return Row("telemetry.stop_s", round(taken[name], 2), "s", STOP_SECONDS, note=note)
 
 
 async def _turns(url: str) -> Sequence[Turn]:

@@ -50,6 +50,16 @@ class Running:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    async def until_exited(self) -> None:
+        """Waits until the process has exited and asyncio has collected its exit status."""
+        with suppress(ProcessLookupError):
+            while True:
+                os.kill(self.pid, 0)
+                await asyncio.sleep(LOOK_SECONDS)
+
 
 @asynccontextmanager
 async def service(module: str, prefix: str, home: Path, **settings: str) -> AsyncIterator[Running]:

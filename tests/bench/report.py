@@ -64,6 +64,17 @@ def found(path: Path) -> Report:
     return earlier if earlier.machine == here else Report(here, {})
 
 
+def set_aside(path: Path) -> Path | None:
+    """Renames a report of another machine, so that this one's results do not replace it.
+
+    Returns:
+        The new path, or None if the file does not exist or is of this machine.
+    """
+    if not path.exists() or read(path).machine == machine():
+        return None
+    return path.rename(path.with_stem(f"{path.stem}-other-machine"))
+
+
 def read(path: Path) -> Report:
     """A report that was written."""
     told = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""How long a run stands still when its orchestrator is killed, with the lease as it is shipped."""
+"""How long a run stands still when its orchestrator is killed, with the lease as it is shipped, or stopped."""
 
 import time
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,16 +10,27 @@ from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, RUN_STATE_COMPLETED, RunEvent, RunSpec
 from services.runtime.channel import connect
 from tests.bench.load import PATIENCE_SECONDS
-from tests.bench.processes import staged
+from tests.bench.processes import Running, staged
 from tests.bench.rows import Row
 from tests.bench.shapes import NAMED, Script
 
-SECONDS = 15
+KILLED_SECONDS, STOPPED_SECONDS = 15, 2
 SLOW = Script("chain", 3, expert=1.0)
 
 
 async def rows() -> list[Row]:
-    """One sample: a takeover takes about a lease, whatever else happens."""
+    """One sample each: a takeover takes about a lease, whatever else happens, and a handover takes none of it."""
+    stood_still, over = await _moved(Running.kill)
+    note = f"kill -9 in a chain of {SLOW.size}, {NAMED}, one task done; the run was over after {over:.1f} s"
+    handed, _ = await _moved(Running.terminate)
+    return [
+        Row("takeover.seconds", round(stood_still, 1), "s", KILLED_SECONDS, note=note),
+        Row("takeover.stopped_s", round(handed, 2), "s", STOPPED_SECONDS, note="SIGTERM likewise: the run is released"),
+    ]
+
+
+async def _moved(end: Callable[[Running], None]) -> tuple[float, float]:
+    """Seconds from the end of the owner until another orchestrator has its run, and until the run has ended."""
     with TemporaryDirectory() as home:
         async with staged(Path(home), orchestrators=2) as stage:
             owner, heir = stage.orchestrators
@@ -28,7 +39,7 @@ async def rows() -> list[Row]:
                 asked = RunRequest(spec=spec)
                 begun = OrchestratorServiceStub(dying).Run(asked, timeout=PATIENCE_SECONDS)
                 seen = await _until(begun, "task_ended")
-                owner.kill()
+                end(owner)
                 killed = time.perf_counter()
                 rest = WatchRunRequest(run_id=seen.run_id, after_sequence=seen.sequence)
                 watched = OrchestratorServiceStub(living).Watch(rest, timeout=PATIENCE_SECONDS)
@@ -38,8 +49,7 @@ async def rows() -> list[Row]:
                 over = time.perf_counter() - killed
     if ended.state != RUN_STATE_COMPLETED:
         raise RuntimeError(f"the run did not survive: {ended.failure.message}")
-    note = f"kill -9 in a chain of {SLOW.size}, {NAMED}, one task done; the run was over after {over:.1f} s"
-    return [Row("takeover.seconds", round(stood_still, 1), "s", SECONDS, note=note)]
+    return stood_still, over
 
 
 async def _until(events: AsyncIterable[RunEvent], kind: str) -> RunEvent:

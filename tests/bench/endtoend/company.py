@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
@@ -25,7 +26,8 @@ _ROOM = {"llm_context_tokens": "65536", "llm_answer_tokens": "16384", "llm_concu
 """For plans of a hundred tasks, and their models chosen all at once."""
 
 
-async def _pass(call: InferRequest) -> Mapping[str, Value]:
+async def pace(call: InferRequest) -> Mapping[str, Value]:
+    """The paced expert's answer, after the seconds that the call's parameters name."""
     told = json.loads(call.parameters_json or "{}")
     await asyncio.sleep(told.get("seconds", EXPERT_SECONDS))
     return {"text": Value(text="done")}
@@ -38,9 +40,19 @@ async def speaking(*scripts: Script) -> AsyncIterator[ScriptedLLM]:
         yield llm
 
 
+@dataclass(frozen=True)
+class Addresses:
+    """Addresses of what a benchmark calls."""
+
+    gateway: str
+    """The URL of its HTTP API."""
+    expert: str
+    """host:port."""
+
+
 @asynccontextmanager
-async def standing(home: Path, llm: ScriptedLLM, asking: Collection[str]) -> AsyncIterator[str]:
-    """Gives the gateway's URL, once runs can be asked for there.
+async def standing(home: Path, llm: ScriptedLLM, asking: Collection[str]) -> AsyncIterator[Addresses]:
+    """Gives the addresses, once runs can be requested from the gateway.
 
     Args:
         home: where the journal and logs are.
@@ -50,6 +62,6 @@ async def standing(home: Path, llm: ScriptedLLM, asking: Collection[str]) -> Asy
     cards = [card(f"{TASK}-{size}", TASK, f"A {size} model.") for size in ("large", "small")]
     cards += [card(task, task) for task in WORDS_TASKS]
     endpoint = {"llm_base_url": llm.base_url, "llm_model": "scripted", "llm_internal": "true", **_ROOM}
-    paced = FakeExpert("paced", cards, specs=[PACED], answer=_pass)
+    paced = FakeExpert("paced", cards, specs=[PACED], answer=pace)
     async with paced.serving() as expert, rooms(home, expert, dict.fromkeys(asking, endpoint)) as (_, http):
-        yield f"http://{http}"
+        yield Addresses(f"http://{http}", expert)

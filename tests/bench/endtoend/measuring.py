@@ -1,7 +1,8 @@
 """Whole runs through the gateway: every service a process, an LLM and an expert of known pace behind them.
 
 The LLM speaks OpenAI's protocol: its first token comes after 0.1 s, then 500 a second; a task takes its expert 0.05 s.
-Makespans are to the last event, as a client of the gateway's event stream has it.
+Makespans are to the last event, as a client of the gateway's event stream has it. The reference of a makespan is plain
+asyncio, which makes the same calls to the same LLM and expert in the same minutes; the target is a difference from it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from tests.bench.endtoend import speech
 from tests.bench.endtoend.asking import Told, ask
 from tests.bench.endtoend.company import speaking, standing
 from tests.bench.endtoend.controllers import CONTROLLERS, SHAPES, Controller
+from tests.bench.endtoend.plain import PlainClient
 from tests.bench.rows import Row, gap, median
 from tests.bench.shapes import longest
 from tests.fakes import ScriptedLLM
@@ -23,12 +25,22 @@ from tests.fakes import ScriptedLLM
 REPEATS = 3
 LARGE = "random_100"
 """Asked for once by an LLM: it takes seconds to write such a plan."""
-MS_PER_TASK = 5.0
+MS_PER_RUN = 30.0
+"""The most that a run may take longer than plain asyncio."""
 FIRST_EVENT_MS = 50.0
 TOLD = "chain_8"
 """Of which it is said when each part of it came."""
 COUNTED = ("single", "chain_4", "chain_8")
 """Of which LLM calls and tokens are told; the first HuggingGPT's are known of them."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients of one measurement, and the LLM that all of them reach."""
+
+    gateway: httpx.AsyncClient
+    plain: PlainClient
+    llm: ScriptedLLM
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ class Cell:
     runs: Sequence[Told]
     calls: float
     """Of LLMs, by each."""
+    plain: float
+    """Seconds of the same graph by plain asyncio, the median."""
 
     def seconds(self, kind: str) -> float:
         """Until the first event of a kind."""
@@ -53,25 +67,28 @@ async def rows() -> list[Row]:
         for asking, controllers in groupby(CONTROLLERS, key=lambda controller: controller.asking):
             with TemporaryDirectory() as home:
                 async with (
-                    standing(Path(home), llm, asking) as url,
-                    httpx.AsyncClient(base_url=url, timeout=120) as client,
+                    standing(Path(home), llm, asking) as addresses,
+                    httpx.AsyncClient(base_url=addresses.gateway, timeout=120) as gateway,
+                    PlainClient.connected(llm.base_url, addresses.expert) as plain,
                 ):
                     for controller in controllers:
-                        cells = [await _cell(client, llm, controller, name, numbers) for name in controller.shapes()]
+                        clients = Clients(gateway, plain, llm)
+                        cells = [await _cell(clients, controller, name, numbers) for name in controller.shapes()]
                         measured += [row for cell in cells for row in _told(cell)]
                         measured += _missing(controller)
     return measured
 
 
-async def _cell(
-    client: httpx.AsyncClient, llm: ScriptedLLM, controller: Controller, name: str, numbers: Iterator[int]
-) -> Cell:
-    await ask(client, controller.body("single", next(numbers)))
-    before, repeats = len(llm.requests), 1 if controller.asking and name == LARGE else REPEATS
-    runs = [await ask(client, controller.body(name, next(numbers))) for _ in range(repeats)]
+async def _cell(clients: Clients, controller: Controller, name: str, numbers: Iterator[int]) -> Cell:
+    await ask(clients.gateway, controller.body("single", next(numbers)))
+    before, repeats = len(clients.llm.requests), 1 if controller.asking and name == LARGE else REPEATS
+    runs = [await ask(clients.gateway, controller.body(name, next(numbers))) for _ in range(repeats)]
     if any(run.tasks != len(SHAPES[name].graph) for run in runs if not controller.supplied):
         raise RuntimeError(f"{controller.name} planned another shape than {name}")
-    return Cell(controller, name, runs, (len(llm.requests) - before) / repeats)
+    calls = (len(clients.llm.requests) - before) / repeats
+    await clients.plain.run(controller, SHAPES["single"], next(numbers))
+    reference = [await clients.plain.run(controller, SHAPES[name], next(numbers)) for _ in range(repeats)]
+    return Cell(controller, name, runs, calls, median(reference, digits=6))
 
 
 def _told(cell: Cell) -> Iterator[Row]:
@@ -85,14 +102,28 @@ def _told(cell: Cell) -> Iterator[Row]:
 def _makespan(cell: Cell) -> Row:
     critical, tasks = cell.controller.critical(SHAPES[cell.shape])
     whole = cell.seconds("run_ended")
-    return Row(
-        f"endtoend.{cell.controller.name}_{cell.shape}_x",
-        round(whole / critical, 3),
-        "x",
-        round(1 + MS_PER_TASK / 1000 * tasks / critical, 3),
-        note=f"{cell.controller.about}: {1000 * whole:.0f} ms; its critical path has {1000 * critical:.0f} ms, {tasks} "
-        f"{'task' if tasks == 1 else 'tasks'} on it",
+    note = (
+        f"{cell.controller.about}: {whole / critical:.3f} x its critical path of {1000 * critical:.0f} ms, {tasks} "
+        f"{'task' if tasks == 1 else 'tasks'} on it; reference: plain asyncio; target: reference + {MS_PER_RUN:g} ms"
     )
+    return makespan_row(_makespan_id(cell.controller, cell.shape), whole, cell.plain, note)
+
+
+def makespan_row(name: str, seconds: float, plain: float, note: str) -> Row:
+    """The row of a makespan, its target a difference from plain asyncio.
+
+    Args:
+        name: of the row.
+        seconds: of the run.
+        plain: seconds of plain asyncio.
+        note: of the row.
+    """
+    reference = round(1000 * plain, 1)
+    return Row(name, round(1000 * seconds, 1), "ms", round(reference + MS_PER_RUN, 1), reference, note)
+
+
+def _makespan_id(controller: Controller, shape: str) -> str:
+    return f"endtoend.{controller.name}_{shape}_ms"
 
 
 def _firsts(cell: Cell) -> Iterator[Row]:
@@ -127,4 +158,4 @@ def _counted(cell: Cell) -> Iterator[Row]:
 def _missing(controller: Controller) -> Iterator[Row]:
     for name in SHAPES.keys() - controller.shapes().keys():
         why = "no request in words is planned to this shape without an LLM"
-        yield gap(f"endtoend.{controller.name}_{name}_x", "x", None, why)
+        yield gap(_makespan_id(controller, name), "ms", None, why)

@@ -1,0 +1,126 @@
+"""Processor time that reading takes for inputs made to be slow, and for a planner's prompt of 500 tasks."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from gateway.decoding import MOST_ENTRIES, decode
+from gateway.json_text import canonical
+from gateway.openai import errands, schema
+from protos.hugginggpt.v1.types_pb2 import RunSpec
+from services.planner.llm.prompting import Prompting
+from services.planner.llm.values import Names, meanings
+from services.planner.request import Turn
+from services.runtime.errors import InvalidRequest
+from tests.bench.rows import Row, median
+from tests.planning import LITE, asked, crowd, file
+
+REPEATS = 10
+CATALOGUE_TASKS = 500
+BUDGET_TOKENS = 3_072
+TOO_MANY = MOST_ENTRIES + 1
+
+CHAT_PROMPTS: Mapping[str, str] = {
+    "blank lines": "\n" * 200_000,
+    "beginnings": "# Task:\na title\n" + "<chat_history>" * 20_000,
+    "blanks": "USER" + " " * 200_000,
+    "braces": "{" * 200_000,
+}
+"""Chat messages that resemble the prompts of chat front ends."""
+
+LARGE_MESSAGES: Mapping[str, Mapping[str, Any]] = {
+    "turns": {"history": [{}] * TOO_MANY},
+    "attachments": {"history": [{"attachments": [{"text": ""}] * 500}] * 500},
+    "inputs": {"inputs": [{"json": 1}] * TOO_MANY},
+    "metadata": {"metadata": {str(number): "" for number in range(TOO_MANY)}},
+    "tasks": {"plan": [{"task": "x"}] * TOO_MANY},
+    "arguments": {"plan": [{"task": "x", "arguments": {"a": [""] * TOO_MANY}}]},
+}
+"""Fields of run requests with more parts than are taken."""
+
+WIDE_JSON: Mapping[str, Any] = {
+    "lists": [[]] * 100_000,
+    "objects": [{"a": '"\\['}] * 100_000,
+    "brackets in a string": "[" * 1_000_000,
+    "lists of objects": [[{}]] * 50_000,
+}
+
+VALUES: Mapping[str, str] = {
+    "tags": "<" * 60_000,
+    "braces": "{" * 60_000,
+    "a placeholder": "{" + "_" * 60_000,
+    "blanks": "< " + " " * 60_000,
+    "commas": ", " * 30_000,
+}
+"""Arguments of tasks as an LLM could write them."""
+
+PIECES = ("“", "„", "«", "```", "```\n", "\n", ": ", '"', "a ", "<data ", "\u3042")
+"""Of which requests of 500,000 characters are made."""
+
+
+def doubling_schema() -> dict[str, Any]:
+    """A JSON schema whose number of choices doubles 40 times."""
+    choices = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
+    return {
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/a0"},
+        "$defs": {**choices, "a40": {"type": "null"}},
+    }
+
+
+async def rows() -> list[Row]:
+    """The slowest input of each kind."""
+    names, doubling = Names({"file1": file("sign.png")}), doubling_schema()
+    return [
+        _slowest(
+            "chat_prompt",
+            2_000,
+            {name: partial(errands.answer, RunSpec(request=f"{text}x")) for name, text in CHAT_PROMPTS.items()},
+        ),
+        _slowest("large_message", 3_000, {name: partial(_refused, fields) for name, fields in LARGE_MESSAGES.items()}),
+        _slowest("wide_json", 2_000, {name: partial(canonical, wide, "x") for name, wide in WIDE_JSON.items()}),
+        _slowest("json_schema", 3_000, {"choices that double": partial(schema.holds, doubling, doubling, {"a": 1})}),
+        _slowest("llm_value", 2_000, {name: partial(meanings, text, names) for name, text in VALUES.items()}),
+        _slowest("long_request", 3_000, {repr(piece): partial(_long_request, piece) for piece in PIECES}),
+        _prompt(),
+    ]
+
+
+def _slowest(name: str, target: float, works: Mapping[str, Callable[[], object]]) -> Row:
+    taken = {kind: _milliseconds(work) for kind, work in works.items()}
+    kind = max(taken, key=lambda each: taken[each])
+    return Row(f"parsing.{name}_ms", round(taken[kind], 1), "ms", target, note=f"slowest of {len(works)}: {kind}")
+
+
+def _prompt() -> Row:
+    catalogue, prompting = crowd(CATALOGUE_TASKS), Prompting()
+    prompting.planning(asked("warm up"), catalogue, BUDGET_TOKENS, _tokens)
+    request = asked("Read this poster and say it aloud", ["a.png"])
+    work = partial(prompting.planning, request, catalogue, BUDGET_TOKENS, _tokens)
+    taken: Sequence[float] = [_milliseconds(work) for _ in range(REPEATS)]
+    note = f"an LLM planner's prompt, for which a few of {CATALOGUE_TASKS} tasks are chosen; median of {REPEATS}"
+    return Row("parsing.planner_prompt_ms", median(taken), "ms", 100, note=note)
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    """Processor time."""
+    started = time.process_time()
+    work()
+    return 1000 * (time.process_time() - started)
+
+
+def _refused(fields: Mapping[str, Any]) -> None:
+    with suppress(InvalidRequest):
+        decode(RunSpec, {"request": "x", **fields})
+
+
+def _long_request(piece: str) -> None:
+    request = asked(piece * (500_000 // len(piece)), earlier=[Turn(False, piece * 100_000)])
+    Prompting().planning(request, LITE, BUDGET_TOKENS, _tokens)
+
+
+def _tokens(text: str) -> int:
+    """An estimate as rough and as high as the LLM client's."""
+    return len(text) // 3 + 1
