@@ -1,6 +1,6 @@
 """Asking experts as a run does, without the rest of it."""
 
-import time
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from protos.hugginggpt.v1.types_pb2 import (
 )
 from services.orchestrator.calling.attempts import Attempts, Job
 from services.orchestrator.calling.retries import RetryBudget
+from services.orchestrator.deadline import Deadline
 from services.orchestrator.pricing import Prices
 from services.runtime import caller
 from services.runtime.channel import connect
@@ -70,10 +71,9 @@ class Asker:
     def __init__(self, attempts: Attempts, run: str = "run", *, seconds: float | None = None, **who: Any) -> None:
         self._attempts = attempts
         self._retries = RetryBudget()
+        self._deadline = Deadline(math.inf if seconds is None else seconds)
         given: dict[str, Any] = {"tenant": "tenant", "policy": DATA_POLICY_LOCAL} | who
         self._caller = Caller(run_id=run, **given)
-        if seconds is not None:
-            self._caller.deadline.FromNanoseconds(int((time.time() + seconds) * 1e9))
 
     async def infer(
         self,
@@ -92,7 +92,7 @@ class Asker:
         """
         asked = asked or Asked()
         request = InferRequest(task=SPEC.name, inputs={"text": Value(text=text)})
-        job = Job(1, request, SPEC, candidates, asked.events.append, self._retries, again)
+        job = Job(1, request, SPEC, candidates, asked.events.append, self._retries, again, self._deadline)
         with caller.acting_for(self._caller):
             asked.result = await self._attempts.infer(job)
         return asked
@@ -101,7 +101,7 @@ class Asker:
 @asynccontextmanager
 async def asking(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[Attempts]:
     """Attempts with limits that are in nobody's way; the selector's address only matters where experts sleep."""
-    given: dict[str, Any] = {"attempt_seconds": 5.0, "prices": Prices({})}
+    given: dict[str, Any] = {"attempt_seconds": 5.0, "overload_seconds": 60.0, "prices": Prices({})}
     given |= {"calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
     async with connect(selector) as channel, Attempts(SelectorServiceStub(channel), **given) as attempts:
         yield attempts

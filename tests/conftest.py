@@ -1,23 +1,31 @@
 """What every test may ask for."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
 import grpc
 import pytest
+import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 
 from services.runtime.channel import connect
 from services.runtime.server import Register, serving
 
 pytest_plugins = [
+    "tests.support.required_programs",  # before those that import it
+    "tests.support.scheduling",
     "tests.browsing",
     "tests.postgres",
-    "tests.programs",
     "tests.s3",
     "tests.tiny",
     "tests.containers.fixtures",  # after those that it imports
 ]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell ignores Ctrl-C in what it starts in the background, and programs that tests interrupt would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Serve = Callable[[Register, ServiceDescriptor], Awaitable[grpc.aio.Channel]]
 
@@ -32,3 +40,18 @@ async def serve() -> AsyncIterator[Serve]:
             return await stack.enter_async_context(connect(f"127.0.0.1:{running.port}"))
 
         yield start
+
+
+@pytest.fixture(autouse=True)
+def _restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undoes what a test configures about logs; a logger that is cached would keep it for good."""
+    configure, before = structlog.configure, structlog.get_config()
+    monkeypatch.setattr(
+        structlog, "configure", lambda **given: configure(**given | {"cache_logger_on_first_use": False})
+    )
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    configure(**before)
+    root.handlers = handlers
+    root.setLevel(level)

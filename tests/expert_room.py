@@ -28,7 +28,14 @@ class Room(Host):
     """An expert that runs."""
 
     async def ask(
-        self, task: str, *, model: str = "", local: bool = False, parameters: Any = None, **inputs: Any
+        self,
+        task: str,
+        *,
+        model: str = "",
+        local: bool = False,
+        parameters: Any = None,
+        seconds: float = 20,
+        **inputs: Any,
     ) -> Any:
         """The outputs as plain Python; media as bytes."""
         request = pb.InferRequest(task=task, model=model, parameters_json=json.dumps(parameters) if parameters else "")
@@ -39,7 +46,7 @@ class Room(Host):
                 request.inputs[port].CopyFrom(await self._value(value))
         policy = DATA_POLICY_LOCAL if local else DATA_POLICY_OPEN
         with caller.acting_for(Caller(tenant="default", policy=policy)):
-            reply = await self.stub.Infer(request, timeout=20, metadata=caller.metadata())
+            reply = await self.stub.Infer(request, timeout=seconds, metadata=caller.metadata())
         return {port: await self._plain(value) for port, value in reply.outputs.items()}
 
     async def refused(self, task: str, **asked: Any) -> errors.ServiceError:

@@ -104,7 +104,7 @@ class Host:
     def watch(self, name: str = "") -> Any:
         """The health of a name as it changes: a stream, to be cancelled."""
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
-        return stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=10)
+        return stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=60)
 
     async def until_waiting(self, count: int) -> None:
         """So many calls have come and wait."""

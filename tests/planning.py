@@ -2,13 +2,30 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import product
 
 from services.planner.catalog import standard_specs
 from services.planner.embedded.planning import Embedded
-from services.planner.plan import Argument, Catalogue, Draft, File, Input, Many, Reference, Task, Text
+from services.planner.plan import (
+    Argument,
+    Catalogue,
+    Draft,
+    File,
+    Input,
+    Many,
+    Modality,
+    Port,
+    Reference,
+    Spec,
+    Task,
+    Text,
+)
 from services.planner.request import Named, Request, Turn
 
 STANDARD = standard_specs()
+
+_THINGS = ("leaf", "wheel", "cloud", "coin", "bridge", "stamp", "violin", "brick", "shell", "engine")
+_DEEDS = ("polish", "weigh", "date", "rank", "trace", "price", "stain", "fold")
 
 LITE: Catalogue = {
     name: STANDARD[name]
@@ -91,3 +108,18 @@ def _argument(argument: Argument) -> str:
             return f"<{name}>"
         case _:
             return str(argument)
+
+
+def crowd(size: int) -> Catalogue:
+    """A catalogue of so many tasks: the standard ones and made-up ones that do something else."""
+    media = (Modality.TEXT, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
+    made = {
+        name: Spec(name, f"Can {deed} a {thing} when it is given as {takes}.", _port(takes), _port(gives))
+        for deed, thing, takes, gives in product(_DEEDS, _THINGS, media, media[1:])
+        if (name := f"{thing}-{deed}-{takes.name.lower()}-{gives.name.lower()}")
+    }
+    return {**dict(list(made.items())[: size - len(STANDARD)]), **STANDARD}
+
+
+def _port(modality: Modality) -> tuple[Port, ...]:
+    return (Port(modality.name.lower(), modality),)

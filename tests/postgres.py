@@ -16,6 +16,8 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from tests.support.required_programs import find_program, require
+
 PASSWORD = "of-the-tests"  # of a server that lives as long as the tests
 
 START_SECONDS = 60.0
@@ -111,14 +113,11 @@ async def _told(url: str, command: str) -> None:
 
 
 def _programs() -> Path:
-    """The newest installed version's folder."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
-    if found:
-        return found[-1].parent
-    on_path = shutil.which("postgres")
-    if not on_path:
-        raise RuntimeError("PostgreSQL is not installed here: make test-deps")
-    return Path(on_path).parent
+    """The folder of the server's programs."""
+    server = find_program("postgres")
+    if server is None:
+        raise RuntimeError("PostgreSQL is not installed: run `make test-deps`")
+    return server.parent
 
 
 def _as_user(folder: Path) -> list[str]:
@@ -161,6 +160,7 @@ def _ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Pa
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a server that stands as long as the tests run."""
+    """The URL of a server that runs as long as the tests do."""
+    require("postgres")
     with standing(durable=False) as url:
         yield url

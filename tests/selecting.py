@@ -66,7 +66,7 @@ Open = Callable[..., AbstractAsyncContextManager[Room]]
 def selectors(where: Path) -> Open:
     """Opens selectors, one after the other, that share a store and a folder."""
     folder = where / "experts"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
 
     @asynccontextmanager
     async def start(experts: str = "", forget_seconds: float = 60, asleep: str = "") -> AsyncIterator[Room]:

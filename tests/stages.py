@@ -69,6 +69,10 @@ class Troubled(Journal):
         self._troubles("events")
         return await super().events(run_id, after, limit)
 
+    async def conversation(self, run_id: str, tenant: str, most: int) -> list[list[bytes]]:
+        self._troubles("conversation")
+        return await super().conversation(run_id, tenant, most)
+
     def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
         self._troubles("append")
         return super().append(*args, **changes)
@@ -102,7 +106,7 @@ async def forever(_: LiveRun) -> Failure | None:
 async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
     pipeline = cast("Pipeline", stages)
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(30),
         Runs(
             journal,
             pipeline,

@@ -7,7 +7,8 @@ import pytest
 
 CONTAINERS = [
     pytest.mark.containers,
-    pytest.mark.needs("podman", "buildah", "runc", "mmdebstrap"),
+    pytest.mark.slow,
+    pytest.mark.needs("podman", "buildah", "runc", "mmdebstrap", "ip"),
     pytest.mark.timeout(900),  # the first of them builds the images
 ]
 """What a module of such tests has for its pytestmark."""

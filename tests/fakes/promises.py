@@ -169,3 +169,53 @@ class Mute(Sound):
 class Chatty(Sound):
     async def Progress(self, request: pb.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await context.write(pb.ProgressEvent(call_id=request.call_ids[0]))
+
+
+class Hanging(Sound):
+    """Never answers a call."""
+
+    async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
+        await asyncio.Event().wait()
+        return self.reply
+
+
+class NeverLoaded(Hanging):
+    """Whose model does not come to be loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.described.load.ClearField("loaded")
+        self.names = ()
+
+
+class SlowlyLoaded(Sound):
+    """Loads its model during the first call.
+
+    Args:
+        looks: how often it is still said not to be loaded.
+        answers: whether calls are answered once it is.
+    """
+
+    def __init__(self, looks: int, *, answers: bool = True) -> None:
+        super().__init__()
+        self.described.load.ClearField("loaded")
+        self.names = ()
+        self._looks = looks
+        self._answers = answers
+        self._called = False
+        self._loaded = asyncio.Event()
+
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
+        if self._called and not self._loaded.is_set():
+            self._looks -= 1
+            if not self._looks:
+                self._loaded.set()
+                self.described.load.loaded.append("m")
+        return await super().Describe(request, context)
+
+    async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
+        self._called = True
+        await self._loaded.wait()
+        if not self._answers:
+            await asyncio.Event().wait()
+        return await super().Infer(request, context)

@@ -17,6 +17,7 @@ from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import (
     MODEL_STATE_READY,
     REACH_INTERNAL,
+    RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_COMPLETED,
     RUN_STATE_RUNNING,
     AnswerChunk,
@@ -175,7 +176,9 @@ class ScriptedRun:
             await more.wait()
 
     def as_it_stands(self) -> Run:
-        state = self.events[-1].run_ended.state if self.ended else RUN_STATE_RUNNING
+        last = self.events[-1]
+        waits = RUN_STATE_AWAITING_APPROVAL if last.HasField("approval_requested") else RUN_STATE_RUNNING
+        state = last.run_ended.state if self.ended else waits
         answer = "".join(event.answer_chunk.text for event in self.events)
         run = Run(run_id=self.run_id, state=state, answer=answer, last_sequence=len(self.events))
         run.spec.CopyFrom(self.spec)
@@ -308,6 +311,8 @@ class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
     ) -> None:
         self.revision = "1"
         self.tasks = list(tasks)
+        self.failing: list[selecting.CatalogTask] = []
+        """Kinds of task whose models have all failed."""
         self.cards = list(cards)
         self.experts = list(experts)
         self.forgotten: list[str] = []
@@ -321,7 +326,7 @@ class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
     async def ListTasks(self, request: selecting.ListTasksRequest, context: Any) -> selecting.ListTasksResponse:
         if request.known_revision == self.revision:
             return selecting.ListTasksResponse(revision=self.revision, unchanged=True)
-        return selecting.ListTasksResponse(revision=self.revision, tasks=self.tasks)
+        return selecting.ListTasksResponse(revision=self.revision, tasks=self.tasks, failing=self.failing)
 
     async def ListModels(self, request: selecting.ListModelsRequest, context: Any) -> selecting.ListModelsResponse:
         cards = [card for card in self.cards if request.task in ("", card.task)]

@@ -23,7 +23,7 @@ SPEAK, COMPOSE, CONVERT, SPEAKING = "text-to-speech", "text-to-audio", "audio-to
 GOOD = {"audio": recorded(tone(LOW))}
 NAMES: dict[str, Any] = {"candidate_labels": ["low"]}
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

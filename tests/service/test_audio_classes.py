@@ -10,6 +10,8 @@ from tests.tiny import Tiny
 from tests.tiny.listened import matched
 from tests.tiny.sounds import HIGH, LOW, encoded, read, recorded, tone, tones
 
+pytestmark = pytest.mark.slow
+
 CLASSES, NAMED, SPEAKING = "audio-classification", "zero-shot-audio-classification", "voice-activity-detection"
 
 

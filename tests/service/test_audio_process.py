@@ -22,6 +22,8 @@ from tests.tiny import Served, models
 from tests.tiny.films import RED, filmed, plain
 from tests.tiny.sounds import HIGH, recorded, tone
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[[str, str, str], Awaitable[Process]]
 
 

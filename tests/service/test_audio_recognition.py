@@ -12,6 +12,8 @@ from tests.tiny.listened import transcribed
 from tests.tiny.sounds import HIGH, LOW, RATE, encoded, m4a, recorded, tone, tones
 from tests.tiny.whispers import LESSONS
 
+pytestmark = pytest.mark.slow
+
 TASK = "automatic-speech-recognition"
 CTC, WHISPER = "tiny/letters", "tiny/whisper"
 

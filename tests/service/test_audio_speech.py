@@ -11,6 +11,8 @@ from tests.tiny.listened import composed, spoken
 from tests.tiny.sounds import LOW, encoded, m4a, read, recorded, tone
 from tests.tiny.speakers import VOICES
 
+pytestmark = pytest.mark.slow
+
 SPEAK, COMPOSE, CONVERT = "text-to-speech", "text-to-audio", "audio-to-audio"
 VITS, SPEECHT5 = "tiny/vits", "tiny/speecht5"
 

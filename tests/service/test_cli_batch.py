@@ -18,6 +18,8 @@ from tests.batching import given as named
 from tests.orchestrating import END, Cast, task
 from tests.speaking import LOUD, Speaking, opened_speaking, picture
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def speaking(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Speaking]:

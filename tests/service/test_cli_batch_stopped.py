@@ -19,6 +19,8 @@ from tests.orchestrating import END, Cast, task
 from tests.service.test_cli_runs import Said
 from tests.speaking import Speaking, opened_speaking
 
+pytestmark = pytest.mark.slow
+
 COMMAND = (sys.executable, "-m", "gateway.cli")
 ALOUD = ("batch", "aloud", "--folder", "in", "--max-at-once", "1")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -24,16 +25,19 @@ from tests.fakes.promises import (
     Disagreeing,
     Failing,
     Formless,
+    Hanging,
     Incomplete,
     Leaking,
     Mute,
     Nameless,
+    NeverLoaded,
     Other,
     Outside,
     Repeating,
     Rude,
     Silent,
     Sloppy,
+    SlowlyLoaded,
     Sound,
     Unhealthy,
     Unreadable,
@@ -41,6 +45,8 @@ from tests.fakes.promises import (
 from tests.hosting import SERVING, does, hosts
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
+
+ROOT = Path(__file__).parents[2]
 
 Checks = dict[str, dict[str, str]]
 
@@ -136,14 +142,78 @@ async def test_a_promise_that_is_broken_is_named(start: Start, expert: type[Soun
 
 async def test_an_expert_without_a_task_that_works_is_not_tried_further(start: Start) -> None:
     _, checks = await examined(await start(Failing()))
+    assert checks["the rest"]["level"] == "not_tried"
     assert "no task could be done" in checks["the rest"]["found"]
+
+
+async def test_drain_is_not_tried_without_the_process(start: Start) -> None:
+    _, checks = await examined(await start(Sound()))
+    assert checks["drain"]["level"] == "not_tried"
+    assert "--pid" in checks["drain"]["found"]
+
+
+async def test_call_that_hangs_is_broken_within_the_limit_of_a_check(start: Start) -> None:
+    status, checks = await examined(await start(Hanging()), "--timeout", "0.3", "--load-timeout", "30")
+    assert status == 1
+    assert checks["saying (m)"]["level"] == "wrong"
+    assert checks["saying (m)"]["found"] == "no answer within 0.3 s"
+
+
+async def test_model_that_does_not_load_is_broken_within_the_limit_of_loading(start: Start) -> None:
+    status, checks = await examined(await start(NeverLoaded()), "--timeout", "30", "--load-timeout", "0.3")
+    assert status == 1
+    assert checks["saying (m)"]["found"] == "the model is not loaded within 0.3 s"
+
+
+async def test_loading_does_not_count_against_the_limit_of_a_check(start: Start) -> None:
+    expert = SlowlyLoaded(looks=3)
+    _, checks = await examined(await start(expert), "--timeout", "1", "--load-timeout", "60")
+    assert checks["saying (m)"]["level"] == "ok"
+
+
+async def test_hang_after_loading_is_broken_before_the_limit_of_loading(start: Start) -> None:
+    expert = SlowlyLoaded(looks=3, answers=False)
+    _, checks = await examined(await start(expert), "--timeout", "0.3", "--load-timeout", "600")
+    assert checks["saying (m)"]["found"] == "no answer within 0.3 s"
+
+
+async def test_process_that_dies_in_a_call_is_reported_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.fakes.dying_expert"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    assert process.stdout
+    try:
+        status, checks = await examined((await process.stdout.readline()).decode().strip())
+        async with asyncio.timeout(30):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert status == 1
+    assert checks["saying (m)"]["level"] == "wrong"
+    assert "the process died during the call" in checks["saying (m)"]["found"]
+    assert checks["the rest"]["level"] == "not_tried"
+    assert not any("UNAVAILABLE" in check["found"] for check in checks.values())
+
+
+async def test_progress_is_shown_on_standard_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.cli.promises.progress.SECONDS_BETWEEN_LINES", 0.1)
+    arguments = ["check-expert", await start(Hanging()), "--json", "--timeout", "1"]
+    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert "saying (m): waiting for" in result.stderr
+    json.loads(result.stdout)
+
+
+async def test_error_codes_are_explained_in_words(start: Start) -> None:
+    _, checks = await examined(await start(Failing()))
+    assert checks["saying (m)"]["found"] == "failed inside the expert (INTERNAL/MODEL_FAILED): no"
 
 
 async def test_what_is_outside_the_house_is_asked_only_if_told_so(start: Start) -> None:
     address = await start(Outside())
     status, checks = await examined(address)
-    assert status == 0
+    assert status == 1  # no task could be tried
     assert checks["policy"]["level"] == "ok"
+    assert checks["tasks outside"]["level"] == "not_tried"
     assert "not asked: saying" in checks["tasks outside"]["found"]
     assert "saying (m)" not in checks
     _, checks = await examined(address, "--policy", "open")
@@ -170,6 +240,9 @@ async def test_an_expert_without_health_and_reflection_is_examined_all_the_same(
         _, checks = await examined(f"127.0.0.1:{port}")
     finally:
         await server.stop(None)
-    assert (checks["health"]["level"], checks["health"]["found"]) == ("wrong", "Check gives UNIMPLEMENTED")
+    assert (checks["health"]["level"], checks["health"]["found"]) == (
+        "wrong",
+        "Check of grpc.health.v1: the expert does not implement the method",
+    )
     assert checks["reflection"]["level"] == "warning"
     assert checks["saying (m)"]["level"] == "ok"

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gateway.cli import app, doctor
+from gateway.encoding import encode
+from protos.hugginggpt.tasks import standard_tasks
 from tests.scripted_gateway import ScriptedGateway
 
 PAGES: dict[str, Any] = {
@@ -85,39 +87,47 @@ def test_a_list_is_told_in_lines_or_as_what_the_gateway_said(
     assert json.loads(run(*command, "--json").stdout) == PAGES[path]
 
 
-def test_an_expert_is_added_as_an_address_file(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    assert run("experts", "add", "127.0.0.1:5060", "--name", "text").exit_code == 0
-    assert (tmp_path / "experts" / "text.address").read_text() == "127.0.0.1:5060\n"
-    assert run("experts", "add", "GPU.example:50051").stdout == "added gpu.example-50051: GPU.example:50051\n"
-
-
-@pytest.mark.parametrize("name", ["text", "127.0.0.1:5060"])
-def test_a_forgotten_expert_leaves_the_folder_and_the_house(
-    gateway: ScriptedGateway, tmp_path: Path, name: str
+@pytest.mark.parametrize(("command", "names"), [("tasks", standard_tasks()), ("experts", ("lite", "vision"))])
+def test_each_entry_begins_a_line_of_80_columns_and_the_rest_is_indented(
+    gateway: ScriptedGateway, command: str, names: Collection[str]
 ) -> None:
-    run("experts", "add", "127.0.0.1:5060", "--name", "text")
-    (tmp_path / "experts" / "other.address").write_bytes(b"\xff")
+    specs = [{**encode(spec), "experts": ["lite", "vision", "remote"]} for spec in standard_tasks().values()]
+    gateway.pages["/v1/tasks"] = {"data": specs}
+    addresses = [f"127.0.0.1:{port}" for port in range(40001, 40008)]
+    told = [{"name": name, "addresses": addresses, "tasks": list(standard_tasks())} for name in ("lite", "vision")]
+    gateway.pages["/v1/experts"] = {"data": told}
+    shown = CliRunner().invoke(app, [command], env={"COLUMNS": "80", "NO_COLOR": "1"}).stdout.splitlines()
+    assert max(map(len, shown)) <= 80
+    assert [line.split()[0] for line in shown if not line.startswith(" ")] == list(names)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.cli.addresses.ANSWER_SECONDS", 0.1)
+
+
+def test_a_silent_address_is_added_under_the_address(gateway: ScriptedGateway, tmp_path: Path, impatient: None) -> None:
+    result = run("experts", "add", "127.0.0.1:9")
+    assert result.stdout == "added 127.0.0.1:9: 127.0.0.1:9\n"
+    assert "nothing answers at 127.0.0.1:9 yet" in result.stderr
+    assert (tmp_path / "experts" / "127.0.0.1-9.address").read_text() == "127.0.0.1:9\n"
+
+
+def test_an_address_that_is_added_twice_is_listed_once(
+    gateway: ScriptedGateway, tmp_path: Path, impatient: None
+) -> None:
+    folder = tmp_path / "experts"
+    folder.mkdir()
+    (folder / "older.address").write_text("127.0.0.1:9\n")
+    (folder / "other.address").write_bytes(b"\xff")
+    run("experts", "add", "127.0.0.1:9")
+    assert sorted(file.name for file in folder.iterdir()) == ["127.0.0.1-9.address", "other.address"]
+
+
+@pytest.mark.parametrize("name", ["text", "127.0.0.1:5060", "../mine"])
+def test_the_services_are_asked_to_forget(gateway: ScriptedGateway, name: str) -> None:
     assert run("experts", "forget", name).exit_code == 0
-    assert [file.name for file in (tmp_path / "experts").iterdir()] == ["other.address"]
-    assert ("DELETE", f"/v1/experts/{quote(name)}", b"") in gateway.asked
-
-
-def test_forgetting_reaches_no_file_outside_the_folder(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.address"
-    mine.write_text("127.0.0.1:5060\n")
-    run("experts", "add", "127.0.0.1:5061", "--name", "text")
-    run("experts", "forget", "../mine")
-    assert mine.exists()
-
-
-def test_an_address_is_forgotten_where_no_house_runs(
-    gateway: ScriptedGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.cli.addresses.DEFAULT_URL", "http://127.0.0.1:9")
-    monkeypatch.delenv("HUGGINGGPT_URL")
-    run("experts", "add", "127.0.0.1:5060", "--name", "text")
-    assert run("experts", "forget", "text").exit_code == 0
-    assert run("experts", "forget", "text").exit_code == 1
+    assert ("DELETE", f"/v1/experts/{quote(name, safe='')}", b"") in gateway.asked
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,6 @@ def test_an_address_is_forgotten_where_no_house_runs(
         ["experts", "add", "127.0.0.1:0"],
         ["experts", "add", "dns:///name:50051"],
         ["experts", "add", "127.0.0.1:1,127.0.0.1:2"],
-        ["experts", "add", "127.0.0.1:1", "--name", "../text"],
         ["experts", "remove", "text"],
     ],
 )

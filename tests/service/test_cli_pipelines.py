@@ -23,6 +23,8 @@ from tests.keeping import PLAN, Keeping, opened_keeping
 from tests.orchestrating import END, Cast
 from tests.service.test_cli_runs import Said, Shell
 
+pytestmark = pytest.mark.slow
+
 PIXEL = b"\x89PNG\r\n\x1a\n"
 ANSWER = """\
 format: hugginggpt/pipeline/1

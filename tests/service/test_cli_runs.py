@@ -17,6 +17,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_COMPLETED,
     TASK_STATE_SUCCEEDED,
     AnswerChunk,
+    ApprovalRequested,
     Artifact,
     RunEnded,
     RunEvent,
@@ -29,6 +30,8 @@ from protos.hugginggpt.v1.types_pb2 import (
 from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedOrchestrator
 from tests.keyholders import opened_keyholders
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 
@@ -191,11 +194,43 @@ async def test_runs_are_approved_cancelled_and_deleted(shell: Shell) -> None:
     approved = await shell.type("approve", "run_1", "--plan", "plan.json")
     assert (approved.status, approved.out) == (0, "Read.\n")
     assert shell.doors.orchestrator.approved[0][1].tasks[0].task == "text-to-speech"
-    assert json.loads((await shell.type("cancel", "run_1", "--json")).out) == {"run_id": "run_1", "cancelled": True}
     assert (await shell.type("delete", "run_1")).out == "deleted run_1\n"
     for command in ("delete", "watch", "get", "cancel", "approve"):
         said = await shell.type(command, "run_1")
         assert (said.status, "there is no run run_1" in said.err, "Traceback" in said.err) == (1, True, False)
+
+
+async def test_cancel_asks_an_active_run_to_stop(shell: Shell) -> None:
+    shell.doors.orchestrator.script = shell.doors.orchestrator.script[:1]
+    await shell.doors.ask()
+    said = await shell.type("cancel", "run_1", "--json")
+    assert said.status == 0
+    assert json.loads(said.out) == {"run_id": "run_1", "cancelled": True}
+    assert shell.doors.orchestrator.cancelled == ["run_1"]
+
+
+async def test_cancel_of_a_completed_run_reports_that_nothing_was_cancelled(shell: Shell) -> None:
+    await shell.type("ask", "first")
+    said = await shell.type("cancel", "run_1")
+    assert said.status == 1
+    assert said.out == ""
+    assert said.err == "error: run_1 is already completed: nothing was cancelled\n"
+    as_json = await shell.type("cancel", "run_1", "--json")
+    assert json.loads(as_json.out) == {"run_id": "run_1", "cancelled": False, "state": "completed"}
+
+
+async def test_trace_of_a_run_that_waits_for_approval_says_so(shell: Shell) -> None:
+    shell.doors.orchestrator.script = [
+        shell.doors.orchestrator.script[0],
+        RunEvent(approval_requested=ApprovalRequested()),
+    ]
+    await shell.doors.ask()
+    said = await shell.type("trace", "run_1")
+    assert said.out.splitlines()[0].startswith("run_1  awaiting approval")
+    assert "running" not in said.out
+    assert "hugginggpt approve run_1" in said.out
+    assert json.loads((await shell.type("trace", "run_1", "--json")).out)["state"] == "awaiting_approval"
+    assert (await shell.type("runs")).out.split()[:2] == ["run_1", "awaiting_approval"]
 
 
 async def test_who_stops_watching_leaves_the_run_alone(shell: Shell) -> None:

@@ -52,6 +52,7 @@ def test_webhooks_are_listed_and_deleted(place: str) -> None:
     [
         (("create", "http://example.org/"), 2, "https"),
         (("create", "nonsense"), 2, "https"),
+        (("create", "https://10.0.0.5/"), 1, "GATEWAY_FETCH_ALLOW"),
         (("create", "https://example.org/", "--tenant", "A B"), 2, "small letters"),
         (("delete", "nobody"), 1, "list the webhooks"),
         (("list", "--database", "/proc/none/x.sqlite"), 1, "written"),
@@ -63,3 +64,8 @@ def test_what_is_wrong_is_said_with_a_remedy(place: str, arguments: tuple[str, .
     assert result.exit_code == status
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_create_accepts_private_address_that_gateway_setting_names(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_FETCH_ALLOW", "10.0.0.0/8")
+    assert webhooks("create", "https://10.0.0.5/hooks").exit_code == 0

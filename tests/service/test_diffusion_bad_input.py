@@ -24,6 +24,7 @@ DRAWN = [f"{name}-control" for name in MAPS if name != "openpose"]
 
 # diffusers asks torch for TorchScript when it is imported.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
 ]

@@ -16,7 +16,10 @@ from experts.host.handler import Media
 from tests.tiny import Tiny
 
 # diffusers asks torch for TorchScript when it is imported.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
+]
 
 SIDE = 32
 MODELS = {

@@ -18,7 +18,10 @@ from services.runtime import caller, errors
 from tests.tiny import TENANT, Served, Tiny
 
 # diffusers asks torch for TorchScript when it is imported.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
+]
 
 SIDE = 32
 STEPS: dict[str, Any] = {"num_inference_steps": 3, "seed": 7}

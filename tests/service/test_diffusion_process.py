@@ -24,7 +24,10 @@ from tests.tiny.diffusion import stable_diffusion
 _MODEL = "stable-diffusion-v1-5/stable-diffusion-v1-5"
 
 # diffusers asks torch for TorchScript when it is imported.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
+]
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from tests.tiny.overflown import Overflown
 from tests.tiny.pictures import LEFT, sent, square
 from tests.tiny.sounds import LOW, recorded, tone
 
+pytestmark = pytest.mark.slow
+
 PICTURE = {"image": sent(square("red", LEFT))}
 SOUND = {"audio": recorded(tone(LOW, 1.0))}
 FILM = {"video": filmed([plain(RED)] * 5)}

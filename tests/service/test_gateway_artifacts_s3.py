@@ -11,6 +11,8 @@ from tests.doors import Doors, opened_doors
 from tests.s3 import Bucket
 from tests.service.test_gateway_artifacts import CONTENT, RANGES, SIZE, TYPES, kept
 
+pytestmark = pytest.mark.slow
+
 
 def opened_on(bucket: Bucket, folder: Path, **settings: Any) -> AbstractAsyncContextManager[Doors]:
     return opened_doors(folder, settings={"ARTIFACTS_URL": bucket.url, **settings})

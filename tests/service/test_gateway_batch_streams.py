@@ -28,7 +28,7 @@ READERS, ANSWERS = 12, 60
 ANSWER = "x" * 200_000
 SECONDS = 120.0
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

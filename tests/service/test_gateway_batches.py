@@ -16,6 +16,8 @@ from tests.batching import given
 from tests.keeping import PINNED, Keeping, note, notes, opened_keeping
 from tests.orchestrating import END, Cast, echo, hanging, task
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def keeping(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator[Keeping]:

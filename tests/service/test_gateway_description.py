@@ -14,7 +14,7 @@ from tests.keeping import opened_keeping
 from tests.orchestrating import END, Cast, task
 from tests.service.test_gateway_origin import flat
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SECONDS = 240.0
 HOOKS = Path(__file__).parents[1] / "schemathesis_hooks.py"

@@ -15,7 +15,7 @@ from services.runtime.server import serving
 from tests.fakes import ScriptedOrchestrator
 from tests.watched_gateway import Held, WatchedGateway, watched_gateway
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 MB = 2**20
 ROUNDS = 1_125

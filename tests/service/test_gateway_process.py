@@ -15,6 +15,8 @@ import pytest
 
 LIGHT_MB = 150
 
+pytestmark = pytest.mark.slow
+
 RESIDENT = """
 import asyncio, resource
 from pathlib import Path

@@ -19,6 +19,8 @@ from services.runtime.server import serving
 from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedOrchestrator, ScriptedRun
 
+pytestmark = pytest.mark.slow
+
 DEATHS = 100
 REPLACED = frozenset({20, 50, 80})
 """Deaths after which the orchestrator is another one, too."""

@@ -8,6 +8,8 @@ import grpc
 import httpx
 import pytest
 
+from gateway.access.gate import KeyGate
+from gateway.access.identity import Identity
 from protos.hugginggpt.v1.orchestrator_pb2 import WatchRunRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
 from tests.doors import Doors
@@ -51,6 +53,28 @@ async def test_an_open_stream_ends_with_its_key_and_no_other(house: Keyholders) 
     assert refused.status_code == 401
 
 
+async def test_revoked_key_ends_streams_after_an_unexpected_exception(
+    house: Keyholders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_stands, failed = KeyGate.stands, asyncio.Event()
+
+    async def failing_once(gate: KeyGate, who: Identity) -> bool:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("an error that nobody expects")
+        return await real_stands(gate, who)
+
+    key, token = await house.key("a")
+    address = f"/v1/runs/{await run_of(house.doors, token)}/events"
+    async with house.doors.http.stream("GET", address, headers=bearer(token)) as stream, asyncio.timeout(SECONDS):
+        lines = stream.aiter_lines()
+        await anext(lines)
+        monkeypatch.setattr(KeyGate, "stands", failing_once)
+        await failed.wait()
+        await house.revoke(key)
+        assert not [line async for line in lines if "run_ended" in line]
+
+
 async def test_a_call_that_waits_is_told(house: Keyholders) -> None:
     key, token = await house.key()
     waiting = asyncio.create_task(house.doors.ask(headers={**bearer(token), "prefer": "wait=60"}))
@@ -77,7 +101,9 @@ async def test_leave_to_upload_ends_with_the_key_it_was_given_to(house: Keyholde
     async with opened_client(house.doors.http_port, headers=bearer(token)) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
     await house.revoke(key)
-    await asyncio.sleep(0.1)  # as long as a key is believed here
+    async with asyncio.timeout(SECONDS):  # a key is believed for a moment after it was read
+        while (await house.doors.http.get("/v1/tasks", headers=bearer(token))).status_code != httpx.codes.UNAUTHORIZED:
+            pass
     async with httpx.AsyncClient(trust_env=False) as anybody:
         refused = await anybody.put(leave["url"], content=b"a note")
     assert (refused.status_code, refused.json()["code"]) == (404, "UPLOAD")

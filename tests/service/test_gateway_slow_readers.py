@@ -19,6 +19,8 @@ from tests.doors import opened_doors
 from tests.fakes import ScriptedOrchestrator
 from tests.watched_gateway import WatchedGateway, watched_gateway
 
+pytestmark = pytest.mark.slow
+
 MB = 2**20
 READERS = 50
 EVENTS = 80

@@ -14,6 +14,8 @@ from services.runtime import errors
 from tests.crashing import Asking, asking, crashing, dying, hanging, refusing
 from tests.hosting import SERVING, Host, Start, hosts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 from hypothesis import given
@@ -106,10 +105,8 @@ async def test_no_credit_left_is_not_asked_again() -> None:
 
 async def test_a_pause_the_server_asks_for_is_kept() -> None:
     async with asking([Fails(429, retry_after=0.3), OK]) as (llm, _):
-        begun = time.monotonic()
         usage = (await llm.complete(PROMPT)).usage
-    assert time.monotonic() - begun >= 0.3
-    assert usage.busy_seconds < 0.3 <= usage.elapsed_seconds
+    assert usage.elapsed_seconds - usage.busy_seconds >= 0.3
 
 
 @pytest.mark.parametrize("retry_after", [3600, "Tue, 19 Jan 2038 03:14:07 GMT"])

@@ -18,6 +18,8 @@ from tests.doors import Doors, opened_doors
 from tests.keyholders import opened_keyholders
 from tests.mcp_clients import MODES, words
 
+pytestmark = pytest.mark.slow
+
 both_forms = pytest.mark.parametrize("mode", MODES)
 
 

@@ -16,6 +16,8 @@ from tests.fakes import Says, ScriptedLLM
 from tests.logs import logged
 from tests.processes import processes
 
+pytestmark = pytest.mark.slow
+
 ANY = "127.0.0.1:0"
 OPEN = ((KEY, Caller(tenant="default", policy=DATA_POLICY_OPEN).SerializeToString()),)
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tests.openai_clients import WORK, Opened, opened
 
+pytestmark = pytest.mark.slow
+
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
 )

@@ -23,7 +23,10 @@ from protos.hugginggpt.v1.types_pb2 import ModelCard
 from tests.fakes.hub import Hub, Repository, running_hub
 from tests.tiny import Tiny
 
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
+]
 
 COMMIT = "1" * 40
 NAMES = "dslim/bert-base-NER"

@@ -15,6 +15,8 @@ from services.runtime.errors import FailedPrecondition
 from tests.s3 import Bucket
 from tests.tiny import Tiny
 
+pytestmark = pytest.mark.slow
+
 NAMES, OTHER = "dslim/bert-base-NER", "google-bert/bert-base-uncased"
 UNWRITABLE = Path("/sys/models")
 """A folder that even root cannot make."""

@@ -103,6 +103,24 @@ async def test_text_tasks_give_what_the_provider_says(room: Room, web: Web) -> N
     assert any(request.path.endswith("/pipeline/feature-extraction") for request in web.requests)
 
 
+@pytest.mark.parametrize(
+    ("text", "source"), [("Guten Tag, wie geht es dir heute?", "de"), ("Où est la gare, s'il vous plaît ?", "fr")]
+)
+async def test_translation_with_only_a_target_language_detects_the_source(
+    room: Room, web: Web, text: str, source: str
+) -> None:
+    web.says("acme/tongues", [{"translation_text": "Hello"}])
+    outputs = await room.ask("translation", text=text, parameters={"target_language": "en"})
+    assert outputs["text"] == "Hello"
+    assert web.bodies("acme/tongues")[0]["parameters"] == {"src_lang": source, "tgt_lang": "en"}
+
+
+async def test_translation_with_only_a_source_language_is_refused(room: Room, web: Web) -> None:
+    refused = await room.refused("translation", text="Hello", parameters={"source_language": "en"})
+    assert refused.port == "parameters.target_language"
+    assert not web.bodies("acme/tongues")
+
+
 async def test_boxes_and_masks_come_back_drawn(room: Room, web: Web) -> None:
     box = {"xmin": 1, "ymin": 1, "xmax": 5, "ymax": 4}
     web.says("acme/boxes", [{"label": "cat", "score": 0.9, "box": box}])

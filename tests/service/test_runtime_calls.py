@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -25,8 +24,8 @@ from tests.fakes.tracing import Kept
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 INFER, PROGRESS = "hugginggpt.v1.ExpertService/Infer", "hugginggpt.v1.ExpertService/Progress"
 STARTED = pb.ProgressEvent(call_id="started")
-SOON = 0.05
-"""Seconds within which a cancelled call is cancelled at the server, too."""
+HANG_SECONDS = 15
+"""Less than the deadline of any call here, so that it is not the deadline that ends a call."""
 
 
 class Waiting(rpc.ExpertServiceServicer):
@@ -35,7 +34,6 @@ class Waiting(rpc.ExpertServiceServicer):
     def __init__(self) -> None:
         self.begun, self.answer, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.error: errors.ServiceError | None = None
-        self.left_at = 0.0
         self.within = trace.INVALID_SPAN_CONTEXT
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
@@ -58,7 +56,6 @@ class Waiting(rpc.ExpertServiceServicer):
         try:
             await self.answer.wait()
         except asyncio.CancelledError:
-            self.left_at = time.monotonic()
             self.left.set()
             raise
 
@@ -159,28 +156,27 @@ async def _when(event: asyncio.Event, then: Callable[[], None]) -> None:
 async def test_whoever_stops_waiting_ends_the_call_at_the_server(
     leave: Callable[[Any, Waiting], Awaitable[None]], stub: Any, expert: Waiting, traces: Kept
 ) -> None:
-    await leave(stub.Infer(pb.InferRequest(), timeout=60), expert)
-    left = time.monotonic()
-    await expert.left.wait()
-    assert expert.left_at - left < SOON
+    await leave(stub.Infer(pb.InferRequest(), timeout=3600), expert)
+    async with asyncio.timeout(HANG_SECONDS):
+        await expert.left.wait()
     for span in (await ends(traces, INFER)).values():
         assert told(span)[1] == "CANCELLED"
 
 
 async def broken_off(stub: Any) -> None:
-    async for event in stub.Progress(pb.ProgressRequest(), timeout=60):
+    async for event in stub.Progress(pb.ProgressRequest(), timeout=3600):
         assert event == STARTED
         break
 
 
 async def closed(stub: Any) -> None:
-    events = aiter(stub.Progress(pb.ProgressRequest(), timeout=60))
+    events = aiter(stub.Progress(pb.ProgressRequest(), timeout=3600))
     assert await anext(events) == STARTED
     await events.aclose()
 
 
 async def read_and_cancelled(stub: Any) -> None:
-    call = stub.Progress(pb.ProgressRequest(), timeout=60)
+    call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     assert await call.read() == STARTED
     task = asyncio.ensure_future(call.read())
     await asyncio.sleep(0)
@@ -190,13 +186,13 @@ async def read_and_cancelled(stub: Any) -> None:
 
 
 async def read_and_called_off(stub: Any) -> None:
-    call = stub.Progress(pb.ProgressRequest(), timeout=60)
+    call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     assert await call.read() == STARTED
     call.cancel()
 
 
 async def forgotten(stub: Any) -> None:
-    call = stub.Progress(pb.ProgressRequest(), timeout=60)
+    call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     assert await call.read() == STARTED
 
 
@@ -207,11 +203,10 @@ async def test_a_stream_nobody_reads_ends_at_the_server(
     gc.disable()  # the collector is not what ends it
     try:
         await leave(stub)
-        left = time.monotonic()
-        await expert.left.wait()
+        async with asyncio.timeout(HANG_SECONDS):
+            await expert.left.wait()
     finally:
         gc.enable()
-    assert expert.left_at - left < SOON
     for span in (await ends(traces, PROGRESS)).values():
         assert told(span)[1] == "CANCELLED"
 
@@ -219,7 +214,7 @@ async def test_a_stream_nobody_reads_ends_at_the_server(
 @pytest.mark.parametrize("read", ["iterated", "read"])
 async def test_a_stream_is_read_as_ever(stub: Any, expert: Waiting, traces: Kept, read: str) -> None:
     expert.answer.set()
-    call = stub.Progress(pb.ProgressRequest(), timeout=60)
+    call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     if read == "iterated":
         assert await anext(aiter(call)) == STARTED
         assert [event async for event in call] == []  # goes on where it was left

@@ -15,7 +15,7 @@ LONG = "the soup is good . " * 2_000
 ENDLESS = "soup" * 200_000
 FULL = "a,b\n" + "\n".join(f"{row},soup" for row in range(200))
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -22,6 +22,8 @@ from services.runtime import errors
 from services.runtime.channel import dial
 from tests.tiny import Tiny
 
+pytestmark = pytest.mark.slow
+
 SENTIMENT = "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
 NAMES = "dslim/bert-base-NER"
 

@@ -14,7 +14,7 @@ from tests.tiny.lessons import CLOZE, CONTEXT, FACTS, SENTIMENT, TABLE, TABLE_QU
 
 transformers = pytest.importorskip("transformers")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -11,7 +11,7 @@ from tests.tiny.lessons import REPLIES, REWRITES, STORY, SUMMARIES, TRANSLATIONS
 
 transformers = pytest.importorskip("transformers")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -14,7 +14,10 @@ from tests.tiny import Tiny
 from tests.tiny.films import RED, plain, seen
 from tests.tiny.screened import animated, directed
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"),
+]
 """Schedulers of diffusers hand tensors to numpy."""
 
 DIRECT, ANIMATE = "text-to-video", "image-to-video"

@@ -11,6 +11,8 @@ from tests.tiny.films import BLUE, GREEN, RED, filmed, plain, silent_film
 from tests.tiny.sounds import LOW, m4a, tone
 from tests.tiny.video import CAPTION, LABELS, lessons
 
+pytestmark = pytest.mark.slow
+
 CLASS, TELL = "video-classification", "video-to-text"
 
 

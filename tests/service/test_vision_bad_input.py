@@ -13,6 +13,8 @@ from services.runtime.errors import InvalidRequest, ServiceError
 from tests.tiny import Served, Tiny, models
 from tests.tiny.pictures import plain, sent
 
+pytestmark = pytest.mark.slow
+
 TASKS = sorted({task for model in models("vision").values() for task in model.tasks})
 FIRST = {task: name for name, model in reversed(list(models("vision").items())) for task in model.tasks}
 

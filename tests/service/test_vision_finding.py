@@ -13,6 +13,8 @@ from services.runtime.errors import InvalidRequest
 from tests.tiny import Served, Tiny
 from tests.tiny.pictures import LARGE, LEFT, RIGHT, plain, received, sent, square
 
+pytestmark = pytest.mark.slow
+
 SIZE = (128, 192)
 PEOPLE = "PekingU/rtdetr_r18vd_coco_o365"
 

@@ -13,6 +13,8 @@ from tests.tiny import Served, Tiny
 from tests.tiny.pictures import COLOURS, plain, sent
 from tests.tiny.tellers import ANSWERS, CAPTIONS, DATE, PAGES, QUESTION, TOTAL, WRITTEN, document
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def vision(tiny: Tiny) -> AsyncIterator[Served]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import httpx
+import psutil
 import pytest
 
 from services.ports import Ports
@@ -52,16 +53,12 @@ class House:
 
     def living(self) -> frozenset[int]:
         """The process ids of its children, as they are now."""
-        listed = subprocess.run(["ps", "-axo", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
-        pairs = (line.split() for line in listed.splitlines())
-        return frozenset(int(pid) for parent, pid in pairs if int(parent) == self.process.pid)
+        return frozenset(child.pid for child in psutil.Process(self.process.pid).children())
 
     def expert(self, name: str) -> int:
         """The process id that an expert has now."""
-        listed = subprocess.run(["ps", "-axwwo", "ppid=,pid=,args="], capture_output=True, text=True, check=True).stdout
-        parted = (line.split(maxsplit=2) for line in listed.splitlines())
-        own = f"experts.{name}"
-        (found,) = (int(pid) for parent, pid, told in parted if int(parent) == self.process.pid and own in told.split())
+        children = psutil.Process(self.process.pid).children()
+        (found,) = (child.pid for child in children if f"experts.{name}" in child.cmdline())
         return found
 
     def ask(self, request: str, *files: Path, fresh: bool = False, seconds: float = 60) -> Any:
@@ -170,12 +167,12 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def gone(*pids: int) -> None:
-    """Waits until processes have ended; one that nobody has buried counts as ended."""
+    """Waits until processes have ended; one whose status its parent has not read counts as ended."""
 
-    def ended() -> bool:
-        listed = subprocess.run(
-            ["ps", "-o", "stat=", "-p", ",".join(map(str, pids))], capture_output=True, text=True, check=False
-        )
-        return all(state.startswith("Z") for state in listed.stdout.split())
+    def is_over(pid: int) -> bool:
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
 
-    eventually(ended)
+    eventually(lambda: all(map(is_over, pids)))

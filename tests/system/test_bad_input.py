@@ -9,6 +9,8 @@ import pytest
 from tests.spoilt import DATA, spoilt
 from tests.system.conftest import House
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,6 +13,8 @@ from tests.spoilt import DATA, spoilt
 from tests.system.conftest import House
 from tests.system.entrances import Door, GrpcDoor, HttpDoor, Refusal, Run, Spec
 
+pytestmark = pytest.mark.slow
+
 SHA = "ab" * 32
 FILES = {"sign.png": (DATA / "sign.png").read_bytes(), **spoilt()}
 

@@ -17,6 +17,8 @@ from services.runtime.channel import MESSAGE_BYTES
 from tests.system.conftest import House
 from tests.system.entrances import Refusal, problem, refusal
 
+pytestmark = pytest.mark.slow
+
 SHA = "ab" * 32
 MEGABYTE = 1_000_000
 JSON = "application/json"

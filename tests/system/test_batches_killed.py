@@ -18,6 +18,8 @@ from tests.system.conftest import eventually
 from tests.system.replicas import Replica, replicas
 from tests.system.test_takeover import pause
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = 8
 
 

@@ -7,6 +7,8 @@ import pytest
 from tests.chaos.campaign import Campaign
 from tests.chaos.stores import BACKENDS
 
+pytestmark = pytest.mark.slow
+
 SEED = 2027
 RUNS = 40
 

@@ -8,6 +8,8 @@ import yaml
 
 from tests.system.conftest import ROOT, House, standing
 
+pytestmark = pytest.mark.slow
+
 DATA = ROOT / "tests" / "data"
 TASK = "text-classification"
 MOOD, TONGUE = "vaderSentiment", "py3langid"

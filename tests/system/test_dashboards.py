@@ -25,7 +25,7 @@ from tests.orchestrating import END, Cast, apart, task
 from tests.processes import Start, processes
 from tests.system.conftest import ROOT, House, standing
 
-pytestmark = pytest.mark.needs("prometheus")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus")]
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
 FOREIGN: Known = {

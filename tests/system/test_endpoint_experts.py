@@ -14,6 +14,8 @@ from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL
 from tests.system.test_expert_process import Start, reached, start
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["start"]
 
 

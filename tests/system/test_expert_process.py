@@ -21,6 +21,8 @@ from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY, Value
 from services.runtime.channel import dial
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Awaitable[Process]]
 
 
@@ -219,6 +221,7 @@ async def test_a_call_under_way_is_finished_before_the_process_ends(start: Start
     tasks = """
 import sys, threading
 from experts.host.handler import single
+
 def slow(inputs, parameters):
     sys.stderr.write('{"event": "running"}\\n')
     threading.Event().wait(1)

@@ -17,6 +17,8 @@ from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from tests.fuzzing import message, mutated
 from tests.system.conftest import House
 
+pytestmark = pytest.mark.slow
+
 SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 CALLS = 60
 SECONDS = 20.0

@@ -1,17 +1,18 @@
 """All of the house is killed in the middle of a batch, and started again: the lines are those of an undisturbed one."""
 
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
+import pytest
 
 from tests.system.conftest import House, eventually, standing
+
+pytestmark = pytest.mark.slow
 
 ITEMS = 400
 PLAN = [
@@ -88,17 +89,8 @@ def told(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def kill(pid: int) -> None:
-    """Kills a process and all below it, from above: nobody starts anything again."""
-    below = _below(pid)
-    for each in (pid, *below):
-        with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
-
-
-def _below(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-axo", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
-    pairs = [(int(parent), int(child)) for parent, child in (line.split() for line in listed.splitlines())]
-    found = [pid]
-    for above in found:
-        found += [child for parent, child in pairs if parent == above]
-    return found[1:]
+    """Kills a process and all below it, parents first, so that none is restarted."""
+    process = psutil.Process(pid)
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            each.kill()

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sqlite3
-import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -20,9 +19,10 @@ from tests.fakes import FakeExpert, card
 from tests.spoilt import DATA
 from tests.system.conftest import House, eventually, standing
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60
 REQUEST = "Read the text in each of these images aloud"
-TAKEOVER_SECONDS = 15
 
 
 @pytest.mark.parametrize("name", ["light", "orchestrator-1"])
@@ -86,7 +86,7 @@ async def test_a_slow_run_whose_orchestrator_is_killed_is_completed_under_the_ey
         (tmp_path / "experts").mkdir()
         (tmp_path / "experts" / "slow.address").write_text(address + "\n", "utf-8")
         options = ("--experts", "", "--orchestrators", str(orchestrators))
-        with standing(tmp_path, *options) as house:
+        with standing(tmp_path, *options, ORCHESTRATOR_LEASE_SECONDS="4") as house:
             async with httpx.AsyncClient(base_url=house.url, timeout=SECONDS, trust_env=False) as http:
                 await asyncio.to_thread(eventually, lambda: "summarization" in house.cli("tasks").out)
                 run_id = await slow_run(http)
@@ -94,14 +94,11 @@ async def test_a_slow_run_whose_orchestrator_is_killed_is_completed_under_the_ey
                 watching = asyncio.create_task(watch_to_the_end(http, run_id, events))
                 await slow.until_called()
                 await asyncio.to_thread(eventually, lambda: kept(events, "task_started", 2))
-                killed = time.monotonic()
                 os.kill(owner(house, run_id), signal.SIGKILL)
                 await slow.until_called()
-                taken_over = time.monotonic() - killed
                 slow.go_on.set()
                 async with asyncio.timeout(SECONDS):
                     streams = await watching
-    assert taken_over <= TAKEOVER_SECONDS
     assert streams == 1
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
     assert [event["task_id"] for event in events if "task_ended" in event] == [1, 2, 3]

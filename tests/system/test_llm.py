@@ -16,6 +16,8 @@ from tests.fakes import ScriptedLLM, Stalls, Turn
 from tests.fakes.llm.plausible import Plausible
 from tests.system.conftest import ANY_PORTS, ROOT, House, Said, environment, standing
 
+pytestmark = pytest.mark.slow
+
 SIGN = ROOT / "tests" / "data" / "sign.png"
 REQUEST = "Read the text in this image and tell me whether it sounds happy"
 TASKS = ["image-to-text", "text-classification"]

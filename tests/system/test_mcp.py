@@ -6,12 +6,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.types import ListRootsResult, Root
 
 from tests.mcp_clients import opened_client, words
 from tests.system.conftest import ROOT, House, environment
+
+pytestmark = pytest.mark.slow
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
 ALOUD = "Read the text in this image aloud"
@@ -43,6 +46,14 @@ async def test_an_agent_plans_and_then_runs_what_it_has_uploaded(house: House) -
         (made,) = done.structured_content["files"]
     assert made["media_type"] == "audio/wav"
     assert any(line.startswith("Task 2 done") for line in told), told
+
+
+async def test_mcp_starts_local_services_where_no_gateway_runs(tmp_path: Path) -> None:
+    program = "from gateway.cli import app, door; door.DEFAULT_URL = 'http://127.0.0.1:9'; app(['mcp'])"
+    command = StdioServerParameters(command=sys.executable, args=["-c", program], env=environment(tmp_path))
+    async with Client(command) as agent:
+        names = {tool.name for tool in (await agent.list_tools()).tools}
+    assert "ask" in names
 
 
 async def test_all_complaints_about_a_plan_come_at_once(house: House) -> None:

@@ -18,6 +18,8 @@ from tests.tiny.speakers import speaker
 from tests.tiny.tellers import captioner
 from tests.tiny.translators import many_translator
 
+pytestmark = pytest.mark.slow
+
 EXPERTS = ("lite", "text", "vision", "audio", "video", "diffusion")
 NOBODY = "http://127.0.0.1:9"
 """Where no hub is."""

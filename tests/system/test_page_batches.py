@@ -19,7 +19,7 @@ from tests.system.test_page import SIGN, ended, held
 from tests.system.test_page_pipelines import kept, sound
 from tests.system.test_page_safety import HOSTILE, IMG, inert
 
-pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
 READ = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "sign"}}}]
 

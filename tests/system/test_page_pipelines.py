@@ -16,7 +16,7 @@ from tests.system.test_page import DEMO, SIGN, asked, ended
 from tests.system.test_page_reading import DOUBLED, HEADINGS, PALE, UNNAMED
 from tests.system.test_page_safety import HOSTILE, IMG, inert
 
-pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
 SUMMARIZE = [
     {"id": 1, "task": "summarization", "arguments": {"text": {"input": "words"}}},
@@ -229,13 +229,13 @@ async def sound(page: Page) -> None:
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_pipelines_are_for_everybody(browser: Browser, house: House, colours: Any, width: int) -> None:
-    await kept(house, "teller", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
+    await kept(house, "letters", plan=SUMMARIZE, description="Summarizes a letter and reads that aloud.")
     context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
     tab = await watched(context, house.url)
     page = await tab.open("/?pipelines")
     await expect(page.locator(".entry").first).to_be_visible()
     await sound(page)
-    await page.get_by_role("list", name="Pipelines").get_by_role("link", name="teller").click()
+    await page.get_by_role("list", name="Pipelines").get_by_role("link", name="letters").click()
     await page.set_input_files("#parameter-1-files", [ROOT / "README.md", ROOT / "pyproject.toml"])
     await page.locator("#task-2 > summary").click()
     await sound(page)

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.browsing import CHROMIUM, Tab, watched
 from tests.system.conftest import ROOT, House, cli, standing
 
-pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
 HAPPY = "Does this sound happy?"
 

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.browsing import CHROMIUM, Tab, watched
 from tests.system.conftest import House
 
-pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]
 
 IMG = "<img src=x onerror=alert(1)>"
 SVG = "<svg/onload=alert(2)>"

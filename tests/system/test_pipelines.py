@@ -4,8 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.client import HuggingGPT, Item
 from tests.system.conftest import ROOT, House
+
+pytestmark = pytest.mark.slow
 
 SIGN, INVOICE = ROOT / "tests" / "data" / "sign.png", ROOT / "tests" / "data" / "invoice.png"
 

@@ -13,7 +13,7 @@ REMEDY = """no network of one's own can be made here: run the tests as root, or 
 (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); make test-deps has ip"""
 SECONDS = 280.0
 
-pytestmark = pytest.mark.timeout(SECONDS + 20)
+pytestmark = [pytest.mark.slow, pytest.mark.needs("ip"), pytest.mark.timeout(SECONDS + 20)]
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,12 @@ import json
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from services.ports import free
 from tests.system.conftest import standing
+
+pytestmark = pytest.mark.slow
 
 CHILDREN = ("light", "orchestrator-1", "orchestrator-2")
 

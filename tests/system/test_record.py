@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.system.conftest import ROOT, House, eventually, expert
 from tests.wavering.tasks import TAMPERED
+
+pytestmark = pytest.mark.slow
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
 DEMO = "Read the text in this image aloud and tell me whether it sounds happy"
@@ -59,7 +63,7 @@ def test_an_expert_that_answers_otherwise_is_named(house: House, tmp_path: Path)
     plan, tampered = tmp_path / "plan.json", house.home / TAMPERED
     plan.write_text(json.dumps([{"id": 1, "task": "letter-counting", "arguments": {"text": "secret"}}]))
     with expert(house.home, "tests.wavering") as address:
-        house.cli("experts", "add", address, "--name", "wavering")
+        house.cli("experts", "add", address)
         eventually(offered)
         run_id = json.loads(house.cli("ask", "--plan", str(plan), "--json").out)["run_id"]
         said = house.cli("verify", run_id)

@@ -20,6 +20,8 @@ from tests.elders import elder
 from tests.hosting import Gate, Host, hosts, reached
 from tests.system.conftest import ROOT, House
 
+pytestmark = pytest.mark.slow
+
 SIGN = ROOT / "tests" / "data" / "sign.png"
 WHO = (("hugginggpt-caller-bin", elder("Caller")(tenant="default", policy="DATA_POLICY_LOCAL").SerializeToString()),)
 

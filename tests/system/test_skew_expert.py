@@ -18,6 +18,8 @@ from tests import elders
 from tests.elders import elder
 from tests.system.conftest import House, eventually
 
+pytestmark = pytest.mark.slow
+
 REQUEST = 'Whisper the sentence "GOOD MORNING"'
 LEARNT_SECONDS = 10.0
 
@@ -29,7 +31,7 @@ def joined(house: House) -> Iterator[elders.Expert]:
 
     expert = elders.Expert()
     with elders.serving(expert) as address:
-        assert house.cli("experts", "add", address, "--name", elders.NAME).status == 0
+        assert house.cli("experts", "add", address).status == 0
         eventually(offered, LEARNT_SECONDS)
         yield expert
     house.cli("experts", "forget", elders.NAME)

@@ -27,6 +27,8 @@ from tests.orchestrating import Cast, connected, kinds
 from tests.postgres import emptied
 from tests.service.conftest import among
 
+pytestmark = pytest.mark.slow
+
 RELEASED_SCHEMA = MIGRATIONS[:3]
 """As far as the last release had come."""
 

@@ -16,6 +16,8 @@ from tests.fakes import ScriptedOrchestrator
 from tests.orchestrating import END, Cast, House, candidate, connected, ref, registered, states, task
 from tests.service.conftest import among
 
+pytestmark = pytest.mark.slow
+
 SERVICES = {"planner": "PlannerService", "selector": "SelectorService", "responder": "ResponderService"}
 
 

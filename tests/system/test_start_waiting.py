@@ -17,12 +17,16 @@ from services.runtime.probe import complaint
 from tests import s3
 from tests.postgres import PASSWORD, Server, serving
 from tests.starting import Started, started
+from tests.support.required_programs import require
+
+pytestmark = pytest.mark.slow
 
 RESPONDER = responder_pb2.DESCRIPTOR.services_by_name["ResponderService"]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
+    require("postgres")
     with serving(durable=False) as server:
         yield server
 

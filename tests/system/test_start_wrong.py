@@ -9,6 +9,8 @@ from tests.certificates import Authority
 from tests.postgres import PASSWORD
 from tests.starting import started
 
+pytestmark = pytest.mark.slow
+
 SECRET = "of-nobody"  # in every environment here
 
 

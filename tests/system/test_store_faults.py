@@ -14,6 +14,8 @@ from tests.s3 import Bucket, access, made
 from tests.strait import Strait, strait
 from tests.system.conftest import ROOT, House, eventually, standing
 
+pytestmark = pytest.mark.slow
+
 SIGN = (ROOT / "tests" / "data" / "sign.png").read_bytes()
 LARGE = SIGN + bytes(range(256)) * 4096 * 12
 """12 MiB more, of which whoever opens the picture takes no notice: three parts."""

@@ -19,6 +19,8 @@ from tests.mcp_clients import opened_client
 from tests.system.conftest import ROOT, House, eventually
 from tests.system.test_llm import lived_in
 
+pytestmark = pytest.mark.slow
+
 SIGN = (ROOT / "tests" / "data" / "sign.png").read_bytes()
 ASKED, NAMED, READ, WRITTEN = "zebulon", "quixotic", "wonderful", "Here is what came of it"
 """Words of requests, of names, of what is read in a picture, and of what the LLM writes."""

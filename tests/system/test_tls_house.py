@@ -9,6 +9,8 @@ from services.runtime.identity import Certificate
 from tests.certificates import Authority
 from tests.system.conftest import standing
 
+pytestmark = pytest.mark.slow
+
 
 def _of(certificate: Certificate, prefix: str, key: str) -> dict[str, str]:
     return {f"{prefix}_CERTIFICATE": str(certificate.chain), key: str(certificate.key)}

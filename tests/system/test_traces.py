@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
+import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.fakes.collector import Collected, collecting
 from tests.system.conftest import ROOT, standing
+
+pytestmark = pytest.mark.slow
 
 SIGN = ROOT / "tests" / "data" / "sign.png"
 REQUEST = "Read the text in this image aloud"

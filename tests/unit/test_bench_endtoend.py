@@ -6,11 +6,18 @@ import pytest
 
 from tests.bench.endtoend import speech
 from tests.bench.endtoend.asking import Told
-from tests.bench.endtoend.controllers import CONTROLLERS, SHAPES
-from tests.bench.shapes import Script
+from tests.bench.endtoend.company import PACED, pace, speaking
+from tests.bench.endtoend.controllers import CONTROLLERS, SHAPES, Controller
+from tests.bench.endtoend.measuring import makespan_row
+from tests.bench.endtoend.plain import PlainClient
+from tests.bench.rivals.makespan import SCRIPTS, overhead_row
+from tests.bench.shapes import TASK, Script
+from tests.fakes import FakeExpert, card
 from tests.fakes.llm.telling import cut
 from tests.fakes.llm.turns import Says
 
+CLOCK_SECONDS = 0.005
+"""What sleeps may be shorter than said, by the resolution of timers."""
 BY_NAME = {controller.name: controller for controller in CONTROLLERS}
 
 
@@ -73,3 +80,42 @@ def test_who_is_asked_for_a_plan_says_that_of_the_shape_in_the_request() -> None
     prompt = f'You plan.\n<data name="request" id="x">\n{speech.request(SHAPES["wide_4"], 7)}\n</data id="x">'
     said = speaker({"messages": [{"role": "user", "content": prompt}]})
     assert said.text == speech.plan(SHAPES["wide_4"])
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS, ids=lambda controller: controller.name)
+async def test_plain_asyncio_takes_at_least_the_critical_path(controller: Controller) -> None:
+    script = SHAPES["chain_4"]
+    paced = FakeExpert("paced", [card(f"{TASK}-large", TASK)], specs=[PACED], answer=pace)
+    async with (
+        speaking(script) as llm,
+        paced.serving() as expert,
+        PlainClient.connected(llm.base_url, expert) as plain,
+    ):
+        taken = await plain.run(controller, script, 1)
+    assert taken >= controller.critical(script)[0] - CLOCK_SECONDS
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS, ids=lambda controller: controller.name)
+async def test_plain_asyncio_calls_the_llm_as_often_as_the_controller_needs(controller: Controller) -> None:
+    script = SHAPES["chain_4"]
+    paced = FakeExpert("paced", [card(f"{TASK}-large", TASK)], specs=[PACED], answer=pace)
+    async with (
+        speaking(script) as llm,
+        paced.serving() as expert,
+        PlainClient.connected(llm.base_url, expert) as plain,
+    ):
+        await plain.run(controller, script, 1)
+        calls = {"planner": 1, "selector": 4, "responder": int(controller.answers)}
+        assert len(llm.requests) == sum(calls[role] for role in controller.asking)
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.480, "met"), (0.481, "missed")])
+def test_makespan_target_is_30_ms_above_plain_asyncio(seconds: float, verdict: str) -> None:
+    assert makespan_row("endtoend.x_ms", seconds, 0.450, "").verdict == verdict
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.582, "met"), (0.583, "missed")])
+def test_orchestrator_target_is_6_ms_above_plain_asyncio_for_each_task_on_the_path(
+    seconds: float, verdict: str
+) -> None:
+    assert overhead_row("chain_8", SCRIPTS["chain_8"], seconds, 0.534).verdict == verdict

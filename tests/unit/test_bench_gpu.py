@@ -6,6 +6,8 @@ from tests.bench import gpu
 from tests.bench.large.tasks import MODELS, Large, batch_seconds
 from tests.bench.report import show
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_models_of_real_size_take_their_input_in_batches(name: str) -> None:

@@ -233,3 +233,24 @@ def test_what_took_no_time_is_seen() -> None:
     assert all(
         "█" in line or "─" in line for line in rows(waterfall(ACCEPTED, DONE, PLANNED, selected(0.2), over(0.2)))
     )
+
+
+def test_run_whose_plan_waits_awaits_approval_and_its_tasks_are_planned() -> None:
+    made = waterfall(ACCEPTED, PLANNED, DONE, (0.3, {"approval_requested": {}}))
+    assert made.state == "awaiting_approval"
+    assert span(made, "task").state == "planned"
+
+
+def test_approved_run_is_running() -> None:
+    made = waterfall(ACCEPTED, PLANNED, DONE, (0.3, {"approval_requested": {}}), (5.0, {"plan_approved": {}}))
+    assert made.state == "running"
+
+
+def test_accepted_run_is_queued_until_something_is_planned() -> None:
+    assert waterfall(ACCEPTED).state == "queued"
+
+
+def test_task_that_is_called_is_running_and_one_that_is_not_is_planned() -> None:
+    made = waterfall(ACCEPTED, PLANNED, AFTER_IT, selected(0.2), started(0.3))
+    assert span(made, "task", 0).state == "running"
+    assert span(made, "task", 1).state == "planned"

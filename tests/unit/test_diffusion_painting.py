@@ -19,7 +19,10 @@ from services.runtime.errors import InvalidRequest, ModelFailed
 from tests.tiny import Tiny
 
 # diffusers asks torch for TorchScript when it is imported.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
+]
 
 
 class Leaving:

@@ -148,6 +148,28 @@ async def test_what_ended_while_nobody_answered_is_caught_up_with(
     await slots.reserve("k", 1)
 
 
+async def test_following_continues_after_an_unexpected_exception(
+    channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.access.endings.LOOK_SECONDS", 0)
+    ledger.end("run_1", NOW)
+    looking, looks = following(channel, store), 0
+    real_look = looking.look
+
+    async def failing_once() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise RuntimeError("an error that nobody expects")
+        await real_look()
+
+    monkeypatch.setattr(looking, "look", failing_once)
+    async with looking.followed(), asyncio.timeout(20):
+        while not await tokens(store):
+            pass
+    assert looks > 1
+
+
 async def test_the_last_end_counts_once_however_long_nothing_follows(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

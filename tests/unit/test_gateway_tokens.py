@@ -100,6 +100,22 @@ async def test_a_token_for_others_or_another_time_is_refused(
         await tokens.identity(issuer.token(**claims))
 
 
+@pytest.mark.parametrize("claim", ["exp", "iss", "aud", "sub"])
+async def test_refusal_names_the_claim_that_a_token_lacks(tokens: JwtTokens, issuer: Issuer, claim: str) -> None:
+    lacking: dict[str, Any] = {claim: None}
+    with pytest.raises(Unauthenticated) as refused:
+        await tokens.identity(issuer.token(**lacking))
+    assert f"it lacks the claim {claim}" in refused.value.message
+    assert claim in refused.value.remedy
+
+
+async def test_refusal_of_a_token_that_is_not_valid_yet_says_so(tokens: JwtTokens, issuer: Issuer) -> None:
+    with pytest.raises(Unauthenticated) as refused:
+        await tokens.identity(issuer.token(nbf=time.time() + 3600))
+    assert "nbf" in refused.value.message
+    assert "key of this gateway" not in refused.value.message
+
+
 def unsigned(issuer: Issuer) -> str:
     return jwt.encode({"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "tenant": "shop", "exp": 2e10}, "", "none")
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from ipaddress import ip_address
 
 import pytest
 
@@ -13,17 +14,26 @@ from gateway.webhooks.delivering import Delivering
 from gateway.webhooks.outbox import Outbox
 from gateway.webhooks.registry import MOST, Delivery, Webhook, Webhooks
 from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_UNSPECIFIED, PRIORITY_BATCH, DataPolicy
+from protos.hugginggpt.v1.types_pb2 import (
+    DATA_POLICY_LOCAL,
+    DATA_POLICY_OPEN,
+    DATA_POLICY_UNSPECIFIED,
+    PRIORITY_BATCH,
+    Caller,
+    DataPolicy,
+)
+from services.runtime.caller import acting_for
 from services.runtime.database import Database, Query, Steps
-from services.runtime.errors import FailedPrecondition, ServiceError
+from services.runtime.errors import FailedPrecondition, PermissionDenied, ServiceError
 from services.runtime.outbound.addresses import Address, AllowList
-from services.runtime.outbound.guard import Guard
+from services.runtime.outbound.guard import Guard, Resolve
 from tests.fakes.llm.wire import Request
 from tests.fakes.web import Answer, Web
 from tests.receiving import PATH, allowed, ended_batch, ended_run, told
 
 BY = Actor("default", "operator:test")
 NO_TIME = (0.0, 0.0, 0.0)
+OPEN = Caller(tenant="a", policy=DATA_POLICY_OPEN)
 
 
 @pytest.fixture
@@ -265,6 +275,40 @@ async def test_what_a_gateway_died_over_is_told_by_another(house: Told, monkeypa
     assert (delivery.state, delivery.attempts) == ("delivered", 2)
 
 
+async def test_deliveries_continue_after_an_unexpected_exception(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivering, "LOOK_SECONDS", 0)
+    teller, looks = house.delivering(), 0
+    real_look = teller.look
+
+    async def failing_once() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise RuntimeError("an error that nobody expects")
+        await real_look()
+
+    monkeypatch.setattr(teller, "look", failing_once)
+    webhook = await house.webhook()
+    await house.ended(ended_run("run_1", time.time() + 1))
+    async with asyncio.timeout(20), teller.running():
+        while (await house.only(webhook)).state != "delivered":
+            pass
+    assert looks > 1
+
+
+async def test_attempts_that_raise_unexpectedly_come_to_an_end(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("an error that nobody expects")
+
+    monkeypatch.setattr(delivering, "sent", broken)
+    webhook = await house.webhook()
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell(len(NO_TIME) + 2)
+    delivery = await house.only(webhook)
+    assert delivery.attempts == len(NO_TIME) + 1
+    assert delivery.state == "failed"
+
+
 async def test_a_deleted_webhook_takes_along_what_it_was_to_be_told(house: Told) -> None:
     webhook = await house.webhook()
     await house.ended(ended_run("run_1", time.time() + 1))
@@ -291,6 +335,65 @@ async def test_what_is_no_url_to_tell_is_refused(house: Told, url: str, reason: 
         await house.webhooks.create("a", url, "", BY)
     assert (refused.value.reason, bool(refused.value.remedy)) == (reason, True)
     assert "secret" not in refused.value.message
+
+
+def leading_to(*addresses: str) -> Resolve:
+    """Every name has these addresses."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[Address]:
+        return [ip_address(address) for address in addresses]
+
+    return resolve
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "[::1]", "[::ffff:10.0.0.5]"])
+@pytest.mark.parametrize("policy", [DATA_POLICY_OPEN, DATA_POLICY_LOCAL])
+async def test_webhook_of_forbidden_address_is_refused_at_creation(
+    store: Database, host: str, policy: "DataPolicy.ValueType"
+) -> None:
+    webhooks = Webhooks(store, Guard())
+    with acting_for(Caller(tenant="a", policy=policy)), pytest.raises(PermissionDenied) as refused:
+        await webhooks.create("a", f"https://{host}/", "", BY)
+    assert refused.value.reason == "URL_ADDRESS"
+    assert "GATEWAY_FETCH_ALLOW" in refused.value.remedy
+    assert not await webhooks.list("a")
+
+
+@pytest.mark.parametrize("host", ["10.0.0.5", "hooks.test"])
+async def test_webhook_of_forbidden_address_is_created_if_operator_allows_it(store: Database, host: str) -> None:
+    webhooks = Webhooks(store, Guard(AllowList.parse(["10.0.0.0/8", "hooks.test"]), leading_to("127.0.0.1")))
+    with acting_for(OPEN):
+        made = await webhooks.create("a", f"https://{host}/", "", BY)
+    assert made.url == f"https://{host}/"
+
+
+@pytest.mark.parametrize("policy", [DATA_POLICY_OPEN, DATA_POLICY_LOCAL])
+async def test_webhook_name_is_not_looked_up_at_creation(store: Database, policy: "DataPolicy.ValueType") -> None:
+    async def resolve(host: str, _port: int) -> Sequence[Address]:
+        raise AssertionError(f"{host} was looked up")
+
+    with acting_for(Caller(tenant="a", policy=policy)):
+        made = await Webhooks(store, Guard(resolve=resolve)).create("a", "https://hooks.test/", "", BY)
+    assert made.url == "https://hooks.test/"
+
+
+async def test_delivery_to_forbidden_address_fails_after_one_attempt(house: Told) -> None:
+    webhook = await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell(3, Guard(resolve=leading_to("10.0.0.5")))
+    delivery = await house.only(webhook)
+    assert delivery.state == "failed"
+    assert delivery.attempts == 1
+    assert delivery.outcome == "hooks.test cannot be reached from here, and is not tried again"
+
+
+async def test_delivery_to_name_without_address_is_tried_again(house: Told) -> None:
+    webhook = await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
+    await house.ended(ended_run("run_1", time.time() + 1))
+    await house.tell(2, Guard(resolve=leading_to()))
+    delivery = await house.only(webhook)
+    assert delivery.state == "waiting"
+    assert delivery.attempts == 2
 
 
 async def test_a_tenant_has_so_many_and_no_more(house: Told) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.manifests.environment import LIBRARIES, known_to
+from tests.support.required_programs import require
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker" / "compose.yaml"
@@ -194,6 +195,7 @@ def test_everything_in_an_env_file_is_used(file: Path) -> None:
 
 def understood(*options: str) -> Compose:
     """As podman-compose reads it, with options before its command."""
+    require("podman")
     command = [sys.executable, "-m", "podman_compose", "--file", str(FILE), *options, "config"]
     told = subprocess.run(command, check=True, timeout=60, env=os.environ, stdout=subprocess.PIPE, text=True)
     resolved: Compose = yaml.safe_load(told.stdout)

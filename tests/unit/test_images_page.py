@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docker" / "README.md").read_text(encoding="utf-8")
 COMPOSE = ROOT / "docker" / "compose.yaml"

@@ -11,6 +11,8 @@ from tests.manifests.house import House
 from tests.manifests.rendering import K8S, components, overlays, rendered
 from tests.manifests.rules import RULES
 
+pytestmark = pytest.mark.slow
+
 PAGE = (K8S / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
 _BLOCK = re.compile(r"^ *```yaml\n((?: *apiVersion: kustomize| {2}- target:).*?)^ *```", re.DOTALL | re.MULTILINE)

@@ -11,7 +11,7 @@ from experts.host.pdf import Line
 from experts.lite.documents import NO_ANSWER
 from experts.lite.forms import answer
 from experts.lite.layout import reading_order
-from experts.lite.ocr import NO_TEXT, reader
+from experts.lite.ocr import NO_TEXT
 from services.runtime.errors import InvalidRequest
 from tests.data.make import pdf
 from tests.samples import Waiting, ask_lite, infer, lite, sample
@@ -55,9 +55,8 @@ def test_a_sign_is_read_line_by_line_with_boxes_and_scores() -> None:
 
 
 def test_a_picture_asked_about_again_is_not_recognised_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = reader.get()
     read(sample("sign.png"))
-    monkeypatch.setattr(engine, "_engine", None)
+    monkeypatch.setattr("experts.lite.ocr.run_in", None)
     assert read(sample("sign.png"))[0].startswith("We are so happy")
     with pytest.raises(TypeError):
         read(media(picture_of("something new")))

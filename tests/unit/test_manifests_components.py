@@ -12,7 +12,7 @@ from tests.manifests import rendering, schemas
 from tests.manifests.house import House
 from tests.manifests.rules import RULES
 
-pytestmark = pytest.mark.needs("kubectl")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("kubectl")]
 
 EXPERTS = ("text", "vision", "audio", "video", "diffusion")
 STORES = ("postgres", "s3")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytestmark = pytest.mark.needs("kubectl")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("kubectl")]
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,6 +7,8 @@ import pytest
 from tests.manifests import schemas
 from tests.manifests.sound import GONE, sound, spoilt
 
+pytestmark = pytest.mark.slow
+
 SPOILT: list[tuple[str, str, Any, str]] = [
     ("Deployment/planner", "spec.template.spec.containers.0.livenessProbe.periodSecond", 5, "periodSecond"),
     ("Deployment/planner", "spec.selector", GONE, "selector"),

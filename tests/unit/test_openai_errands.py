@@ -1,10 +1,10 @@
 import json
-import time
 
 import pytest
 
 from gateway.openai import errands
 from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, RunSpec, Turn, Value
+from tests.bench.parsing import CHAT_PROMPTS
 
 HISTORY = """### Chat History:
 <chat_history>
@@ -82,12 +82,8 @@ def test_who_sends_files_wants_more_than_a_title() -> None:
     assert errands.answer(spec) is None
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["\n" * 200_000, "# Task:\na title\n" + "<chat_history>" * 20_000, "USER" + " " * 200_000, "{" * 200_000],
-    ids=["blank lines", "beginnings", "blanks", "braces"],
-)
-def test_no_prompt_takes_long_to_look_at(words: str) -> None:
-    began = time.process_time()
-    errands.answer(RunSpec(request=words + "x"))
-    assert time.process_time() - began < 2
+@pytest.mark.parametrize("name", CHAT_PROMPTS)
+@pytest.mark.timeout(30)
+def test_text_that_is_slow_to_match_is_a_prompt_of_a_front_end_only_if_it_begins_like_one(name: str) -> None:
+    answer = errands.answer(RunSpec(request=f"{CHAT_PROMPTS[name]}x"))
+    assert answer == ("New chat" if name == "beginnings" else None)

@@ -145,6 +145,26 @@ def test_a_task_whose_models_have_all_failed_cannot_be_planned(catalog: Catalog)
     assert [model.state for model in catalog.view.models_of("")] == [MODEL_STATE_FAILED]
 
 
+def test_a_task_whose_models_have_all_failed_is_listed_as_failing(catalog: Catalog) -> None:
+    broken = card("ocr", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
+    answers(catalog, HERE, reply("vision", broken))
+    assert list(catalog.view.failing) == ["image-to-text"]
+    assert list(catalog.view.failing["image-to-text"].experts) == ["vision"]
+
+
+def test_a_task_that_another_model_can_run_is_not_failing(catalog: Catalog) -> None:
+    broken = card("other", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
+    answers(catalog, HERE, reply("vision", broken, OCR))
+    assert not catalog.view.failing
+
+
+def test_digest_of_tasks_changes_when_a_task_that_was_never_planned_starts_failing(catalog: Catalog) -> None:
+    before = catalog.view.tasks_digest
+    broken = card("ocr", "image-to-text", state=MODEL_STATE_FAILED, failure="no such file")
+    answers(catalog, HERE, reply("vision", broken))
+    assert catalog.view.tasks_digest != before
+
+
 def test_an_expert_that_is_silent_is_waited_for_and_then_leaves(catalog: Catalog, clock: Clock) -> None:
     answers(catalog, HERE, reply("vision", OCR))
     clock.now += 100
@@ -318,7 +338,7 @@ async def test_a_watcher_wakes_at_a_change(catalog: Catalog) -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     answers(catalog, HERE, reply("vision", OCR))
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         assert await waiting == catalog.view.revision
 
 
@@ -326,5 +346,5 @@ async def test_watchers_are_sent_away_when_it_closes(catalog: Catalog) -> None:
     waiting = asyncio.create_task(catalog.beyond(catalog.view.revision))
     await asyncio.sleep(0)
     catalog.close()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         assert await waiting is None

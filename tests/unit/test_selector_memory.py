@@ -110,9 +110,10 @@ async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
     async with memory.running():
         await written(notes)
         catalog.dropped("host:1")
-        catalog.forget("big one")
-        await memory.forget("big one")
-        await memory.forget("big one")
+        async with memory.forgetting("big one"):
+            catalog.forget("big one")
+        async with memory.forgetting("big one"):
+            pass
         assert await Notes(store, KIND).all() == {}
         catalog.listed("host:1")
         catalog.heard("host:1", ASLEEP)
@@ -134,8 +135,8 @@ async def test_what_one_replica_is_told_to_forget_is_forgotten_by_all() -> None:
         await written(notes)
     async with told.running(), Memory(TellingNotes(store), second, look=0).running():
         assert second.view.tasks["text-to-video"].dormant
-        await told.forget("big one")
-        first.forget("big one")
+        async with told.forgetting("big one"):
+            first.forget("big one")
         await forgotten(second)
     reborn = catalog_with()
     async with Memory(TellingNotes(store), reborn).running():

@@ -10,6 +10,8 @@ from experts.text.embeddings import _pooled, _pooling_of
 from experts.torch_host.checkpoint import Checkpoint
 from services.runtime.errors import FailedPrecondition
 
+pytestmark = pytest.mark.slow
+
 
 def checkpoint(folder: Path, pooling: object = None, modules: object = None) -> Checkpoint:
     if pooling is not None:

@@ -9,6 +9,8 @@ from experts.text.tasks import TASKS
 from experts.torch_host.devices import TorchDevices
 from protos.hugginggpt.tasks import standard_tasks
 
+pytestmark = pytest.mark.slow
+
 EXPERT = read_expert("experts.text")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

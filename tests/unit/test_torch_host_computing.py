@@ -13,6 +13,8 @@ from experts.torch_host.devices import TorchDevices, computing, device_named, dt
 from experts.torch_host.generation import Sampling, _sampler, generated
 from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pynvml = pytest.importorskip("pynvml")

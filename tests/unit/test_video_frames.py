@@ -7,6 +7,7 @@ from PIL.Image import Image
 from experts.host.handler import Media
 from experts.video.frames import sampled, written
 from services.runtime.errors import InvalidRequest, ModelFailed
+from tests.isolated_functions import in_place
 from tests.tiny.films import Pixels, filmed, plain, seen
 
 
@@ -68,12 +69,14 @@ def test_no_frames_are_no_video() -> None:
 
 
 def test_a_film_too_large_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experts.video.frames.isolated", in_place)
     monkeypatch.setattr("experts.video.frames.MAX_PIXELS", 100)
     with pytest.raises(InvalidRequest, match="64 x 48 pixels"):
         sampled(filmed(_numbered(2)), 1)
 
 
 def test_a_film_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experts.video.frames.isolated", in_place)
     monkeypatch.setattr("experts.video.frames.MAX_SECONDS", 1.0)
     with pytest.raises(InvalidRequest, match="longer than"):
         sampled(filmed(_numbered(40)), 1)

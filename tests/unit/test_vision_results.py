@@ -10,6 +10,8 @@ from experts.vision.drawing import Found, boxed, counted, overlaid, plural
 from experts.vision.masks import distinct
 from experts.vision.pictures import alike, fitted
 
+pytestmark = pytest.mark.slow
+
 
 class Waiting:
     cancelled = False

@@ -1,0 +1,1 @@
+"""What tests share: fixtures, fakes and programs. Each module is named for what it provides."""

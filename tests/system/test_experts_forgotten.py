@@ -1,0 +1,75 @@
+"""Experts added to and removed from local services by command: one name, and no task of theirs afterwards."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import House, eventually, expert, standing
+
+pytestmark = pytest.mark.slow
+
+REQUEST = 'Shout the sentence "good morning"'
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """Services that wait for no expert that stops answering."""
+    home = tmp_path_factory.mktemp("home")
+    with standing(home, "--experts", "lite", "--orchestrators", "2", SELECTOR_FORGET_SECONDS="0") as house:
+        yield house
+
+
+def listed(services: House) -> dict[str, bool]:
+    """Whether each expert is dormant."""
+    found = json.loads(services.cli("experts", "--json").out)["data"]
+    return {each["name"]: bool(each.get("dormant")) for each in found}
+
+
+def offered(services: House) -> bool:
+    return "text-shouting" in services.cli("tasks").out
+
+
+def planned(services: House) -> list[str]:
+    said = services.cli("ask", REQUEST, "--json")
+    return [task["task"] for task in json.loads(said.out)["plan"]]
+
+
+def test_expert_has_one_name_and_is_not_called_once_it_is_forgotten(services: House) -> None:
+    with expert(services.home, "tests.shouting") as address:
+        added = json.loads(services.cli("experts", "add", address, "--json").out)["name"]
+        eventually(lambda: offered(services))
+        assert added in listed(services)
+        assert planned(services) == ["text-shouting"]
+        forgotten = services.cli("experts", "forget", added)
+        assert "text-shouting" not in planned(services)
+        assert forgotten.status == 0
+        assert added not in listed(services)
+        assert list((services.home / "experts").iterdir()) == []
+
+
+def test_dormant_expert_is_not_planned_once_it_is_forgotten(
+    services: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EXPERT_MAY_SLEEP", "true")
+    with expert(services.home, "tests.shouting") as address:
+        services.cli("experts", "add", address)
+        eventually(lambda: offered(services))
+    eventually(lambda: listed(services) == {"lite": False, "shouting": True})
+    assert services.cli("experts", "forget", "shouting").status == 0
+    assert "text-shouting" not in planned(services)
+    assert listed(services) == {"lite": False}
+
+
+def test_expert_that_up_started_is_not_forgotten_while_it_answers(services: House) -> None:
+    said = services.cli("experts", "forget", "lite")
+    assert said.status == 1
+    assert "expert lite is awake" in said.err
+    assert "--experts" in said.err
+
+
+def test_unknown_expert_is_refused_with_the_command_that_lists_them(services: House) -> None:
+    said = services.cli("experts", "forget", "nobody")
+    assert said.status == 1
+    assert "hugginggpt experts" in said.err
