@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check test-deps bench figures chaos eval train protos readme alerts render deploy descriptions
+.PHONY: help setup demo up test test-all check types wheels static test-deps bench figures chaos eval train protos readme alerts render deploy descriptions
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -34,13 +34,25 @@ demo: $(VENV)/.laptop ## Answer a real request, keep its plan, run that over twe
 up: $(VENV)/.laptop ## Run the whole house until Ctrl-C
 	$(PY) -m gateway.cli up
 
-test: setup check ## All checks, then all tests
-	$(PY) -m pytest
+PYTEST := $(PY) -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder --durations 20
 
-check: $(VENV)/.dev $(VENV)/.resolved ## Fresh stubs, lint, types, import rules, wheels; no tests
+test: setup check ## Checks and tests in at most ten minutes; what needs a missing program is skipped and listed
+	$(PYTEST) -m "not slow"
+
+test-all: setup check ## Every check and test, containers and long series included, in at most thirty minutes
+	$(PYTEST)
+
+check: $(VENV)/.dev ## Fresh stubs, lint, types, import rules, wheels; no tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types wheels static
+
+types:
+	$(PY) -m mypy
+
+wheels: $(VENV)/.resolved
+
+static:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
 	$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 	$(PY) -m protos.generate --check
 	$(PY) -m protos.released --check
@@ -49,17 +61,15 @@ $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 	$(PY) -m tests.resolution
 	@touch $@
 
-test-deps: ## What tests need beyond Python (Debian; root, or sudo)
-	$(SUDO) apt-get update -qq
-	$(SUDO) apt-get install -qq -y --no-install-recommends git python3-venv postgresql chromium iproute2 \
-	  buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap prometheus
+test-deps: ## Install the programs that tests need beyond Python (Debian; root, or sudo)
+	$(SUDO) sh tests/support/install_programs.sh
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'
 	@touch $@
 
-bench: $(VENV)/.bench ## Measure, beside the peers; tables, out/bench.json, out/charts; 20 minutes, then 30 of soak
-	$(PY) -m tests.bench
+bench: $(VENV)/.bench ## Measure, beside the peers; tables, out/bench.json, out/charts; 50 minutes; SECTION=hops,host: only these
+	$(PY) -m tests.bench $(SECTION)
 
 figures: $(VENV)/.bench ## README's figures and charts, from what make bench has measured, and k8s/README.md's arithmetic
 	$(PY) -m tests.bench.figures

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/hugginggpt/v1/selector.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a protos/hugginggpt/v1/types.proto\"\x98\x02\n\rSelectRequest\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\x0f\n\x07request\x18\x02 \x01(\t\x12\x34\n\x0einference_mode\x18\x03 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x04 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12#\n\x05\x61void\x18\x05 \x03(\x0b\x32\x14.hugginggpt.v1.Avoid\x12/\n\x0b\x63onstraints\x18\x06 \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\r\n\x05limit\x18\x07 \x01(\x05\":\n\x05\x41void\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\x90\x01\n\x0eSelectResponse\x12,\n\ncandidates\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.Candidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\"*\n\x10ListTasksRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"V\n\x0b\x43\x61talogTask\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12\x0f\n\x07\x65xperts\x18\x02 \x03(\t\x12\x0f\n\x07\x64ormant\x18\x03 \x01(\x08\"c\n\x11ListTasksResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12)\n\x05tasks\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.CatalogTask\"`\n\x11ListModelsRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x16\n\x0eknown_revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\xdc\x01\n\x12ListModelsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12(\n\x06models\x18\x03 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\t\x12$\n\x06routes\x18\x05 \x03(\x0b\x32\x14.hugginggpt.v1.Route\x12\x38\n\x10selection_policy\x18\x06 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\"\xbe\x02\n\x05Route\x12\x0c\n\x04task\x18\x01 \x01(\t\x12)\n\x05model\x18\x02 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12.\n\ncandidates\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12-\n\tforbidden\x18\x04 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12*\n\x06shadow\x18\x05 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12\x30\n\x06scores\x18\x06 \x03(\x0b\x32 .hugginggpt.v1.Route.ScoresEntry\x12\x10\n\x08problems\x18\x07 \x03(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0bRoutedModel\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06weight\x18\x03 \x01(\x01\"\x14\n\x12ListExpertsRequest\"\xde\x01\n\x06\x45xpert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\x11\n\tmay_sleep\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ormant\x18\x05 \x01(\x08\x12\r\n\x05tasks\x18\x06 \x03(\t\x12-\n\nstart_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\tlast_seen\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08problems\x18\t \x03(\t\"=\n\x13ListExpertsResponse\x12&\n\x07\x65xperts\x18\x01 \x03(\x0b\x32\x15.hugginggpt.v1.Expert\"#\n\x13\x46orgetExpertRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x46orgetExpertResponse\"\x17\n\x15WatchCatalogueRequest\"*\n\x16WatchCatalogueResponse\x12\x10\n\x08revision\x18\x01 \x01(\t2\x8b\x04\n\x0fSelectorService\x12\x45\n\x06Select\x12\x1c.hugginggpt.v1.SelectRequest\x1a\x1d.hugginggpt.v1.SelectResponse\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12T\n\x0bListExperts\x12!.hugginggpt.v1.ListExpertsRequest\x1a\".hugginggpt.v1.ListExpertsResponse\x12W\n\x0c\x46orgetExpert\x12\".hugginggpt.v1.ForgetExpertRequest\x1a#.hugginggpt.v1.ForgetExpertResponse\x12_\n\x0eWatchCatalogue\x12$.hugginggpt.v1.WatchCatalogueRequest\x1a%.hugginggpt.v1.WatchCatalogueResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/hugginggpt/v1/selector.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a protos/hugginggpt/v1/types.proto\"\x98\x02\n\rSelectRequest\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\x12\x0f\n\x07request\x18\x02 \x01(\t\x12\x34\n\x0einference_mode\x18\x03 \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x04 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12#\n\x05\x61void\x18\x05 \x03(\x0b\x32\x14.hugginggpt.v1.Avoid\x12/\n\x0b\x63onstraints\x18\x06 \x01(\x0b\x32\x1a.hugginggpt.v1.Constraints\x12\r\n\x05limit\x18\x07 \x01(\x05\":\n\x05\x41void\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\x90\x01\n\x0eSelectResponse\x12,\n\ncandidates\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.Candidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12%\n\x04spec\x18\x03 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\"*\n\x10ListTasksRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"V\n\x0b\x43\x61talogTask\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12\x0f\n\x07\x65xperts\x18\x02 \x03(\t\x12\x0f\n\x07\x64ormant\x18\x03 \x01(\x08\"\x90\x01\n\x11ListTasksResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12)\n\x05tasks\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.CatalogTask\x12+\n\x07\x66\x61iling\x18\x04 \x03(\x0b\x32\x1a.hugginggpt.v1.CatalogTask\"`\n\x11ListModelsRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x16\n\x0eknown_revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\xdc\x01\n\x12ListModelsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12(\n\x06models\x18\x03 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\t\x12$\n\x06routes\x18\x05 \x03(\x0b\x32\x14.hugginggpt.v1.Route\x12\x38\n\x10selection_policy\x18\x06 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\"\xbe\x02\n\x05Route\x12\x0c\n\x04task\x18\x01 \x01(\t\x12)\n\x05model\x18\x02 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12.\n\ncandidates\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12-\n\tforbidden\x18\x04 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12*\n\x06shadow\x18\x05 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12\x30\n\x06scores\x18\x06 \x03(\x0b\x32 .hugginggpt.v1.Route.ScoresEntry\x12\x10\n\x08problems\x18\x07 \x03(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0bRoutedModel\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06weight\x18\x03 \x01(\x01\"\x14\n\x12ListExpertsRequest\"\xde\x01\n\x06\x45xpert\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\taddresses\x18\x03 \x03(\t\x12\x11\n\tmay_sleep\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ormant\x18\x05 \x01(\x08\x12\r\n\x05tasks\x18\x06 \x03(\t\x12-\n\nstart_time\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\tlast_seen\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08problems\x18\t \x03(\t\"=\n\x13ListExpertsResponse\x12&\n\x07\x65xperts\x18\x01 \x03(\x0b\x32\x15.hugginggpt.v1.Expert\"#\n\x13\x46orgetExpertRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x46orgetExpertResponse\"\x17\n\x15WatchCatalogueRequest\"*\n\x16WatchCatalogueResponse\x12\x10\n\x08revision\x18\x01 \x01(\t2\x8b\x04\n\x0fSelectorService\x12\x45\n\x06Select\x12\x1c.hugginggpt.v1.SelectRequest\x1a\x1d.hugginggpt.v1.SelectResponse\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12T\n\x0bListExperts\x12!.hugginggpt.v1.ListExpertsRequest\x1a\".hugginggpt.v1.ListExpertsResponse\x12W\n\x0c\x46orgetExpert\x12\".hugginggpt.v1.ForgetExpertRequest\x1a#.hugginggpt.v1.ForgetExpertResponse\x12_\n\x0eWatchCatalogue\x12$.hugginggpt.v1.WatchCatalogueRequest\x1a%.hugginggpt.v1.WatchCatalogueResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,32 +46,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTTASKSREQUEST']._serialized_end=685
   _globals['_CATALOGTASK']._serialized_start=687
   _globals['_CATALOGTASK']._serialized_end=773
-  _globals['_LISTTASKSRESPONSE']._serialized_start=775
-  _globals['_LISTTASKSRESPONSE']._serialized_end=874
-  _globals['_LISTMODELSREQUEST']._serialized_start=876
-  _globals['_LISTMODELSREQUEST']._serialized_end=972
-  _globals['_LISTMODELSRESPONSE']._serialized_start=975
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1195
-  _globals['_ROUTE']._serialized_start=1198
-  _globals['_ROUTE']._serialized_end=1516
-  _globals['_ROUTE_SCORESENTRY']._serialized_start=1471
-  _globals['_ROUTE_SCORESENTRY']._serialized_end=1516
-  _globals['_ROUTEDMODEL']._serialized_start=1518
-  _globals['_ROUTEDMODEL']._serialized_end=1577
-  _globals['_LISTEXPERTSREQUEST']._serialized_start=1579
-  _globals['_LISTEXPERTSREQUEST']._serialized_end=1599
-  _globals['_EXPERT']._serialized_start=1602
-  _globals['_EXPERT']._serialized_end=1824
-  _globals['_LISTEXPERTSRESPONSE']._serialized_start=1826
-  _globals['_LISTEXPERTSRESPONSE']._serialized_end=1887
-  _globals['_FORGETEXPERTREQUEST']._serialized_start=1889
-  _globals['_FORGETEXPERTREQUEST']._serialized_end=1924
-  _globals['_FORGETEXPERTRESPONSE']._serialized_start=1926
-  _globals['_FORGETEXPERTRESPONSE']._serialized_end=1948
-  _globals['_WATCHCATALOGUEREQUEST']._serialized_start=1950
-  _globals['_WATCHCATALOGUEREQUEST']._serialized_end=1973
-  _globals['_WATCHCATALOGUERESPONSE']._serialized_start=1975
-  _globals['_WATCHCATALOGUERESPONSE']._serialized_end=2017
-  _globals['_SELECTORSERVICE']._serialized_start=2020
-  _globals['_SELECTORSERVICE']._serialized_end=2543
+  _globals['_LISTTASKSRESPONSE']._serialized_start=776
+  _globals['_LISTTASKSRESPONSE']._serialized_end=920
+  _globals['_LISTMODELSREQUEST']._serialized_start=922
+  _globals['_LISTMODELSREQUEST']._serialized_end=1018
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1021
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1241
+  _globals['_ROUTE']._serialized_start=1244
+  _globals['_ROUTE']._serialized_end=1562
+  _globals['_ROUTE_SCORESENTRY']._serialized_start=1517
+  _globals['_ROUTE_SCORESENTRY']._serialized_end=1562
+  _globals['_ROUTEDMODEL']._serialized_start=1564
+  _globals['_ROUTEDMODEL']._serialized_end=1623
+  _globals['_LISTEXPERTSREQUEST']._serialized_start=1625
+  _globals['_LISTEXPERTSREQUEST']._serialized_end=1645
+  _globals['_EXPERT']._serialized_start=1648
+  _globals['_EXPERT']._serialized_end=1870
+  _globals['_LISTEXPERTSRESPONSE']._serialized_start=1872
+  _globals['_LISTEXPERTSRESPONSE']._serialized_end=1933
+  _globals['_FORGETEXPERTREQUEST']._serialized_start=1935
+  _globals['_FORGETEXPERTREQUEST']._serialized_end=1970
+  _globals['_FORGETEXPERTRESPONSE']._serialized_start=1972
+  _globals['_FORGETEXPERTRESPONSE']._serialized_end=1994
+  _globals['_WATCHCATALOGUEREQUEST']._serialized_start=1996
+  _globals['_WATCHCATALOGUEREQUEST']._serialized_end=2019
+  _globals['_WATCHCATALOGUERESPONSE']._serialized_start=2021
+  _globals['_WATCHCATALOGUERESPONSE']._serialized_end=2063
+  _globals['_SELECTORSERVICE']._serialized_start=2066
+  _globals['_SELECTORSERVICE']._serialized_end=2589
 # @@protoc_insertion_point(module_scope)

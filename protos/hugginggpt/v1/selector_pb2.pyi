@@ -193,6 +193,7 @@ class ListTasksResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     UNCHANGED_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
+    FAILING_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """Changes with the catalogue."""
     unchanged: _builtins.bool
@@ -200,16 +201,23 @@ class ListTasksResponse(_message.Message):
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___CatalogTask]:
         """By name."""
 
+    @_builtins.property
+    def failing(self) -> _containers.RepeatedCompositeFieldContainer[Global___CatalogTask]:
+        """Kinds of task that experts offer but cannot run now, since all their models for it have failed; by name. They are
+        not planned.
+        """
+
     def __init__(
         self,
         *,
         revision: _builtins.str = ...,
         unchanged: _builtins.bool = ...,
         tasks: _abc.Iterable[Global___CatalogTask] | None = ...,
+        failing: _abc.Iterable[Global___CatalogTask] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "tasks", b"tasks", "unchanged", b"unchanged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failing", b"failing", "revision", b"revision", "tasks", b"tasks", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -500,7 +508,7 @@ Global___ListExpertsResponse: _TypeAlias = ListExpertsResponse  # noqa: Y015
 
 @_typing.final
 class ForgetExpertRequest(_message.Message):
-    """Which sleeping expert to forget."""
+    """Which expert to forget: its name, or host:port for one of its addresses."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

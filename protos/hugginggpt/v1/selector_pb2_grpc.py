@@ -102,8 +102,10 @@ class SelectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ForgetExpert(self, request, context):
-        """Drops what is remembered of an expert that sleeps. NOT_FOUND/EXPERT if there is none of that name,
-        FAILED_PRECONDITION/AWAKE if it answers.
+        """Removes an expert, or one address, at this replica: its address files, and what is remembered of it. Every watcher
+        has been sent the new revision when this returns. NOT_FOUND/EXPERT if there is none of that name,
+        FAILED_PRECONDITION/AWAKE if it answers at an address of the settings, FORETOLD if the operator has described it,
+        LISTED if its address cannot be taken out of where it is listed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

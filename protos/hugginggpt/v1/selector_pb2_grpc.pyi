@@ -45,8 +45,10 @@ class SelectorServiceStub:
     ListExperts: _grpc.UnaryUnaryMultiCallable[_selector_pb2.ListExpertsRequest, _selector_pb2.ListExpertsResponse]
     """The experts known, awake or not, and what is wrong with any of them."""
     ForgetExpert: _grpc.UnaryUnaryMultiCallable[_selector_pb2.ForgetExpertRequest, _selector_pb2.ForgetExpertResponse]
-    """Drops what is remembered of an expert that sleeps. NOT_FOUND/EXPERT if there is none of that name,
-    FAILED_PRECONDITION/AWAKE if it answers.
+    """Removes an expert, or one address, at this replica: its address files, and what is remembered of it. Every watcher
+    has been sent the new revision when this returns. NOT_FOUND/EXPERT if there is none of that name,
+    FAILED_PRECONDITION/AWAKE if it answers at an address of the settings, FORETOLD if the operator has described it,
+    LISTED if its address cannot be taken out of where it is listed.
     """
     WatchCatalogue: _grpc.UnaryStreamMultiCallable[_selector_pb2.WatchCatalogueRequest, _selector_pb2.WatchCatalogueResponse]
     """Sends the catalogue's revision now and whenever it changes."""
@@ -68,8 +70,10 @@ class SelectorServiceAsyncStub(SelectorServiceStub):
     ListExperts: _aio.UnaryUnaryMultiCallable[_selector_pb2.ListExpertsRequest, _selector_pb2.ListExpertsResponse]  # type: ignore[assignment]
     """The experts known, awake or not, and what is wrong with any of them."""
     ForgetExpert: _aio.UnaryUnaryMultiCallable[_selector_pb2.ForgetExpertRequest, _selector_pb2.ForgetExpertResponse]  # type: ignore[assignment]
-    """Drops what is remembered of an expert that sleeps. NOT_FOUND/EXPERT if there is none of that name,
-    FAILED_PRECONDITION/AWAKE if it answers.
+    """Removes an expert, or one address, at this replica: its address files, and what is remembered of it. Every watcher
+    has been sent the new revision when this returns. NOT_FOUND/EXPERT if there is none of that name,
+    FAILED_PRECONDITION/AWAKE if it answers at an address of the settings, FORETOLD if the operator has described it,
+    LISTED if its address cannot be taken out of where it is listed.
     """
     WatchCatalogue: _aio.UnaryStreamMultiCallable[_selector_pb2.WatchCatalogueRequest, _selector_pb2.WatchCatalogueResponse]  # type: ignore[assignment]
     """Sends the catalogue's revision now and whenever it changes."""
@@ -118,8 +122,10 @@ class SelectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _selector_pb2.ForgetExpertRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_selector_pb2.ForgetExpertResponse, _abc.Awaitable[_selector_pb2.ForgetExpertResponse]]:
-        """Drops what is remembered of an expert that sleeps. NOT_FOUND/EXPERT if there is none of that name,
-        FAILED_PRECONDITION/AWAKE if it answers.
+        """Removes an expert, or one address, at this replica: its address files, and what is remembered of it. Every watcher
+        has been sent the new revision when this returns. NOT_FOUND/EXPERT if there is none of that name,
+        FAILED_PRECONDITION/AWAKE if it answers at an address of the settings, FORETOLD if the operator has described it,
+        LISTED if its address cannot be taken out of where it is listed.
         """
 
     @_abc_1.abstractmethod
