@@ -81,7 +81,7 @@ async def test_models_are_pinned_as_a_version_of_its_own(tab: Tab) -> None:
     for pinned in (False, True):
         run = page.url
         await page.get_by_role("button", name="Keep this plan").click()
-        await page.get_by_label("Name").fill("letters")
+        await page.get_by_label("Name").fill("pinned-plan")
         await page.get_by_label("Pin the models").set_checked(pinned)
         await page.get_by_role("button", name="Keep it").click()
         await expect(page.get_by_text(f"Version {1 + pinned}, kept just now")).to_be_visible()
