@@ -50,7 +50,7 @@ WORKDIR /app
 USER 65532:65532
 EXPOSE 8080 50051 50052 9464
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s \
-    CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50052", "readiness"]
+    CMD ["python", "-m", "services.common.probe", "127.0.0.1:50052", "readiness"]
 ENTRYPOINT ["python", "-m"]
 CMD ["gateway"]
 ARG VERSION=0

@@ -27,7 +27,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
 COPY services/__init__.py services/
-COPY services/runtime services/runtime
+COPY services/common services/common
 COPY services/llm services/llm
 COPY experts/__init__.py experts/
 COPY experts/endpoints experts/endpoints
@@ -67,7 +67,7 @@ WORKDIR /app
 USER 65532:65532
 EXPOSE 50051 50052 9464
 HEALTHCHECK --interval=15s --timeout=5s --start-period=600s \
-    CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50052", "readiness"]
+    CMD ["python", "-m", "services.common.probe", "127.0.0.1:50052", "readiness"]
 ENTRYPOINT ["python", "-m"]
 ARG VERSION=0
 ARG REVISION=unknown

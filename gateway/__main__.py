@@ -8,49 +8,49 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from gateway.access.caller import Callers
-from gateway.access.entry import entry
 from gateway.admission import Admission
-from gateway.app import application
+from gateway.auth.caller import Callers
+from gateway.auth.wiring import entry
 from gateway.call_log import CallLog
-from gateway.catalogue import Catalogue, CatalogueRoutes
-from gateway.door import Door
-from gateway.downloads import Downloads
-from gateway.fetching import Fetching
-from gateway.filing.conversation_routes import ConversationRoutes
-from gateway.filing.file_routes import FileRoutes
-from gateway.filing.files import Files, sweeping
+from gateway.catalog import Catalogue, CatalogueRoutes
+from gateway.database import gateway_store
+from gateway.file_references import Mentions
 from gateway.health import Health
-from gateway.intake import Intake
-from gateway.keeping.batch_routes import BatchRoutes
-from gateway.keeping.batches import Batches
-from gateway.keeping.items import Items
-from gateway.keeping.pipeline_routes import PipelineRoutes
-from gateway.keeping.pipelines import Pipelines
-from gateway.listening import bound, refuse_strangers, serving_http
-from gateway.mcp.grants import Grants
-from gateway.mcp.references import References
+from gateway.http.app import application
+from gateway.http.artifacts import Downloads
+from gateway.http.batch_routes import BatchRoutes
+from gateway.http.conversation_routes import ConversationRoutes
+from gateway.http.file_routes import FileRoutes
+from gateway.http.middleware import Door
+from gateway.http.pipeline_routes import PipelineRoutes
+from gateway.http.run_routes import RunRoutes
+from gateway.http.server import bound, refuse_strangers, serving_http
+from gateway.mcp.file_references import References
 from gateway.mcp.resources import Resources
 from gateway.mcp.server import McpServer
-from gateway.mcp.singles import Singles
-from gateway.mcp.toolbox import Means, Toolbox
-from gateway.mcp.tools import Chosen
-from gateway.mcp.uploads import UploadRoutes
-from gateway.mentions import Mentions
-from gateway.openai.chat import ChatRoutes
-from gateway.openai.house import House
+from gateway.mcp.single_task_tools import Singles
+from gateway.mcp.tool_definitions import Chosen
+from gateway.mcp.tool_handlers import Means, Toolbox
+from gateway.mcp.upload_routes import UploadRoutes
+from gateway.mcp.upload_tokens import Grants
+from gateway.openai.chat_routes import ChatRoutes
+from gateway.openai.message_parts import Parts
 from gateway.openai.models import ModelRoutes
-from gateway.openai.parts import Parts
-from gateway.openai.responses import ResponseRoutes
-from gateway.recording.routes import RecordRoutes
-from gateway.recording.verifying import Verifying
-from gateway.rest import RunRoutes
+from gateway.openai.response_routes import ResponseRoutes
+from gateway.openai.run_adapter import House
+from gateway.pipelines.batch_items import Items
+from gateway.pipelines.batches import Batches
+from gateway.pipelines.pipelines import Pipelines
+from gateway.provenance.routes import RecordRoutes
+from gateway.provenance.verification import Verifying
+from gateway.run_request import Intake
 from gateway.runs import Runs
 from gateway.servicer import GatewayServicer, Kept
 from gateway.settings import Settings
-from gateway.store import gateway_store
-from gateway.web.pages import Site
-from gateway.webhooks.delivering import Delivering
+from gateway.stored_files.files import Files, sweeping
+from gateway.url_inputs import Fetching
+from gateway.web.site_files import Site
+from gateway.webhooks.delivery import Delivering
 from gateway.webhooks.registry import Webhooks
 from gateway.webhooks.routes import WebhookRoutes
 from protos.hugginggpt.v1 import gateway_pb2 as pb
@@ -58,12 +58,12 @@ from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1.types_pb2 import DataPolicy
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.channel import connect
-from services.runtime.outbound.addresses import AllowList
-from services.runtime.outbound.guard import Guard
-from services.runtime.reach import watched
-from services.runtime.server import Serving, run, serving, showing
+from services.common.artifacts import ArtifactStore
+from services.common.channel import connect
+from services.common.http_fetch.addresses import AllowList
+from services.common.http_fetch.ssrf_guard import Guard
+from services.common.peer_health import watched
+from services.common.server import Serving, run, serving, showing
 
 
 @dataclass(frozen=True)

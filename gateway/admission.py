@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gateway.json_text import QUICK_BYTES, canonical, loads
-from gateway.openai import terms as openai_terms
-from gateway.recording import terms as recording_terms
+from gateway.openai import request_options as openai_terms
+from gateway.provenance import rerun_terms as recording_terms
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, BatchSpec, NewItem, Plan, RunSpec, Value
-from services.runtime import caller
-from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
-from services.runtime.artifacts.giving import clean_name
-from services.runtime.errors import InvalidRequest
+from services.common import call_context
+from services.common.artifacts import INLINE_BYTES, ArtifactStore
+from services.common.artifacts.disposition import clean_name
+from services.common.errors import InvalidRequest
 
 REQUEST_BYTES = 1_000_000
 """Longest request in words; more is a file."""
@@ -118,7 +118,7 @@ class Admission:
         """
         match value.WhichOneof("kind"):
             case "artifact":
-                known = await self._store.head(caller.current().tenant, value.artifact.sha256)
+                known = await self._store.head(call_context.current().tenant, value.artifact.sha256)
                 known.name = clean_name(value.artifact.name or known.name)
                 value.artifact.CopyFrom(known)
             case "text" if len(content := value.text.encode()) > INLINE_BYTES:
@@ -131,7 +131,7 @@ class Admission:
                 raise InvalidRequest(f"{where} has no value", remedy="give it one, or leave it out", port=where)
 
     async def _spill(self, content: bytes, media_type: str, name: str) -> Artifact:
-        return await self._store.put(caller.current().tenant, content, media_type=media_type, name=name)
+        return await self._store.put(call_context.current().tenant, content, media_type=media_type, name=name)
 
 
 async def _canonical(text: str, where: str) -> str:

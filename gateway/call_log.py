@@ -10,8 +10,8 @@ import structlog
 from grpc import StatusCode
 from structlog.contextvars import get_contextvars
 
-from gateway.observing import run_named
-from services.runtime.errors import ServiceError
+from gateway.http.telemetry import run_named
+from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from starlette.responses import Response
 
-from gateway import reference
-from gateway.encoding import dumps
-from services.runtime.errors import Unavailable
+from gateway.json_encoder import dumps
+from gateway.openapi import document
+from services.common.errors import Unavailable
 
 CHECK_SECONDS = 2.0
 
@@ -33,8 +33,8 @@ class Health:
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["health"], default_response_class=Response)
-        router.add_api_route("/healthz", self.alive, methods=["GET"], **reference.HEALTH)
-        router.add_api_route("/readyz", self.ready, methods=["GET"], **reference.HEALTH)
+        router.add_api_route("/healthz", self.alive, methods=["GET"], **document.HEALTH)
+        router.add_api_route("/readyz", self.ready, methods=["GET"], **document.HEALTH)
         return router
 
     async def alive(self) -> Response:

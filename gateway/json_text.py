@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, NoReturn
 
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 MAX_DEPTH = 100
 """Deepest nesting of JSON taken: whoever reads it later has less of the stack left."""

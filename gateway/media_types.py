@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from gateway.sniffing import UNKNOWN, sniff
-from services.runtime.errors import InvalidRequest
+from gateway.media_sniffing import UNKNOWN, sniff
+from services.common.errors import InvalidRequest
 
 _SUFFIXES: Mapping[str, str] = {
     **dict.fromkeys(("jpg", "jpeg", "jpe", "jfif"), "image/jpeg"),

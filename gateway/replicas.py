@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from services.runtime.errors import Unavailable
+from services.common.errors import Unavailable
 
 _DNS = "dns:///"
 _LISTS = ("ipv4:", "ipv6:")

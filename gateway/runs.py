@@ -4,12 +4,12 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from gateway.access.audit import Audit
-from gateway.access.quotas import Quotas
-from gateway.backends import ask
-from gateway.feed import Call, Feed, Reopen
-from gateway.public import make_public
-from gateway.throttle import Throttle
+from gateway.auth.audit import Audit
+from gateway.limits.quotas import Quotas
+from gateway.limits.throttle import Throttle
+from gateway.public_view import make_public
+from gateway.run_stream import Call, Feed, Reopen
+from gateway.service_calls import ask
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import (
     DATA_POLICY_LOCAL,
@@ -24,8 +24,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     Run,
     RunSpec,
 )
-from services.runtime import caller
-from services.runtime.errors import InvalidRequest
+from services.common import call_context
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -53,8 +53,8 @@ class Runs:
 
     async def start(self, spec: RunSpec) -> Feed:
         """Has a run accepted; its events, from the first."""
-        request, metadata = pb.RunRequest(spec=spec), caller.metadata()
-        with self._throttle.asking(caller.current().tenant):
+        request, metadata = pb.RunRequest(spec=spec), call_context.metadata()
+        with self._throttle.asking(call_context.current().tenant):
             return await self._started(request, metadata)
 
     async def _started(self, request: pb.RunRequest, metadata: Sequence[tuple[str, bytes]]) -> Feed:
@@ -91,7 +91,7 @@ class Runs:
     async def bound(self, run_id: str) -> Caller:
         """The current caller, as files are brought in for what is to follow on a run; for none without an id."""
         who = Caller()
-        who.CopyFrom(caller.current())
+        who.CopyFrom(call_context.current())
         if run_id:
             who.policy = await self.policy(run_id, who.policy)
         return who
@@ -133,7 +133,7 @@ class Runs:
         return feed
 
     def _reopen(self) -> Reopen:
-        metadata = caller.metadata()
+        metadata = call_context.metadata()
 
         def watch(run_id: str, after: int) -> Call:
             request = pb.WatchRunRequest(run_id=run_id, after_sequence=after)

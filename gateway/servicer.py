@@ -6,27 +6,27 @@ from typing import Any
 
 from structlog.contextvars import bind_contextvars
 
-from gateway.access.acting import Acting
-from gateway.access.caller import Callers
 from gateway.admission import Admission
-from gateway.catalogue import Catalogue
-from gateway.feed import Feed
-from gateway.files import Allowance, keep
-from gateway.keeping.batches import Batches
-from gateway.keeping.items import Items
-from gateway.keeping.pipelines import Pipelines
-from gateway.keeping.servicer import BatchCalls, PipelineCalls
-from gateway.recording import account
-from gateway.recording.record import record
+from gateway.auth.caller import Callers
+from gateway.auth.grpc_caller import Acting
+from gateway.catalog import Catalogue
+from gateway.pipelines.batch_items import Items
+from gateway.pipelines.batches import Batches
+from gateway.pipelines.pipelines import Pipelines
+from gateway.pipelines.servicer import BatchCalls, PipelineCalls
+from gateway.provenance import run_account
+from gateway.provenance.record import record
+from gateway.run_stream import Feed
 from gateway.runs import Runs
+from gateway.uploads import Allowance, keep
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1 import selector_pb2 as models
 from protos.hugginggpt.v1.record_pb2 import RecordRequest, RunRecord
 from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, Run
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.caller import current
-from services.runtime.errors import InvalidRequest
+from services.common.artifacts import ArtifactStore
+from services.common.call_context import current
+from services.common.errors import InvalidRequest
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -105,7 +105,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
 
     async def Record(self, request: RecordRequest, context: Any) -> RunRecord:
         with self._acting(context):
-            return record(await account.read(self._runs, request.run_id))
+            return record(await run_account.read(self._runs, request.run_id))
 
     async def Upload(self, requests: AsyncIterator[pb.UploadRequest], context: Any) -> Artifact:
         first = await anext(requests, None)

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from gateway.access.settings import AccessSettings
-from services.runtime.errors import FailedPrecondition
-from services.runtime.identity import Certificate
-from services.runtime.settings import BalancedSettings, Given, StoreSettings, home
+from gateway.auth.settings import AccessSettings
+from services.common.errors import FailedPrecondition
+from services.common.settings import BalancedSettings, Given, StoreSettings, home
+from services.common.tls import Certificate
 
 
 def _words(text: object) -> object:

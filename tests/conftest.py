@@ -10,15 +10,15 @@ import pytest
 import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 
-from services.runtime.channel import connect
-from services.runtime.server import Register, serving
+from services.common.channel import connect
+from services.common.server import Register, serving
 
 pytest_plugins = [
     "tests.support.required_programs",  # before those that import it
     "tests.support.scheduling",
-    "tests.browsing",
-    "tests.postgres",
-    "tests.s3",
+    "tests.support.browser",
+    "tests.support.postgres",
+    "tests.support.s3",
     "tests.tiny",
     "tests.containers.fixtures",  # after those that it imports
 ]

@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 
 from experts.remote import llm
-from experts.remote.listing import SOURCES
+from experts.remote.model_listing import SOURCES
 from experts.served.config import OPENAI_TASKS
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import Port
 from tests.bench import capacity, saturation
-from tests.instruments import instruments
+from tests.support.instruments import instruments
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

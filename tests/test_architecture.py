@@ -15,11 +15,13 @@ LIGHT = (
     "services.selector.__main__",
     "services.orchestrator.__main__",
     "services.responder.__main__",
-    "services.light",
+    "services.local.light_services",
     "gateway.__main__",
     "gateway.cli",
 )
-WITHOUT_NUMPY = [module for module in LIGHT if module not in {"services.planner.__main__", "services.light"}]
+WITHOUT_NUMPY = [
+    module for module in LIGHT if module not in {"services.planner.__main__", "services.local.light_services"}
+]
 """The planner alone reads learned weights."""
 
 

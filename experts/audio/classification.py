@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experts.audio.sound import heard, windows
+from experts.audio.waveforms import heard, windows
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
-from experts.torch_host.batches import in_passes
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, is_several, labels_of, probabilities
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
+from experts.torch_host.padding import in_passes
 from experts.torch_host.resident import Resident
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import numpy as np

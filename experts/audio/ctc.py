@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from experts.audio.sound import heard, is_silent
-from experts.audio.speaking import Said, written
+from experts.audio.transcript import Said, written
+from experts.audio.waveforms import heard, is_silent
 from experts.host.handler import Call, Inputs, Outputs, Parameters
-from experts.torch_host.batches import in_passes
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
-from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
+from experts.torch_host.non_finite import checked
+from experts.torch_host.padding import in_passes
 from experts.torch_host.resident import Resident
 
 if TYPE_CHECKING:

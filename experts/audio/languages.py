@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from experts.host.parameters import port_of
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 _TAGS = {"mandarin": "zh", "castilian": "es", "hebrew": "he", "filipino": "tl", "norwegian": "no"}
 _SHOWN = 8

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from experts.audio.activity import voice_activity_detection
 from experts.audio.classification import audio_classification, zero_shot_audio_classification
-from experts.audio.music import text_to_audio
-from experts.audio.speech import text_to_speech
+from experts.audio.text_to_audio import text_to_audio
+from experts.audio.text_to_speech import text_to_speech
 from experts.audio.transcription import automatic_speech_recognition
-from experts.audio.voices import audio_to_audio
+from experts.audio.voice_activity import voice_activity_detection
+from experts.audio.voice_conversion import audio_to_audio
 from experts.host.handler import Loader
 from experts.torch_host.devices import TorchDevices
 

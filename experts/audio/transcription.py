@@ -4,7 +4,7 @@ from experts.audio.ctc import Ctc
 from experts.audio.whisper import Whisper
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 
 def automatic_speech_recognition(model_id: str, device: str) -> Handler:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experts.audio.languages import spoken_language
-from experts.audio.sound import heard, is_silent
-from experts.audio.speaking import Said, written
 from experts.audio.timestamps import Marks, segments
+from experts.audio.transcript import Said, written
+from experts.audio.waveforms import heard, is_silent
 from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing

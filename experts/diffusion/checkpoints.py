@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from experts.host import loading
+from experts.host import load_context
 from experts.torch_host.checkpoint import Checkpoint
 
 _HALF = "fp16"
@@ -23,7 +23,7 @@ def checkpoint_of(model_id: str, device: str) -> Checkpoint:
 @contextmanager
 def at_commit(commit: str) -> Iterator[None]:
     """For a second model that the one being loaded works with: it has a commit of its own; empty means any."""
-    with loading.told(replace(loading.current(), revision=commit)):
+    with load_context.told(replace(load_context.current(), revision=commit)):
         yield
 
 

@@ -4,11 +4,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from experts.diffusion.checkpoints import assembled, checkpoint_of
-from experts.diffusion.painting import Order, Painter, seed_of, words
-from experts.diffusion.sizes import Size, wanted
+from experts.diffusion.generation import Order, Painter, seed_of, words
+from experts.diffusion.image_size import Size, wanted
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import open_image, renamed
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from PIL.Image import Image

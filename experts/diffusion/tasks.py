@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from experts.diffusion.control import map_text_to_image
-from experts.diffusion.editing import image_to_image
-from experts.diffusion.enlarging import image_super_resolution
+from experts.diffusion.controlnet import map_text_to_image
+from experts.diffusion.image_to_image import image_to_image
 from experts.diffusion.inpainting import inpainting
 from experts.diffusion.maps.depth import depth_control, normal_control
 from experts.diffusion.maps.edges import canny_control, mlsd_control, scribble_control
 from experts.diffusion.maps.hed import hed_control
 from experts.diffusion.maps.poses import openpose_control
-from experts.diffusion.maps.segments import seg_control
-from experts.diffusion.pictures import text_to_image
+from experts.diffusion.maps.segmentation import seg_control
+from experts.diffusion.super_resolution import image_super_resolution
+from experts.diffusion.text_to_image import text_to_image
 from experts.host.handler import Loader
 from experts.torch_host.devices import TorchDevices
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from experts.host.handler import Media
 from experts.host.media import open_image
-from services.runtime.errors import CorruptData, InvalidRequest
+from services.common.errors import CorruptData, InvalidRequest
 
 if TYPE_CHECKING:
     from PIL.Image import Image

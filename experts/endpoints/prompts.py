@@ -12,7 +12,7 @@ from experts.endpoints import results
 from experts.endpoints.media import data_url, sendable
 from experts.host.handler import Inputs, Media, Outputs, Parameters
 from experts.host.parameters import port_of
-from services.runtime.errors import CorruptData, InvalidRequest
+from services.common.errors import CorruptData, InvalidRequest
 
 NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}
 SENTIMENTS = ("positive", "negative", "neutral")

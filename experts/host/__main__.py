@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from experts.host.app import serve_expert
-from services.runtime.errors import FailedPrecondition, ServiceError
+from services.common.errors import FailedPrecondition, ServiceError
 
 
 def package_in(folder: Path) -> str:

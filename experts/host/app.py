@@ -16,7 +16,7 @@ from math import inf
 import structlog
 from google.protobuf import json_format
 
-from experts.host.describe import Description
+from experts.host.description import Description
 from experts.host.devices import Places
 from experts.host.expert import Expert, read_expert
 from experts.host.extras import EngineNotInstalled, install_command, is_missing_dependency, missing_package
@@ -28,12 +28,12 @@ from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import Threads, any_busy
 from experts.host.watchdog import watch
-from experts.host.workers import Workers
+from experts.host.worker_pool import Workers
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.exit_status import MISSING_DEPENDENCY
-from services.runtime.server import Serving, process, run, serving
+from services.common.artifacts import ArtifactStore
+from services.common.exit_status import MISSING_DEPENDENCY
+from services.common.server import Serving, process, run, serving
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Media
 from experts.host.isolation import isolated
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -29,11 +29,11 @@ from google.protobuf.message import Message
 
 from experts.host.devices import Devices, Repositories
 from experts.host.extras import EngineNotInstalled, install_command
-from experts.host.form import FILES
 from experts.host.handler import Loader
+from experts.host.input_validation import FILES
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard, TaskSpec
-from services.runtime.errors import FailedPrecondition, NotFound
+from services.common.errors import FailedPrecondition, NotFound
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 _DISTRIBUTION = "hugginggpt"
 _OWN = ("experts", "gateway", "protos", "services")

@@ -5,14 +5,14 @@ import time
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from experts.host import observing, strict_json
-from experts.host.batching import Queue, Ran
-from experts.host.blame import blaming
+from experts.host import strict_json, telemetry
+from experts.host.batcher import Queue, Ran
 from experts.host.handler import is_concurrent
-from experts.host.journey import Journey, Steps
-from experts.host.loaded import Loaded
+from experts.host.loaded_model import Loaded
 from experts.host.metering import cpus
-from experts.host.model import Model
+from experts.host.model_errors import blaming
+from experts.host.model_slot import Model
+from experts.host.pipeline_threads import Journey, Steps
 from experts.host.threads import Threads
 
 T = TypeVar("T")
@@ -92,13 +92,13 @@ class Inference:
         with queue.elsewhere():
             began = time.monotonic()
             try:
-                with observing.running(queue.model_id, 1, ()):
+                with telemetry.running(queue.model_id, 1, ()):
                     raw = await loaded.handler.ask(item, steps.call)  # type: ignore[union-attr]  # it has one
             finally:
                 seconds = time.monotonic() - began
                 if loaded.pool:
                     steps.call.uses(loaded.pool.name, seconds)
-            observing.ran(queue.model_id, 1, seconds)
+            telemetry.ran(queue.model_id, 1, seconds)
         return Ran(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
 
     async def _in_turn(self, task: str, loaded: Loaded, queue: Queue, steps: Steps[T]) -> tuple[Ran, T]:

@@ -12,7 +12,7 @@ from experts.host import pdf
 from experts.host.handler import Media
 from experts.host.isolation import Budget, isolated
 from experts.host.pdf import Line
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

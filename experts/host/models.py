@@ -7,16 +7,16 @@ from functools import partial
 
 import structlog
 
-from experts.host import observing
-from experts.host.batching import Queue
-from experts.host.composing import Composer
+from experts.host import telemetry
+from experts.host.batch_composer import Composer
+from experts.host.batcher import Queue
 from experts.host.devices import Devices, OnlyCpu, Places
 from experts.host.expert import Offer
 from experts.host.handler import Trouble
-from experts.host.loads import Clock, Loads
 from experts.host.metering import Pools
-from experts.host.model import Model, State
-from services.runtime.errors import FailedPrecondition
+from experts.host.model_manager import Clock, Loads
+from experts.host.model_slot import Model, State
+from services.common.errors import FailedPrecondition
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class Models:
         for offer in offers:
             queue = self._queues.get(offer.card.id) or self._queue(offer.card.id)
             self._models[offer.spec.name, offer.card.id] = Model(offer, queue, self._loads)
-        observing.watch(self)
+        telemetry.watch(self)
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from jsonschema.exceptions import best_match
 
 from experts.host import strict_json
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
-from services.runtime.errors import FailedPrecondition, InvalidRequest
+from services.common.errors import FailedPrecondition, InvalidRequest
 
 PORT = "parameters"
 """Stands for an input port where the parameters are at fault; the one that is follows after a dot."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -2,10 +2,10 @@
 
 import structlog
 
-from experts.host import loading
+from experts.host import load_context
 from experts.host.devices import Places, Repositories
 from experts.host.expert import Expert, Offer
-from services.runtime.errors import ServiceError
+from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
 
@@ -31,11 +31,11 @@ def _kind(device: str, engine: Repositories) -> str:
 
 def _fetched(offer: Offer, device: str) -> bool:
     card = offer.card
-    load = loading.Loading(card.revision, task=card.task, model_id=card.id, device=device, fetching=True)
+    load = load_context.Loading(card.revision, task=card.task, model_id=card.id, device=device, fetching=True)
     try:
-        with loading.told(load):
+        with load_context.told(load):
             offer.loader(card.id, device)
-    except loading.Fetched:
+    except load_context.Fetched:
         pass
     except ServiceError as error:
         facts = {"error": error.message, "remedy": error.remedy}

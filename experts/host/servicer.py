@@ -11,24 +11,24 @@ from typing import Any
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from experts.host import convert, metering
-from experts.host.describe import Description
+from experts.host import conversion, metering
+from experts.host.active_calls import CallsUnderWay, Step
+from experts.host.description import Description
 from experts.host.expert import Expert, Offer
-from experts.host.form import Form, has_files
 from experts.host.handler import Outputs
 from experts.host.inference import Inference
-from experts.host.journey import Steps
-from experts.host.model import Model
+from experts.host.input_validation import Form, has_files
+from experts.host.model_slot import Model
 from experts.host.models import Models
 from experts.host.parameters import ParameterReader
-from experts.host.progress import CallsUnderWay, Step
+from experts.host.pipeline_threads import Steps
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Usage
-from services.runtime import caller
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.errors import DeadlineExceeded, ServiceError, to_status
+from services.common import call_context
+from services.common.artifacts import ArtifactStore
+from services.common.errors import DeadlineExceeded, ServiceError, to_status
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -46,11 +46,11 @@ class _Served:
     model: Model
     form: Form
     parameters: ParameterReader
-    write: Callable[[Outputs], convert.Written]
+    write: Callable[[Outputs], conversion.Written]
 
     @classmethod
     def of(cls, offer: Offer, model: Model) -> "_Served":
-        write = partial(convert.written, convert.outlets(offer.spec), offer.card.id)
+        write = partial(conversion.written, conversion.outlets(offer.spec), offer.card.id)
         return cls(model, Form(offer.spec), ParameterReader(offer.spec), write)
 
 
@@ -85,7 +85,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         return reply
 
     async def _inferred(self, request: pb.InferRequest, context: Context, used: dict[str, float]) -> pb.InferResponse:
-        began, asking = time.perf_counter(), caller.current()
+        began, asking = time.perf_counter(), call_context.current()
         tenant, background = asking.tenant, asking.priority == PRIORITY_BATCH
         served, limit = self._find(request), self._settings.max_input_bytes
         model, parameters = served.model, served.parameters.read(request.parameters_json)
@@ -98,12 +98,12 @@ class ExpertServicer(rpc.ExpertServiceServicer):
             call.used = used
             try:
                 async with asyncio.timeout(self._patience(deadline)):
-                    read = await convert.fetched(given, self._store, tenant, max_bytes=limit)
+                    read = await conversion.fetched(given, self._store, tenant, max_bytes=limit)
                     done = await self._inference.run(
                         model, Steps(read, parameters, served.write, call, has_files(given))
                     )
                     model.check(request.revision)  # where the card says nothing, it is known since the model was loaded
-                    outputs = await convert.kept(done.result, self._store, tenant)
+                    outputs = await conversion.kept(done.result, self._store, tenant)
             except TimeoutError:
                 raise _too_long(self._settings.call_seconds) from None
         usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - began, used=used)
@@ -129,7 +129,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
         async def tell(call_id: str, step: Step) -> None:
             await context.write(pb.ProgressEvent(call_id=call_id, fraction=step.fraction, message=step.message))
 
-        await self._calls.follow(caller.current().tenant, request.call_ids, tell)
+        await self._calls.follow(call_context.current().tenant, request.call_ids, tell)
 
     def _trailer(self) -> tuple[tuple[str, str], ...]:
         models = self._models

@@ -5,7 +5,7 @@ from pydantic_settings import SettingsConfigDict
 
 from experts.host.devices import Places
 from experts.host.isolation import Configuration, Limits
-from services.runtime.settings import ServiceSettings, StoreSettings
+from services.common.settings import ServiceSettings, StoreSettings
 
 
 class Settings(ServiceSettings, StoreSettings):

@@ -6,7 +6,7 @@ import time
 import structlog
 
 from experts.host.models import Models
-from services.runtime.server import Serving
+from services.common.server import Serving
 
 log = structlog.get_logger(__name__)
 

@@ -13,15 +13,15 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from experts.host import loading
-from experts.host.blame import blaming
+from experts.host import load_context
 from experts.host.devices import resident_bytes
 from experts.host.handler import Handler, is_concurrent
 from experts.host.isolation import running
+from experts.host.model_errors import blaming
 from experts.host.threads import Threads, sendable
-from experts.host.wire import LOAD, Cancel, Progress, Reply, Request, Start, Told
+from experts.host.worker_protocol import LOAD, Cancel, Progress, Reply, Request, Start, Told
 from protos.hugginggpt.v1.types_pb2 import Caller
-from services.runtime import caller, telemetry
+from services.common import call_context, logging
 
 
 class Batch:
@@ -83,27 +83,29 @@ class Worker:
     def _load(self) -> Told:
         start = self._start
         tell = partial(self._tell, LOAD)
-        with loading.told(loading.Loading(start.revision, tell, start.task, start.model_id, start.device, start.dtype)):
+        with load_context.told(
+            load_context.Loading(start.revision, tell, start.task, start.model_id, start.device, start.dtype)
+        ):
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's
         batching, revision = getattr(handler, "batching", None), getattr(handler, "revision", None) or ""
         return Told(batching, revision, resident_bytes(), elsewhere=hasattr(handler, "ask") or is_concurrent(handler))
 
     def _prepare(self, request: Request) -> float:
         inputs, parameters = request.given
-        with caller.acting_for(Caller.FromString(request.caller)):
+        with call_context.acting_for(Caller.FromString(request.caller)):
             item = self._loaded.prepare(inputs, parameters)
             self._items[request.items[0]] = item
             return self._loaded.cost(item)
 
     def _run(self, request: Request) -> int:
         items = [self._items[item] for item in request.items]  # kept: should this fail, they run alone
-        with caller.acting_for(Caller.FromString(request.caller)):
+        with call_context.acting_for(Caller.FromString(request.caller)):
             raws = self._loaded.run(items, self._batches[request.number])
         self._items |= dict(zip(request.items, raws, strict=False))
         return len(raws)
 
     def _finish(self, request: Request) -> Any:
-        with caller.acting_for(Caller.FromString(request.caller)):
+        with call_context.acting_for(Caller.FromString(request.caller)):
             return dict(self._loaded.finish(self._items.pop(request.items[0])))
 
     @property
@@ -135,7 +137,7 @@ def main(descriptor: int) -> None:
     start: Start = connection.recv()
     sys.path[:] = start.path
     level, style = start.log
-    telemetry.setup(f"worker {start.model_id}", level=level, style=style)
+    logging.setup(f"worker {start.model_id}", level=level, style=style)
     with running(start.isolation, ahead=False):
         Worker(connection, start).serve()
     os._exit(0)  # a thread may be stuck in native code, which is why there is this process

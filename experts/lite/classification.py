@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.lite.languages import identifier, names
+from experts.lite.language_detection import identifier, names
 from experts.lite.sentences import required, sentences
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 _NEUTRAL_BELOW = 0.05
 _UNDETERMINED_BELOW = 0.1

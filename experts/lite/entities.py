@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.lite.sentences import required
-from experts.lite.vocabulary import vocabulary
+from experts.lite.word_lists import vocabulary
 
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?|Oct(?:ober)?|"

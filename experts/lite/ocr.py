@@ -16,9 +16,9 @@ from experts.host.isolation import engine_pool, run_in
 from experts.host.media import Page, box, pages
 from experts.host.pdf import Line
 from experts.host.threads import blocked
-from experts.lite.layout import reading_order
-from experts.lite.shared import Shared
-from services.runtime.errors import FailedPrecondition
+from experts.lite.reading_order import reading_order
+from experts.lite.shared_engine import Shared
+from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from experts.lite.vocabulary import vocabulary
-from services.runtime.errors import InvalidRequest
+from experts.lite.word_lists import vocabulary
+from services.common.errors import InvalidRequest
 
 MAX_CHARACTERS = 500_000
 

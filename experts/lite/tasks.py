@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 
 from experts.host.handler import Loader
-from experts.lite.answers import question_answering
 from experts.lite.classification import text_classification
 from experts.lite.detection import object_detection
-from experts.lite.documents import document_question_answering
-from experts.lite.editing import image_to_image
+from experts.lite.document_question_answering import document_question_answering
 from experts.lite.entities import token_classification
-from experts.lite.noise import audio_to_audio
+from experts.lite.image_editing import image_to_image
+from experts.lite.noise_reduction import audio_to_audio
 from experts.lite.ocr import image_to_text
+from experts.lite.question_answering import question_answering
 from experts.lite.segmentation import image_segmentation
-from experts.lite.speech import text_to_speech
-from experts.lite.summaries import summarization
+from experts.lite.summarization import summarization
+from experts.lite.text_to_speech import text_to_speech
 from experts.lite.transcription import automatic_speech_recognition
 
 TASKS: Mapping[str, Loader] = {
@@ -52,8 +52,8 @@ ISOLATED = (
     "rapidocr",
     "pocketsphinx",
     "experts.lite.detection",
-    "experts.lite.editing",
-    "experts.lite.noise",
+    "experts.lite.image_editing",
+    "experts.lite.noise_reduction",
     "experts.lite.ocr",
     "experts.lite.segmentation",
     "experts.lite.transcription",

@@ -10,7 +10,7 @@ from experts.host.audio import read_audio
 from experts.host.handler import ALONE, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import engine_pool, run_in
 from experts.host.parameters import port_of
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 NO_SPEECH = "No speech found."
 LONGEST_SECONDS = 600.0

@@ -8,7 +8,7 @@ from experts.endpoints import results
 from experts.endpoints.media import recording
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.media import png
-from services.runtime.errors import CorruptData
+from services.common.errors import CorruptData
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from experts.remote import library
-from experts.remote.apart import still_wanted
+from experts.remote import hub_internals
+from experts.remote.blocking_calls import still_wanted
 from experts.remote.settings import RemoteSettings
-from services.runtime.errors import ModelFailed
+from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
     from httpx2 import URL, AsyncClient, Client, Request, Response
@@ -19,31 +19,31 @@ _REDIRECTS = 3
 @asynccontextmanager
 async def opened(settings: RemoteSettings) -> AsyncIterator[None]:
     """Within the block the client asks through connections of ours; nothing is sent before it is asked."""
-    from experts.endpoints import web
+    from experts.endpoints import http_client
 
     seconds, most = settings.timeout_seconds, settings.reply_bytes
     loop = asyncio.get_running_loop()
-    async with web.client(seconds=seconds, reply_bytes=most) as shared:
+    async with http_client.client(seconds=seconds, reply_bytes=most) as shared:
 
         def client() -> "AbstractAsyncContextManager[AsyncClient]":
             if asyncio.get_running_loop() is loop:
                 return nullcontext(shared)
-            return web.client(seconds=seconds, reply_bytes=most)  # connections belong to their loop
+            return http_client.client(seconds=seconds, reply_bytes=most)  # connections belong to their loop
 
-        library.ask_through(client, lambda: _fetching(settings))
+        hub_internals.ask_through(client, lambda: _fetching(settings))
         try:
             yield
         finally:
-            library.ask_as_usual()
+            hub_internals.ask_as_usual()
 
 
 def _fetching(settings: RemoteSettings) -> "Client":
     """For results that a provider has ready somewhere: what it is given are addresses that the provider chose."""
     from httpx2 import URL, Client, Timeout
 
-    from experts.endpoints import web
+    from experts.endpoints import http_client
 
-    asked = URL(library.router("any"))
+    asked = URL(hub_internals.router("any"))
 
     def sending(request: "Request") -> None:
         still_wanted()
@@ -53,14 +53,14 @@ def _fetching(settings: RemoteSettings) -> "Client":
 
     def received(response: "Response") -> None:
         still_wanted()
-        web.limit(response, settings.reply_bytes)
+        http_client.limit(response, settings.reply_bytes)
 
     return Client(
-        timeout=Timeout(settings.timeout_seconds, connect=web.CONNECT_SECONDS),
+        timeout=Timeout(settings.timeout_seconds, connect=http_client.CONNECT_SECONDS),
         follow_redirects=True,
         max_redirects=_REDIRECTS,
         event_hooks={"request": [sending], "response": [received]},
-        **web.habits(),
+        **http_client.habits(),
     )
 
 

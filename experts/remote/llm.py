@@ -6,14 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from experts.endpoints import prompts
-from experts.endpoints.leaving import check_may_leave
+from experts.endpoints.data_policy import check_may_leave
 from experts.endpoints.prompts import CHATS, SEEING
 from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.remote.answers import Made
 from experts.remote.model import STAYS
-from services.llm.client import LLM, Message, Schema, Unusable, Why
-from services.llm.settings import LlmSettings
-from services.runtime.errors import (
+from services.common.errors import (
     DeadlineExceeded,
     FailedPrecondition,
     ModelFailed,
@@ -21,6 +19,8 @@ from services.runtime.errors import (
     ServiceError,
     Unavailable,
 )
+from services.llm.client import LLM, Message, Schema, Unusable, Why
+from services.llm.settings import LlmSettings
 
 TASKS = tuple(task for task in CHATS if task not in SEEING)
 

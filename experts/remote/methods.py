@@ -9,9 +9,9 @@ from experts.endpoints.media import film, recording
 from experts.endpoints.prompts import candidates
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
-from experts.remote import answers, calls, languages
+from experts.remote import answers, client_calls, languages
 from experts.remote.answers import Made
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient as Client
@@ -73,10 +73,12 @@ METHODS: Mapping[str, Method] = {
     "question-answering": Method(
         lambda client, inputs, _: client.question_answering(inputs["question"], inputs["context"]), answers.answer
     ),
-    "table-question-answering": Method(calls.ask_table, answers.from_cells),
-    "summarization": Method(calls.summarise, answers.said("summary_text")),
-    "translation": Method(calls.translate, answers.said("translation_text"), _target_language, languages.with_source),
-    "text-generation": Method(calls.write_on, answers.said("generated_text")),
+    "table-question-answering": Method(client_calls.ask_table, answers.from_cells),
+    "summarization": Method(client_calls.summarise, answers.said("summary_text")),
+    "translation": Method(
+        client_calls.translate, answers.said("translation_text"), _target_language, languages.with_source
+    ),
+    "text-generation": Method(client_calls.write_on, answers.said("generated_text")),
     "fill-mask": Method(
         lambda client, inputs, parameters: client.fill_mask(inputs["text"], top_k=parameters["top_k"]),
         answers.predictions,
@@ -124,7 +126,7 @@ METHODS: Mapping[str, Method] = {
         lambda client, inputs, _: client.document_question_answering(inputs["image"].content, inputs["question"]),
         answers.from_document,
     ),
-    "image-to-image": Method(calls.repaint, answers.drawn),
+    "image-to-image": Method(client_calls.repaint, answers.drawn),
     "automatic-speech-recognition": Method(
         lambda client, inputs, _: client.automatic_speech_recognition(inputs["audio"].content), answers.transcript
     ),
@@ -134,9 +136,9 @@ METHODS: Mapping[str, Method] = {
         ),
         answers.labels,
     ),
-    "text-to-speech": Method(calls.speak, lambda made: {"audio": recording(made.answer, made.model_id)}),
+    "text-to-speech": Method(client_calls.speak, lambda made: {"audio": recording(made.answer, made.model_id)}),
     "audio-to-audio": Method(lambda client, inputs, _: client.audio_to_audio(inputs["audio"].content), answers.louder),
-    "text-to-image": Method(calls.paint, answers.drawn),
-    "text-to-video": Method(calls.film, lambda made: {"video": film(made.answer, made.model_id)}),
-    "image-to-video": Method(calls.animate, lambda made: {"video": film(made.answer, made.model_id)}),
+    "text-to-image": Method(client_calls.paint, answers.drawn),
+    "text-to-video": Method(client_calls.film, lambda made: {"video": film(made.answer, made.model_id)}),
+    "image-to-video": Method(client_calls.animate, lambda made: {"video": film(made.answer, made.model_id)}),
 }

@@ -7,20 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import prompts
-from experts.endpoints.leaving import check_may_leave
+from experts.endpoints.data_policy import check_may_leave
+from experts.endpoints.endpoint_health import Standing
+from experts.endpoints.http_errors import PaidOut
 from experts.endpoints.media import sendable
-from experts.endpoints.patience import Patience
-from experts.endpoints.refusals import PaidOut
-from experts.endpoints.standing import Standing
+from experts.endpoints.retry import Patience
 from experts.host.handler import Call, Inputs, Media, Outputs, Parameters, Trouble
-from experts.remote import library
+from experts.remote import hub_internals
 from experts.remote.answers import Made
-from experts.remote.apart import apart
-from experts.remote.failures import NONSENSE, explained, nonsense
-from experts.remote.listing import CHAT
+from experts.remote.blocking_calls import apart
+from experts.remote.errors import NONSENSE, explained, nonsense
 from experts.remote.methods import METHODS
-from experts.remote.routes import HF, Route, Target
+from experts.remote.model_listing import CHAT
 from experts.remote.settings import RemoteSettings
+from experts.remote.targets import HF, Route, Target
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient as Client
@@ -91,7 +91,7 @@ class RemoteModel:
         from httpx2 import Timeout
         from huggingface_hub import AsyncInferenceClient
 
-        from experts.endpoints.web import CONNECT_SECONDS
+        from experts.endpoints.http_client import CONNECT_SECONDS
 
         token = self._settings.token.get_secret_value() or None
         limits: Any = Timeout(self._settings.timeout_seconds, connect=CONNECT_SECONDS)  # handed on as it is
@@ -116,5 +116,5 @@ def _ready(inputs: Inputs) -> Mapping[str, Any]:
     for port, value in inputs.items():
         if isinstance(value, Media) and port in ("image", "audio"):
             media = sendable(value) if port == "image" else value
-            ready[port] = replace(media, content=library.typed(media))
+            ready[port] = replace(media, content=hub_internals.typed(media))
     return ready

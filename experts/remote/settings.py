@@ -4,7 +4,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, StringConstraints
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from services.runtime.settings import home
+from services.common.settings import home
 
 
 class Endpoint(BaseModel):

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from experts.host.handler import Media
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 
 def columns(media: Media) -> dict[str, list[str]]:

@@ -7,21 +7,21 @@ from typing import Any
 
 import structlog
 
-from experts.endpoints.standing import Standing
+from experts.endpoints.endpoint_health import Standing
 from experts.host.expert import Expert, Offer, offered
 from experts.host.handler import Loader
 from experts.remote import llm
 from experts.remote.connections import opened
-from experts.remote.facts import Fact
-from experts.remote.listing import CHAT, SOURCES, facts
 from experts.remote.methods import METHODS
 from experts.remote.model import RemoteModel
-from experts.remote.routes import Route
+from experts.remote.model_facts import Fact
+from experts.remote.model_listing import CHAT, SOURCES, facts
 from experts.remote.settings import Endpoint, RemoteSettings
+from experts.remote.targets import Route
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, ModelCard
+from services.common.errors import FailedPrecondition
 from services.llm.settings import LlmSettings
-from services.runtime.errors import FailedPrecondition
 
 log = structlog.get_logger(__name__)
 

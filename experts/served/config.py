@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from experts.endpoints.prompts import CHATS
 from protos.hugginggpt.tasks import standard_tasks
-from services.runtime import declared
+from services.common import config_file
 
 MEDIA_TASKS = (
     "automatic-speech-recognition",
@@ -136,7 +136,7 @@ def read(path: Path) -> Config:
     Raises:
         FailedPrecondition: with the file's name, the line and what would help.
     """
-    return declared.read(path, Config, "EXPERT_SERVED")
+    return config_file.read(path, Config, "EXPERT_SERVED")
 
 
 def _check(kind: str, model: Model) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from experts.endpoints.leaving import check_may_leave
-from experts.endpoints.patience import Patience
-from experts.endpoints.refusals import PaidOut
-from experts.endpoints.standing import Standing
+from experts.endpoints.data_policy import check_may_leave
+from experts.endpoints.endpoint_health import Standing
+from experts.endpoints.http_errors import PaidOut
+from experts.endpoints.retry import Patience
 from experts.host.handler import Call, Inputs, Outputs, Parameters, Trouble
-from experts.served.asked import NONSENSE, Asked, Backend, broken
+from experts.served.backend import NONSENSE, Asked, Backend, broken
 from experts.served.config import Model, Server
-from services.runtime.errors import ServiceError, Unavailable
+from services.common.errors import ServiceError, Unavailable
 
 STAYS = "if its server belongs to the house, say reach: internal in the file of EXPERT_SERVED"
 PAID_OUT_SECONDS = 900.0

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 import grpc
 from grpc import StatusCode
 
-from experts.endpoints.refusals import without_secrets
+from experts.endpoints.http_errors import without_secrets
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.served import oip, tensors
-from experts.served.asked import Asked
+from experts.served.backend import Asked
 from experts.served.config import Model, Server
-from services.runtime.errors import (
+from services.common.errors import (
     CorruptData,
     DeadlineExceeded,
     FailedPrecondition,

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import prompts, results
+from experts.endpoints.http_errors import Refusal
 from experts.endpoints.media import picture, recording
-from experts.endpoints.refusals import Refusal
 from experts.host.handler import Inputs, Outputs, Parameters
 from experts.host.media import png
-from experts.served.asked import NONSENSE, Asked, broken
+from experts.served.backend import NONSENSE, Asked, broken
 from experts.served.config import MEDIA_TASKS, Model, Server
-from services.runtime.errors import DeadlineExceeded, ServiceError, Unavailable
+from services.common.errors import DeadlineExceeded, ServiceError, Unavailable
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -39,10 +39,12 @@ class OpenAIServer:
         """Connects to nobody yet."""
         from openai import AsyncOpenAI
 
-        from experts.endpoints import web
+        from experts.endpoints import http_client
 
         async with (
-            web.client(seconds=self._server.timeout_seconds, reply_bytes=self._server.reply_bytes) as connections,
+            http_client.client(
+                seconds=self._server.timeout_seconds, reply_bytes=self._server.reply_bytes
+            ) as connections,
             AsyncOpenAI(
                 api_key=self._server.key or "none",
                 base_url=self._server.address,

@@ -9,11 +9,11 @@ from functools import partial
 
 import structlog
 
+from experts.endpoints.endpoint_health import Standing
 from experts.endpoints.prompts import CHATS, SEEING
-from experts.endpoints.standing import Standing
 from experts.host.expert import Expert, Offer, offered
 from experts.host.handler import Loader
-from experts.served.asked import Backend
+from experts.served.backend import Backend
 from experts.served.config import Config, Model, Server, read
 from experts.served.model import ServedModel, judge
 from experts.served.oip_server import OipServer
@@ -21,8 +21,8 @@ from experts.served.openai_server import OpenAIServer
 from experts.served.settings import ServedSettings
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, REACH_INTERNAL, ModelCard
-from services.runtime.errors import FailedPrecondition
-from services.runtime.supervision import supervise
+from services.common.errors import FailedPrecondition
+from services.common.supervision import supervise
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ from experts.host.handler import Inputs, Media, Outputs, Parameters
 from experts.host.media import open_image, png
 from experts.served import oip
 from experts.served.config import Input, Model, Output
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,14 +6,14 @@ from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
-from experts.text.reading import Reader, Window, mean, too_long
-from experts.torch_host.batches import in_passes, padded
+from experts.text.token_windows import Reader, Window, mean, too_long
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, is_several, labels_of, probabilities
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
+from experts.torch_host.padding import in_passes, padded
 from experts.torch_host.resident import Resident
-from services.runtime.errors import FailedPrecondition, InvalidRequest
+from services.common.errors import FailedPrecondition, InvalidRequest
 
 HYPOTHESIS = "This example is {}."
 _MOST_PAIRS = 512

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.text.reading import Reader, Window, mean
-from experts.torch_host.batches import in_passes, padded
+from experts.text.token_windows import Reader, Window, mean
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
+from experts.torch_host.padding import in_passes, padded
 from experts.torch_host.resident import Resident
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     import torch

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 
 from experts.host.handler import Loader
-from experts.text.answers import question_answering
 from experts.text.classification import text_classification, zero_shot_classification
 from experts.text.embeddings import feature_extraction, sentence_similarity
-from experts.text.entities import token_classification
-from experts.text.masks import fill_mask
-from experts.text.summaries import summarization
-from experts.text.tables import table_question_answering
+from experts.text.fill_mask import fill_mask
+from experts.text.question_answering import question_answering
+from experts.text.summarization import summarization
+from experts.text.table_question_answering import table_question_answering
+from experts.text.text_generation import conversational, text2text_generation, text_generation
+from experts.text.token_classification import token_classification
 from experts.text.translation import translation
-from experts.text.writing import conversational, text2text_generation, text_generation
 from experts.torch_host.devices import TorchDevices
 
 TASKS: Mapping[str, Loader] = {

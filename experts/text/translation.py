@@ -6,16 +6,16 @@ from typing import Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.parameters import port_of
+from experts.text.language_tokens import Scheme, scheme_of
 from experts.text.languages import Language, languages, named, recognised
-from experts.text.pieces import fitted, sentences
-from experts.text.reading import MOST_WINDOWS, too_long
-from experts.text.schemes import Scheme, scheme_of
-from experts.torch_host.batches import in_passes, padded
+from experts.text.text_chunks import fitted, sentences
+from experts.text.token_windows import MOST_WINDOWS, too_long
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generated
-from experts.torch_host.lengths import longest
+from experts.torch_host.padding import in_passes, padded
 from experts.torch_host.resident import Resident
-from services.runtime.errors import InvalidRequest
+from experts.torch_host.token_limits import longest
+from services.common.errors import InvalidRequest
 
 USUAL_TARGET = "en"
 _CHARACTERS_PER_TOKEN = 24

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experts.torch_host.choosing import METADATA, chosen, has_weights
 from experts.torch_host.downloads import Download
+from experts.torch_host.file_selection import METADATA, chosen, has_weights
 from experts.torch_host.hub import unkept
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from experts.host import loading
-from experts.host.loading import Fetched
+from experts.host import load_context
+from experts.host.load_context import Fetched
 from experts.torch_host.devices import device_named, dtype_for
 from experts.torch_host.sources import snapshot
-from services.runtime.errors import FailedPrecondition, OutOfMemory, ServiceError
+from services.common.errors import FailedPrecondition, OutOfMemory, ServiceError
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +49,7 @@ class Checkpoint:
         Raises:
             FailedPrecondition: LOAD_FAILED, with what is missing.
         """
-        told = loading.current()
+        told = load_context.current()
         place = device_named("cpu" if told.fetching else device)  # weights for a GPU are fetched without one, too
         found = snapshot(model_id, told.revision, variant=variant)
         return cls(model_id, found.folder, found.commit, place, dtype_for(place, told.dtype))
@@ -116,5 +116,5 @@ class Checkpoint:
 
 
 def _check_wanted() -> None:
-    if loading.current().fetching:
+    if load_context.current().fetching:
         raise Fetched

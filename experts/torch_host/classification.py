@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from services.runtime.errors import ModelFailed
+from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experts.torch_host.sources import commit_here
-from services.runtime.errors import FailedPrecondition, OutOfMemory
+from services.common.errors import FailedPrecondition, OutOfMemory
 
 if TYPE_CHECKING:
     import torch

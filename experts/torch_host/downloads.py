@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import structlog
 
-from experts.host import loading
+from experts.host import load_context
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ class Download:
 
     def __init__(self, model_id: str, total: int) -> None:
         self._model_id, self._total, self._done = model_id, total, 0
-        self._progress = loading.current().progress  # the downloading threads have no context of their own
+        self._progress = load_context.current().progress  # the downloading threads have no context of their own
         self._began = self._told = time.monotonic()
         self._lock = Lock()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Parameters
 from experts.torch_host.devices import computing
-from experts.torch_host.finite import watching
+from experts.torch_host.non_finite import watching
 
 if TYPE_CHECKING:
     import torch

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import structlog
 from tenacity import retry, retry_if_exception, stop_after_attempt, stop_after_delay, wait_fixed
 
-from experts.host import loading
-from experts.torch_host.choosing import chosen, has_weights
+from experts.host import load_context
 from experts.torch_host.downloads import Download
-from services.runtime.errors import FailedPrecondition
+from experts.torch_host.file_selection import chosen, has_weights
+from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -66,7 +66,7 @@ def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
 
     silent = False
     if not is_offline_mode() and (not pinned or _tree(model_id, pinned) is None):
-        loading.current().progress(0.0, f"asking {_endpoint()} for the model")
+        load_context.current().progress(0.0, f"asking {_endpoint()} for the model")
         log.info("asking for the model", model=model_id, at=_endpoint())
         silent = not _answers(api, model_id)
     if silent and pinned:

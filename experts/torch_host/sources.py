@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from experts.torch_host import bucket, hub
-from experts.torch_host.choosing import METADATA, WEIGHTS, has_weights
+from experts.torch_host.file_selection import METADATA, WEIGHTS, has_weights
 from experts.torch_host.settings import SourceSettings
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

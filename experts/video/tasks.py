@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from experts.host.handler import Loader
 from experts.torch_host.devices import TorchDevices
-from experts.video.making import image_to_video, text_to_video
-from experts.video.watching import video_classification, video_to_text
+from experts.video.generation import image_to_video, text_to_video
+from experts.video.understanding import video_classification, video_to_text
 
 TASKS: Mapping[str, Loader] = {
     "video-classification": video_classification,

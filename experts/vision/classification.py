@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import best, is_several, labels_of, probabilities
+from experts.vision.image_batches import Seen, Viewer
 from experts.vision.labels import Phrases, candidates
-from experts.vision.pictures import Seen, Viewer
 
 if TYPE_CHECKING:
     import torch

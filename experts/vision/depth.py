@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Handler, Outputs
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
-from experts.vision.pictures import Scene, Seen, Viewer
-from services.runtime.errors import ModelFailed
+from experts.vision.image_batches import Scene, Seen, Viewer
+from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,9 +8,9 @@ from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.media import box, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, labels_of
-from experts.vision.drawing import Found, boxed, counted
+from experts.vision.image_batches import Scene, Seen, Viewer
 from experts.vision.labels import Phrases, candidates
-from experts.vision.pictures import Scene, Seen, Viewer
+from experts.vision.overlays import Found, boxed, counted
 
 if TYPE_CHECKING:
     import torch

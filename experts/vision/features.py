@@ -7,7 +7,7 @@ from experts.host.handler import Handler, Outputs
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
-from experts.vision.pictures import Seen, Viewer, stacked
+from experts.vision.image_batches import Seen, Viewer, stacked
 
 if TYPE_CHECKING:
     import torch

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Parameters
 from experts.host.parameters import port_of
-from experts.torch_host.batches import padded
-from experts.torch_host.lengths import longest
-from services.runtime.errors import InvalidRequest
+from experts.torch_host.padding import padded
+from experts.torch_host.token_limits import longest
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import torch

@@ -9,10 +9,10 @@ from experts.host.media import box, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import computing
-from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
-from experts.vision.drawing import overlaid
-from experts.vision.pictures import Scene, Seen, Viewer, fitted
+from experts.torch_host.non_finite import checked
+from experts.vision.image_batches import Scene, Seen, Viewer, fitted
+from experts.vision.overlays import overlaid
 
 if TYPE_CHECKING:
     import numpy as np

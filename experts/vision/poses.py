@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from experts.host import loading
+from experts.host import load_context
 from experts.host.handler import Call, Handler, Outputs
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
@@ -12,8 +12,8 @@ from experts.torch_host.classification import DIGITS, labels_of
 from experts.torch_host.devices import computing
 from experts.torch_host.generation import on_device
 from experts.vision.detection import Detector, detector
-from experts.vision.drawing import skeletons
-from experts.vision.pictures import Scene, Seen, Viewer
+from experts.vision.image_batches import Scene, Seen, Viewer
+from experts.vision.overlays import skeletons
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +42,7 @@ def keypoint_detection(model_id: str, device: str) -> Handler:
     from transformers import AutoImageProcessor, VitPoseForPoseEstimation
 
     checkpoint = Checkpoint.of(model_id, device)
-    with loading.told(replace(loading.current(), revision="")):  # the card's is of the other one
+    with load_context.told(replace(load_context.current(), revision="")):  # the card's is of the other one
         people = Checkpoint.of(FINDS_PEOPLE, device)
     model = checkpoint.model(VitPoseForPoseEstimation)
     return Poser(checkpoint, model, checkpoint.processor(AutoImageProcessor), detector(people))

@@ -8,9 +8,9 @@ from experts.host.handler import Handler, Outputs
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, labels_of
-from experts.torch_host.finite import checked
-from experts.vision.drawing import overlaid
-from experts.vision.pictures import Scene, Seen, Viewer, fitted
+from experts.torch_host.non_finite import checked
+from experts.vision.image_batches import Scene, Seen, Viewer, fitted
+from experts.vision.overlays import overlaid
 
 if TYPE_CHECKING:
     import numpy as np

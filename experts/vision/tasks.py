@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 from experts.host.handler import Loader
 from experts.torch_host.devices import TorchDevices
-from experts.vision.captions import image_to_text
 from experts.vision.classification import image_classification, zero_shot_image_classification
 from experts.vision.depth import depth_estimation
 from experts.vision.detection import object_detection, zero_shot_object_detection
-from experts.vision.documents import document_question_answering
+from experts.vision.document_question_answering import document_question_answering
 from experts.vision.features import image_feature_extraction
+from experts.vision.image_to_text import image_to_text
 from experts.vision.masks import mask_generation
 from experts.vision.poses import keypoint_detection
-from experts.vision.questions import visual_question_answering
 from experts.vision.segmentation import image_segmentation
+from experts.vision.visual_question_answering import visual_question_answering
 
 TASKS: Mapping[str, Loader] = {
     "image-classification": image_classification,

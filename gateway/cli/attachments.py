@@ -5,8 +5,8 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
-from gateway.cli import documents
-from gateway.cli.problem import USAGE, Problem
+from gateway.cli import document_file
+from gateway.cli.errors import USAGE, Problem
 from gateway.client import Source
 from gateway.client.attachments import parts
 
@@ -51,4 +51,4 @@ def _meant(name: str) -> Iterator[Source]:
 
 def read_plan(file: Path) -> list[Any]:
     """The tasks of a plan: what ask --json printed, what export wrote, or a list of tasks."""
-    return documents.plan(documents.read(file))
+    return document_file.plan(document_file.read(file))

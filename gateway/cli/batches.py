@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.completing import batches as batch_ids
 from gateway.cli.options import ApiKey, Json, Limit, Mode, NextPage, PlanFile, Policy, Settings, States, Url
+from gateway.cli.shell_completion import batches as batch_ids
 
 OutFolder = Annotated[
     Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where results go; one folder for each batch.")
@@ -71,10 +71,10 @@ def batch(
     when this command is killed: hugginggpt resume has it end and its results written.
     """
     from gateway.cli import terminal
-    from gateway.cli.batching import asking, telling
-    from gateway.cli.batching.view import view
+    from gateway.cli.batch import report, start
+    from gateway.cli.batch.live_view import view
 
-    wanted = asking.Wanted(
+    wanted = start.Wanted(
         out,
         pipeline=pipeline,
         request=request,
@@ -92,8 +92,8 @@ def batch(
         api_key=api_key,
     )
     with terminal.problems_told():
-        ended = asking.start(wanted, view(as_json=as_json))
-        telling.tell(ended, as_json=as_json)
+        ended = start.start(wanted, view(as_json=as_json))
+        report.tell(ended, as_json=as_json)
     raise typer.Exit(ended.status)
 
 
@@ -117,13 +117,14 @@ def resume(
     Exit status: as of hugginggpt batch.
     """
     from gateway.cli import terminal
-    from gateway.cli.batching import going_on, telling
-    from gateway.cli.batching.view import view
+    from gateway.cli.batch import report
+    from gateway.cli.batch import resume as resume_module
+    from gateway.cli.batch.live_view import view
 
     with terminal.problems_told():
         seen = view(as_json=as_json)
-        ended = going_on.resume(batch_id, out, seen, failed_only=failed, url=url, api_key=api_key)
-        telling.tell(ended, as_json=as_json)
+        ended = resume_module.resume(batch_id, out, seen, failed_only=failed, url=url, api_key=api_key)
+        report.tell(ended, as_json=as_json)
     raise typer.Exit(ended.status)
 
 
@@ -143,7 +144,7 @@ def batches(
       hugginggpt batches --state running
     """
     from gateway.cli import terminal
-    from gateway.cli.batching import going_on
+    from gateway.cli.batch import resume as resume_module
 
     with terminal.problems_told():
-        going_on.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)
+        resume_module.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)

@@ -7,10 +7,10 @@ import typer
 
 from gateway.cli import batches, pipelines, records, runs
 from gateway.cli.compare import compare
-from gateway.cli.completing import runs as run_ids
 from gateway.cli.experts import experts
 from gateway.cli.keys import keys
 from gateway.cli.options import ApiKey, Files, Json, Mode, Out, Pin, PlanFile, Policy, Url
+from gateway.cli.shell_completion import runs as run_ids
 from gateway.cli.webhooks import webhooks
 
 app = typer.Typer(
@@ -127,9 +127,10 @@ def ask(
 
     Exit status: 0 completed; 1 any other end; 2 asked wrongly; 130 cancelled with Ctrl-C.
     """
-    from gateway.cli import asking, terminal
+    from gateway.cli import ask as ask_module
+    from gateway.cli import terminal
 
-    question = asking.Question(
+    question = ask_module.Question(
         request,
         file or [],
         out,
@@ -148,7 +149,7 @@ def ask(
         pin=pin,
     )
     with terminal.problems_told():
-        answered = asking.ask(question, terminal.view(as_json=as_json))
+        answered = ask_module.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
         if problem := answered.unsaved or answered.unkept:
             raise problem
@@ -175,13 +176,14 @@ def up(
 
       hugginggpt up --orchestrators 2 --http 127.0.0.1:8090
     """
-    from gateway.cli import standing, terminal
+    from gateway.cli import terminal
+    from gateway.cli import up as up_module
 
     options = ["--experts", experts, "--orchestrators", str(orchestrators)]
     for name, value in (("--http", http), ("--grpc", grpc)):
         options += [name, value] if value else []
     with terminal.problems_told():
-        status = standing.stand(options, verbose=verbose)
+        status = up_module.stand(options, verbose=verbose)
     raise typer.Exit(status)
 
 
@@ -205,28 +207,28 @@ def mcp(
       {"mcpServers": {"hugginggpt": {"command": "hugginggpt", "args": ["mcp"]}}}
     """
     from gateway.cli import terminal
-    from gateway.mcp.bridge import serving
+    from gateway.mcp.bridge import serve
 
     with terminal.problems_told():
-        serving.serve(url, api_key, root or [])
+        serve.serve(url, api_key, root or [])
 
 
 @app.command()
 def tasks(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
     """List the kinds of task that can be planned now."""
-    from gateway.cli import catalogue, terminal
+    from gateway.cli import catalog, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/tasks", catalogue.tasks, url, api_key, as_json=as_json)
+        catalog.show("/v1/tasks", catalog.tasks, url, api_key, as_json=as_json)
 
 
 @app.command()
 def models(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
     """List the models that can be chosen now."""
-    from gateway.cli import catalogue, terminal
+    from gateway.cli import catalog, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/models", catalogue.models, url, api_key, as_json=as_json)
+        catalog.show("/v1/models", catalog.models, url, api_key, as_json=as_json)
 
 
 @app.command()
@@ -283,11 +285,11 @@ def check_expert(
     wrongly.
     """
     from gateway.cli import terminal
-    from gateway.cli.promises import checking
+    from gateway.cli.check_expert import check
 
-    wanted = checking.Wanted(address, every_model, policy is Policy.OPEN, timeout, load_timeout, pid)
+    wanted = check.Wanted(address, every_model, policy is Policy.OPEN, timeout, load_timeout, pid)
     with terminal.problems_told():
-        well = checking.check(wanted, as_json=as_json)
+        well = check.check(wanted, as_json=as_json)
     raise typer.Exit(0 if well else 1)
 
 

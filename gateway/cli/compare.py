@@ -53,11 +53,11 @@ def compare(
     Exit status: 0 every model answered for every file; 1 one did not; 2 asked wrongly.
     """
     from gateway.cli import terminal
-    from gateway.cli.comparing import comparing
-    from gateway.cli.comparing.wanted import Wanted
+    from gateway.cli.comparison import run
+    from gateway.cli.comparison.request import Wanted
 
     named = [model.strip() for model in models.split(",") if model.strip()]
     wanted = Wanted(task, named, files, settings or (), labels, save_scores, policy.value if policy else None)
     with terminal.problems_told():
-        complete = comparing.compare(wanted, url, api_key, as_json=as_json)
+        complete = run.compare(wanted, url, api_key, as_json=as_json)
     raise typer.Exit(0 if complete else 1)

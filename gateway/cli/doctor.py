@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli import routed, terminal
-from gateway.cli.door import DEFAULT_URL
-from gateway.cli.endpoints import endpoints
-from gateway.cli.finding import Finding, Level
-from gateway.cli.view import printable
+from gateway.cli import routing, terminal
+from gateway.cli.connect import DEFAULT_URL
+from gateway.cli.doctor_finding import Finding, Level
+from gateway.cli.live_view import printable
+from gateway.cli.llm_endpoints import endpoints
 from gateway.client import HuggingGPT, HuggingGPTError, Refused, Unreachable
-from services.runtime.errors import InvalidRequest
-from services.runtime.settings import StoreSettings, from_environment, home
+from services.common.errors import InvalidRequest
+from services.common.settings import StoreSettings, from_environment, home
 
 GRPC_PORT = 50051
 OLDEST_PYTHON = (3, 11)
@@ -112,7 +112,7 @@ def _standing(house: HuggingGPT) -> Iterator[Finding]:
         level = Level.WRONG if problems else Level.OK
         remedy = "look at its log, or hugginggpt experts forget NAME" if problems else ""
         yield Finding(f"expert {expert.get('name', '')}", level, "; ".join((state, *problems)), remedy)
-    for problem in routed.problems(house.fetch("/v1/models?page_size=1").get("routes", ())):
+    for problem in routing.problems(house.fetch("/v1/models?page_size=1").get("routes", ())):
         yield Finding("routing table", Level.WARNING, problem, "start the expert, or correct SELECTOR_ROUTES")
 
 

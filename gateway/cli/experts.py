@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli import completing
+from gateway.cli import shell_completion
 from gateway.cli.options import ApiKey, Json, Url
 
 
@@ -44,10 +44,10 @@ def list_experts(url: Url = None, api_key: ApiKey = None, as_json: Json = False)
 
       hugginggpt experts list --json
     """
-    from gateway.cli import catalogue, terminal
+    from gateway.cli import catalog, terminal
 
     with terminal.problems_told():
-        catalogue.show("/v1/experts", catalogue.experts, url, api_key, as_json=as_json)
+        catalog.show("/v1/experts", catalog.experts, url, api_key, as_json=as_json)
 
 
 @experts.command("add")
@@ -63,11 +63,11 @@ def add_expert(
 
       hugginggpt experts add 127.0.0.1:50061
     """
-    from gateway.cli import addresses, terminal
+    from gateway.cli import expert_addresses, terminal
 
     with terminal.problems_told():
         with terminal.err().status(f"calling {address}"):
-            added = addresses.add(address)
+            added = expert_addresses.add(address)
         content = {"name": added.name, "address": added.address}
         terminal.tell_done(f"added {added.name}: {address}", content, as_json=as_json)
         if not added.answers:
@@ -81,7 +81,7 @@ def forget_expert(
         typer.Argument(
             metavar="NAME",
             help="As experts lists it; or HOST:PORT, to remove only that address.",
-            autocompletion=completing.experts,
+            autocompletion=shell_completion.experts,
         ),
     ],
     url: Url = None,
@@ -99,8 +99,8 @@ def forget_expert(
 
       hugginggpt experts forget 127.0.0.1:50061
     """
-    from gateway.cli import addresses, terminal
+    from gateway.cli import expert_addresses, terminal
 
     with terminal.problems_told():
-        addresses.forget(name, url, api_key)
+        expert_addresses.forget(name, url, api_key)
         terminal.tell_done(f"forgotten {name}", {"name": name, "forgotten": True}, as_json=as_json)

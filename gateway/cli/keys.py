@@ -92,12 +92,12 @@ def create(
 
       hugginggpt keys create --tenant shop --policy local --concurrent-runs 4 --json
     """
-    from gateway.cli import keyholding, terminal
+    from gateway.cli import key_commands, terminal
 
-    limits = keyholding.limits(requests_per_minute, concurrent_runs, bytes_per_day, tokens_per_day)
+    limits = key_commands.limits(requests_per_minute, concurrent_runs, bytes_per_day, tokens_per_day)
     with terminal.problems_told():
-        wanted = keyholding.wanted(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
-        keyholding.create(database, tenant, wanted, as_json=as_json)
+        wanted = key_commands.wanted(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
+        key_commands.create(database, tenant, wanted, as_json=as_json)
 
 
 @keys.command("list")
@@ -107,10 +107,10 @@ def list_keys(
     as_json: Json = False,
 ) -> None:
     """List the keys, those that have ended, too; secrets are not known here."""
-    from gateway.cli import keyholding, terminal
+    from gateway.cli import key_commands, terminal
 
     with terminal.problems_told():
-        keyholding.show(database, tenant, as_json=as_json)
+        key_commands.show(database, tenant, as_json=as_json)
 
 
 @keys.command()
@@ -134,21 +134,21 @@ def change(
 
       hugginggpt keys change 5f2a90c41be7 --tokens-per-day 2000000 --expires 2030-01-31
     """
-    from gateway.cli import keyholding, terminal
+    from gateway.cli import key_commands, terminal
 
-    limits = keyholding.limits(requests_per_minute, concurrent_runs, bytes_per_day, tokens_per_day)
+    limits = key_commands.limits(requests_per_minute, concurrent_runs, bytes_per_day, tokens_per_day)
     with terminal.problems_told():
-        wanted = keyholding.wanted(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
-        keyholding.change(database, key_id, wanted, as_json=as_json)
+        wanted = key_commands.wanted(name=name, expires=expires, policy=policy, admin=admin, limits=limits)
+        key_commands.change(database, key_id, wanted, as_json=as_json)
 
 
 @keys.command()
 def revoke(key_id: KeyId, database: Database = None) -> None:
     """End a key for good. Runs that were started with it go on."""
-    from gateway.cli import keyholding, terminal
+    from gateway.cli import key_commands, terminal
 
     with terminal.problems_told():
-        keyholding.revoke(database, key_id)
+        key_commands.revoke(database, key_id)
         typer.echo(f"revoked {key_id}")
 
 
@@ -165,7 +165,7 @@ def audit(
 
       hugginggpt keys audit --export > audit.jsonl
     """
-    from gateway.cli import keyholding, terminal
+    from gateway.cli import key_commands, terminal
 
     with terminal.problems_told():
-        keyholding.audit(database, export=export)
+        key_commands.audit(database, export=export)

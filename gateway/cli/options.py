@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import completing
+from gateway.cli import shell_completion
 
 Url = Annotated[
     str | None,
@@ -48,18 +48,19 @@ Settings = Annotated[
     ),
 ]
 PipelineName = Annotated[
-    str, typer.Argument(metavar="NAME", help="Its name; NAME@2 is version 2.", autocompletion=completing.pipelines)
+    str,
+    typer.Argument(metavar="NAME", help="Its name; NAME@2 is version 2.", autocompletion=shell_completion.pipelines),
 ]
 Pin = Annotated[
     bool, typer.Option("--pin", help="What is kept only runs on the models that did it, or that would do it now.")
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")]
 NextPage = Annotated[str, typer.Option("--page", metavar="PAGE", help="Go on where a list ended, which says so.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id.", autocompletion=completing.runs)]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="Its id.", autocompletion=shell_completion.runs)]
 
 RunOrBatchId = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="Its id, or that of a batch.", autocompletion=completing.runs_and_batches),
+    typer.Argument(metavar="RUN", help="Its id, or that of a batch.", autocompletion=shell_completion.runs_and_batches),
 ]
 
 

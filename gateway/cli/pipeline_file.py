@@ -10,9 +10,9 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from gateway.cli import documents
-from gateway.cli.documents import Document
-from gateway.cli.problem import USAGE, Problem
+from gateway.cli import document_file
+from gateway.cli.document_file import Document
+from gateway.cli.errors import USAGE, Problem
 from gateway.client import Pipeline, Port
 
 FAMILY, NEWEST = "hugginggpt/pipeline/", 1
@@ -78,7 +78,7 @@ def imported(document: Document, name: str) -> Imported:
 
 
 def _of_plan(document: Document, name: str) -> Imported:
-    plan = documents.plan(document)
+    plan = document_file.plan(document)
     if not name:
         raise Problem(f"{document.name} does not say what to call it", remedy="add --name NAME", status=USAGE)
     return Imported(name, plan)

@@ -41,10 +41,10 @@ def pipelines(
 
       hugginggpt pipelines read-aloud
     """
-    from gateway.cli import keeping, terminal
+    from gateway.cli import pipeline_commands, terminal
 
     with terminal.problems_told():
-        keeping.show_all(name, limit, page, url, api_key, as_json=as_json)
+        pipeline_commands.show_all(name, limit, page, url, api_key, as_json=as_json)
 
 
 def show(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
@@ -56,10 +56,10 @@ def show(pipeline: PipelineName, url: Url = None, api_key: ApiKey = None, as_jso
 
       hugginggpt show read-aloud@1 --json
     """
-    from gateway.cli import keeping, terminal
+    from gateway.cli import pipeline_commands, terminal
 
     with terminal.problems_told():
-        keeping.show(pipeline, url, api_key, as_json=as_json)
+        pipeline_commands.show(pipeline, url, api_key, as_json=as_json)
 
 
 def run(
@@ -92,9 +92,9 @@ def run(
 
     Exit status: as of hugginggpt ask.
     """
-    from gateway.cli import asking, terminal
+    from gateway.cli import ask, terminal
 
-    question = asking.Question(
+    question = ask.Question(
         "",
         file or [],
         out,
@@ -108,7 +108,7 @@ def run(
         settings=settings or [],
     )
     with terminal.problems_told():
-        answered = asking.ask(question, terminal.view(as_json=as_json))
+        answered = ask.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
         if answered.unsaved:
             raise answered.unsaved
@@ -131,10 +131,11 @@ def save(
 
       hugginggpt save run_19a2b3c4d5e6f708192a3b4 read-aloud --pin
     """
-    from gateway.cli import saving, terminal
+    from gateway.cli import save as save_module
+    from gateway.cli import terminal
 
     with terminal.problems_told():
-        saving.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
+        save_module.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
 
 
 def export(
@@ -152,10 +153,10 @@ def export(
 
       hugginggpt export read-aloud --out read-aloud.yaml
     """
-    from gateway.cli import keeping, terminal
+    from gateway.cli import pipeline_commands, terminal
 
     with terminal.problems_told():
-        keeping.export(pipeline, out, url, api_key)
+        pipeline_commands.export(pipeline, out, url, api_key)
 
 
 def import_(
@@ -179,7 +180,7 @@ def import_(
 
       hugginggpt import run.json --name read-aloud
     """
-    from gateway.cli import keeping, terminal
+    from gateway.cli import pipeline_commands, terminal
 
     with terminal.problems_told():
-        keeping.import_(file, name, url, api_key, pin=pin, as_json=as_json)
+        pipeline_commands.import_(file, name, url, api_key, pin=pin, as_json=as_json)

@@ -14,10 +14,10 @@ def record(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = 
 
       hugginggpt record run_19a2b3c4d5e6f708192a3b4 --json > record.json
     """
-    from gateway.cli import recorded, terminal
+    from gateway.cli import record_commands, terminal
 
     with terminal.problems_told():
-        recorded.show(run, url, api_key, as_json=as_json)
+        record_commands.show(run, url, api_key, as_json=as_json)
 
 
 def verify(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
@@ -32,10 +32,10 @@ def verify(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = 
 
     Exit status: 0 all that can be compared is the same; 1 something is not, or its model, commit or input is gone.
     """
-    from gateway.cli import recorded, terminal
+    from gateway.cli import record_commands, terminal
 
     with terminal.problems_told():
-        verified = recorded.verify(run, url, api_key, as_json=as_json)
+        verified = record_commands.verify(run, url, api_key, as_json=as_json)
     raise typer.Exit(0 if verified else 1)
 
 
@@ -49,7 +49,7 @@ def trace(run: RunId, url: Url = None, api_key: ApiKey = None, as_json: Json = F
       hugginggpt trace run_19a2b3c4d5e6f708192a3b4
     """
     from gateway.cli import terminal
-    from gateway.cli.tracing import showing
+    from gateway.cli.tracing import command
 
     with terminal.problems_told():
-        showing.show(run, url, api_key, as_json=as_json)
+        command.show(run, url, api_key, as_json=as_json)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gateway.cli.deciding import Decision
+from gateway.cli.decisions import Decision
 
 Event = Mapping[str, Any]
 """A RunEvent in JSON: one of its keys says what happened."""

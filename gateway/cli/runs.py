@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.completing import everything
 from gateway.cli.options import ApiKey, Json, Limit, NextPage, Out, PlanFile, RunId, RunOrBatchId, States, Url
+from gateway.cli.shell_completion import everything
 
 
 def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
@@ -18,13 +18,13 @@ def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: J
 
     Exit status: 0 completed, or waiting for its approval; 1 any other end.
     """
-    from gateway.cli import history, terminal
-    from gateway.cli.batching import going_on
+    from gateway.cli import run_commands, terminal
+    from gateway.cli.batch import resume
 
     with terminal.problems_told():
-        if going_on.is_batch(run):
-            raise typer.Exit(going_on.watch(run, url, api_key, as_json=as_json))
-        answered = history.watch(run, terminal.view(as_json=as_json), url, api_key)
+        if resume.is_batch(run):
+            raise typer.Exit(resume.watch(run, url, api_key, as_json=as_json))
+        answered = run_commands.watch(run, terminal.view(as_json=as_json), url, api_key)
         terminal.tell(answered, as_json=as_json)
     raise typer.Exit(answered.status)
 
@@ -48,10 +48,10 @@ def runs(
 
       hugginggpt runs --state running --state queued --json
     """
-    from gateway.cli import history, terminal
+    from gateway.cli import run_commands, terminal
 
     with terminal.problems_told():
-        history.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)
+        run_commands.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)
 
 
 def approve(
@@ -75,10 +75,10 @@ def approve(
 
     Exit status: 0 completed; 1 any other end; 2 asked wrongly; 130 cancelled with Ctrl-C.
     """
-    from gateway.cli import history, terminal
+    from gateway.cli import run_commands, terminal
 
     with terminal.problems_told():
-        answered = history.approve(run, plan, out, terminal.view(as_json=as_json), url=url, api_key=api_key)
+        answered = run_commands.approve(run, plan, out, terminal.view(as_json=as_json), url=url, api_key=api_key)
         terminal.tell(answered, as_json=as_json)
         if answered.unsaved:
             raise answered.unsaved
@@ -94,19 +94,19 @@ def cancel(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: 
 
     Exit status: 0 asked to stop, or cancelled before; 1 it had ended otherwise, so that nothing was cancelled.
     """
-    from gateway.cli import history, terminal
-    from gateway.cli.batching import going_on
-    from gateway.cli.problem import Problem
+    from gateway.cli import run_commands, terminal
+    from gateway.cli.batch import resume
+    from gateway.cli.errors import Problem
     from gateway.cli.run import ENDS
 
     with terminal.problems_told():
-        cancel_it = going_on.cancel if going_on.is_batch(run) else history.cancel
+        cancel_it = resume.cancel if resume.is_batch(run) else run_commands.cancel
         state = cancel_it(run, url, api_key)
         if state in ENDS and state != "cancelled":
             if as_json:
-                terminal.tell_json({going_on.id_key(run): run, "cancelled": False, "state": state})
+                terminal.tell_json({resume.id_key(run): run, "cancelled": False, "state": state})
             raise Problem(f"{run} is already {state}: nothing was cancelled")
-        terminal.tell_done(f"asked {run} to stop", {going_on.id_key(run): run, "cancelled": True}, as_json=as_json)
+        terminal.tell_done(f"asked {run} to stop", {resume.id_key(run): run, "cancelled": True}, as_json=as_json)
 
 
 def get(
@@ -128,13 +128,13 @@ def get(
 
       hugginggpt get file_5d1c2f8e7a9b40d3c6e1f2a3
     """
-    from gateway.cli import history, terminal
-    from gateway.cli.batching import going_on
+    from gateway.cli import run_commands, terminal
+    from gateway.cli.batch import resume
 
     with terminal.problems_told():
-        if going_on.is_batch(what):
-            raise typer.Exit(going_on.get(what, out, url, api_key, as_json=as_json))
-        history.get(what, out, url, api_key, as_json=as_json)
+        if resume.is_batch(what):
+            raise typer.Exit(resume.get(what, out, url, api_key, as_json=as_json))
+        run_commands.get(what, out, url, api_key, as_json=as_json)
 
 
 def delete(
@@ -158,8 +158,9 @@ def delete(
 
       hugginggpt delete read-aloud
     """
-    from gateway.cli import deleting, terminal
+    from gateway.cli import delete as delete_module
+    from gateway.cli import terminal
 
     with terminal.problems_told():
-        kind = deleting.delete(what, url, api_key)
+        kind = delete_module.delete(what, url, api_key)
         terminal.tell_done(f"deleted {what}", {kind: what, "deleted": True}, as_json=as_json)

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.text import Text
 
-from gateway.cli.following import Answered
-from gateway.cli.problem import FAILED, INTERRUPTED, Problem
+from gateway.cli.errors import FAILED, INTERRUPTED, Problem
+from gateway.cli.follow import Answered
+from gateway.cli.live_view import Lines, Picture, Silent, View, one_line, printable
 from gateway.cli.run import report
-from gateway.cli.view import Lines, Picture, Silent, View, one_line, printable
 from gateway.client import HuggingGPTError
 
 

@@ -35,10 +35,10 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make a webhook and print the secret that its server checks signatures with. It is shown only now."""
-    from gateway.cli import hooking, terminal
+    from gateway.cli import terminal, webhook_commands
 
     with terminal.problems_told():
-        hooking.create(database, tenant, url, name, as_json=as_json)
+        webhook_commands.create(database, tenant, url, name, as_json=as_json)
 
 
 @webhooks.command("list")
@@ -48,10 +48,10 @@ def list_webhooks(
     as_json: Json = False,
 ) -> None:
     """List the webhooks, and what came of the last that each was told."""
-    from gateway.cli import hooking, terminal
+    from gateway.cli import terminal, webhook_commands
 
     with terminal.problems_told():
-        hooking.show(database, tenant, as_json=as_json)
+        webhook_commands.show(database, tenant, as_json=as_json)
 
 
 @webhooks.command()
@@ -60,8 +60,8 @@ def delete(
     database: Database = None,
 ) -> None:
     """End a webhook at once; what it was still to be told is not sent."""
-    from gateway.cli import hooking, terminal
+    from gateway.cli import terminal, webhook_commands
 
     with terminal.problems_told():
-        hooking.delete(database, webhook_id)
+        webhook_commands.delete(database, webhook_id)
         typer.echo(f"deleted {webhook_id}")

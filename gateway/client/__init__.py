@@ -26,9 +26,6 @@ from gateway.client.errors import (
     Unauthenticated,
     Unreachable,
 )
-from gateway.client.keeping.items import Item
-from gateway.client.keeping.models import Batch, BatchCounts, BatchItem, BatchResult, BatchSummary, Pipeline
-from gateway.client.keeping.options import BatchOptions
 from gateway.client.models import (
     Artifact,
     Candidate,
@@ -45,6 +42,9 @@ from gateway.client.models import (
     TaskStatus,
 )
 from gateway.client.options import Budget, Constraints, Options
+from gateway.client.pipelines.items import Item
+from gateway.client.pipelines.models import Batch, BatchCounts, BatchItem, BatchResult, BatchSummary, Pipeline
+from gateway.client.pipelines.options import BatchOptions
 from gateway.client.sync import HuggingGPT
 from gateway.client.values import Given, Json
 

@@ -12,9 +12,9 @@ import httpx
 from gateway.client.attachments import Attachment, Url
 from gateway.client.connection import GREETING_SECONDS
 from gateway.client.errors import NoGateway, refusal, unreachable
-from gateway.client.form import Body, Form, Sent
+from gateway.client.file_names import disposed
 from gateway.client.models import Artifact, Conversation, KeptFile, Model, Page, Run, TaskKind
-from gateway.client.naming import disposed
+from gateway.client.request_body import Body, Form, Sent
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from gateway.client.keeping.models import Pipeline, reference
 from gateway.client.models import Conversation, Run
+from gateway.client.pipelines.models import Pipeline, reference
 from gateway.client.values import Given
 
 DataPolicy = Literal["local", "open"]

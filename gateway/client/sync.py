@@ -13,14 +13,14 @@ import httpx
 from gateway.client import calls
 from gateway.client.attachments import Attachment, FileId, Part, Source, in_one_form, parts
 from gateway.client.calls import Call
+from gateway.client.downloads import Receipt, place
 from gateway.client.errors import InvalidRequest, Refused
-from gateway.client.following import Following, is_settled, settled
-from gateway.client.form import PIECE_BYTES
-from gateway.client.keeping.sync import Keeping
 from gateway.client.models import Artifact, Conversation, Event, KeptFile, Model, Page, Run, TaskKind
 from gateway.client.options import Options, spec
-from gateway.client.patience import Patience
-from gateway.client.saving import Receipt, place
+from gateway.client.pipelines.sync import Keeping
+from gateway.client.request_body import PIECE_BYTES
+from gateway.client.retry import Patience
+from gateway.client.streams import Following, is_settled, settled
 from gateway.client.values import part_or_value
 
 T = TypeVar("T")

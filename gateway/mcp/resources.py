@@ -12,14 +12,14 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from gateway.filing.files import Files, KeptFile, Wanted
-from gateway.mcp import addresses
+from gateway.mcp import resource_uris
 from gateway.media_types import is_text
 from gateway.openai import links
 from gateway.runs import Runs
-from services.runtime import caller
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.errors import NotFound
+from gateway.stored_files.files import Files, KeptFile, Wanted
+from services.common import call_context
+from services.common.artifacts import ArtifactStore
+from services.common.errors import NotFound
 
 READABLE_BYTES = 1_000_000
 """Of a larger file the URL is read, not the bytes."""
@@ -27,9 +27,9 @@ READABLE_BYTES = 1_000_000
 PAGE = 50
 
 TEMPLATES = (
-    (addresses.ARTIFACT, "artifact", "A file that a run was given or has made."),
-    (addresses.ANSWER, "answer", "A run's whole answer."),
-    (addresses.OUTPUT, "output", "What a task of a run has put out on one port, whole."),
+    (resource_uris.ARTIFACT, "artifact", "A file that a run was given or has made."),
+    (resource_uris.ANSWER, "answer", "A run's whole answer."),
+    (resource_uris.OUTPUT, "output", "What a task of a run has put out on one port, whole."),
 )
 
 
@@ -62,13 +62,13 @@ class Resources:
         Raises:
             NotFound: RESOURCE, or what the caller has none of.
         """
-        if wanted := addresses.of_run(uri):
+        if wanted := resource_uris.of_run(uri):
             return _text(uri, "text/plain", await self._of_run(wanted))
-        if digest := addresses.digest(uri):
+        if digest := resource_uris.digest(uri):
             return await self._of_artifact(uri, digest, site)
         raise NotFound(f"there is no resource {uri[:200]!r}", reason="RESOURCE", remedy="use a URI as a tool gave it")
 
-    async def _of_run(self, wanted: addresses.OfRun) -> str:
+    async def _of_run(self, wanted: resource_uris.OfRun) -> str:
         run = await self._runs.get(wanted.run_id)
         if not wanted.task_id:
             return run.answer
@@ -83,7 +83,7 @@ class Resources:
         )
 
     async def _of_artifact(self, uri: str, digest: str, site: str) -> ReadResourceResult:
-        tenant = caller.current().tenant
+        tenant = call_context.current().tenant
         known = await self._store.head(tenant, digest)
         if known.size_bytes > READABLE_BYTES:
             return _text(uri, "text/uri-list", links.address(known, site))
@@ -101,7 +101,7 @@ def _text(uri: str, media_type: str, text: str) -> ReadResourceResult:
 def _listed(file: KeptFile) -> Resource:
     artifact = file.artifact
     return Resource(
-        uri=addresses.of_artifact(artifact),
+        uri=resource_uris.of_artifact(artifact),
         name=artifact.name or file.id,
         description=f"Uploaded as {file.id}",
         mime_type=artifact.media_type,

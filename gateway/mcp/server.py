@@ -31,14 +31,14 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from gateway.intake import JSON_BYTES
-from gateway.mcp import telling
-from gateway.mcp.observing import Observing
+from gateway.mcp import rendering
 from gateway.mcp.resources import Resources
-from gateway.mcp.toolbox import Call, Toolbox
-from gateway.mcp.tools import INSTRUCTIONS
+from gateway.mcp.telemetry import Observing
+from gateway.mcp.tool_definitions import INSTRUCTIONS
+from gateway.mcp.tool_handlers import Call, Toolbox
 from gateway.openai import links
-from services.runtime.errors import ServiceError
+from gateway.run_request import JSON_BYTES
+from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ class McpServer:
             return await self._toolbox.call(params.name, call)
         except Exception:
             log.exception("unexpected error")
-            return telling.refused(ServiceError("internal error", remedy="try again; the gateway's log says more"))
+            return rendering.refused(ServiceError("internal error", remedy="try again; the gateway's log says more"))
 
     async def list_resources(self, _context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         with _Telling():

@@ -1,8 +1,8 @@
 """The models OpenAI's clients can ask for: ways to run a request, not models of the catalogue."""
 
-from gateway.catalogue import CONTROLLERS, LOCAL_CONTROLLER
+from gateway.catalog import CONTROLLERS, LOCAL_CONTROLLER
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Caller
-from services.runtime.errors import NotFound
+from services.common.errors import NotFound
 
 
 def checked(model: str) -> str:

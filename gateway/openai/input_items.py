@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from gateway.openai.ids import MESSAGE, named
 from gateway.openai.links import address
-from gateway.openai.names import MESSAGE, named
 from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, Run, Turn
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from starlette.requests import Request
 
-from gateway.access import links
+from gateway.auth import signed_links
 from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, TaskStatus
 
 MOST_SHOWN = 50
@@ -26,7 +26,7 @@ def address(artifact: Artifact, site: str) -> str:
         artifact: it.
         site: scheme and host; empty for an address within the site.
     """
-    return site + links.path(artifact.sha256)
+    return site + signed_links.path(artifact.sha256)
 
 
 def made(tasks: Iterable[TaskStatus]) -> list[Artifact]:

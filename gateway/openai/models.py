@@ -5,9 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from gateway.catalogue import controller
-from gateway.openai import controllers, reference
-from gateway.rest import json_response
+from gateway.catalog import controller
+from gateway.http.run_routes import json_response
+from gateway.openai import controllers
+from gateway.openapi import openai_operations
 
 
 class ModelRoutes:
@@ -15,7 +16,7 @@ class ModelRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/models", tags=["openai"], default_response_class=Response)
-        router.add_api_route("/{model}", self.show, methods=["GET"], **reference.MODEL)
+        router.add_api_route("/{model}", self.show, methods=["GET"], **openai_operations.MODEL)
         return router
 
     async def show(self, model: Annotated[str, Path(description="Its id.", examples=["hugginggpt"])]) -> Response:

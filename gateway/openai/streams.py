@@ -7,13 +7,13 @@ silent stream alive is a comment without one.
 from abc import abstractmethod
 from collections.abc import Mapping
 
-from gateway.openai.attendance import Source
-from gateway.openai.completion import Completion
-from gateway.openai.projection import Event, Projection
-from gateway.sse import HEARTBEAT_SECONDS, Stream, line
-from gateway.status import problem
+from gateway.http.problem import problem
+from gateway.http.sse import HEARTBEAT_SECONDS, Stream, line
+from gateway.openai.chat_completion import Completion
+from gateway.openai.owned_run_stream import Source
+from gateway.openai.response_projection import Event, Projection
 from protos.hugginggpt.v1.types_pb2 import RunEvent
-from services.runtime.errors import ServiceError, Unavailable
+from services.common.errors import ServiceError, Unavailable
 
 _DONE = b"data: [DONE]\n\n"
 

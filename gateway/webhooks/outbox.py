@@ -4,10 +4,10 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.encoding import dumps, encode
+from gateway.json_encoder import dumps, encode
 from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
-from services.runtime.database import Database, Query, Steps
+from services.common.database import Database, Query, Steps
 
 
 class Outbox:

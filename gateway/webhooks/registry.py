@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from gateway.access.audit import Actor, recorded
-from gateway.webhooks.signing import new_secret
-from services.runtime.artifacts.keys import is_tenant
-from services.runtime.database import Database, Query, Rows, Steps
-from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, PermissionDenied
-from services.runtime.outbound.guard import Guard
-from services.runtime.outbound.reading import parsed
+from gateway.auth.audit import Actor, recorded
+from gateway.webhooks.signature import new_secret
+from services.common.artifacts.keys import is_tenant
+from services.common.database import Database, Query, Rows, Steps
+from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, PermissionDenied
+from services.common.http_fetch.fetch import parsed
+from services.common.http_fetch.ssrf_guard import Guard
 
 MOST = 20
 """Webhooks of a tenant."""

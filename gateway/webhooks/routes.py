@@ -5,19 +5,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from gateway.access.audit import actor
-from gateway.encoding import dumps
-from gateway.intake import limited
+from gateway.auth.audit import actor
+from gateway.json_encoder import dumps
 from gateway.json_text import checked_text, loads
-from gateway.webhooks import reference
+from gateway.openapi import webhook_operations
+from gateway.run_request import limited
 from gateway.webhooks.registry import Webhooks
-from gateway.webhooks.telling import delivered, shown
-from services.runtime.caller import current
-from services.runtime.errors import InvalidRequest
+from gateway.webhooks.rendering import delivered, shown
+from services.common.call_context import current
+from services.common.errors import InvalidRequest
 
 BODY_BYTES = 100_000
 
-WebhookId = Annotated[str, Path(description="The webhook's id.", examples=[reference.WEBHOOK_ID])]
+WebhookId = Annotated[str, Path(description="The webhook's id.", examples=[webhook_operations.WEBHOOK_ID])]
 
 
 class WebhookRoutes:
@@ -29,10 +29,10 @@ class WebhookRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.create, methods=["POST"], **reference.CREATE)
-        add("", self.index, methods=["GET"], **reference.WEBHOOKS)
-        add("/{webhook_id}", self.show, methods=["GET"], **reference.WEBHOOK)
-        add("/{webhook_id}", self.delete, methods=["DELETE"], **reference.DELETED)
+        add("", self.create, methods=["POST"], **webhook_operations.CREATE)
+        add("", self.index, methods=["GET"], **webhook_operations.WEBHOOKS)
+        add("/{webhook_id}", self.show, methods=["GET"], **webhook_operations.WEBHOOK)
+        add("/{webhook_id}", self.delete, methods=["DELETE"], **webhook_operations.DELETED)
         return router
 
     async def create(self, request: Request) -> Response:

@@ -5,17 +5,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from services.llm.dialect import Ask
+from services.llm.endpoint_capabilities import Ask
+from services.llm.endpoints import shared
+from services.llm.llm_error import Unusable, Why
 from services.llm.messages import Message, Schema
-from services.llm.patience import Patience
 from services.llm.reply import Reply
 from services.llm.settings import LlmSettings
-from services.llm.shared import shared
-from services.llm.unusable import Unusable, Why
+from services.llm.timeouts import Patience
 from services.llm.usage import Usage
 
 if TYPE_CHECKING:  # the openai package is loaded where an endpoint is opened
-    from services.llm.call import Line
+    from services.llm.retrying_call import Line
 
 __all__ = ["LLM", "Message", "Reply", "Schema", "Unusable", "Usage", "Why"]
 
@@ -44,8 +44,8 @@ class LLM:
             clock: of the breaker; the first role to open an endpoint's model decides.
         """
         # It takes 1.6 s and 40 MB: a house without an LLM does not pay for it.
-        from services.llm.call import Line  # noqa: PLC0415
-        from services.llm.exchange import connected  # noqa: PLC0415
+        from services.llm.request import connected  # noqa: PLC0415
+        from services.llm.retrying_call import Line  # noqa: PLC0415
 
         with shared(settings, clock) as (slots, known):
             async with connected(settings) as connection:
@@ -70,7 +70,7 @@ class LLM:
         Raises:
             Unusable: on entering and while iterating; nothing else.
         """
-        from services.llm.call import Call  # noqa: PLC0415  # loaded since `opened`
+        from services.llm.retrying_call import Call  # noqa: PLC0415  # loaded since `opened`
 
         return Call(self._line, Ask(tuple(messages), schema, answer_tokens or self.answer_tokens), within)
 

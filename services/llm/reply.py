@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 from services.llm.usage import Usage
 
 if TYPE_CHECKING:  # the openai package is loaded where an endpoint is opened
-    from services.llm.exchange import Exchange
+    from services.llm.request import Exchange
 
 
 class Reply:

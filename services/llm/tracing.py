@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 import structlog
 from opentelemetry import metrics, trace
 
-from services.llm.dialect import Ask
+from services.common import semantic_conventions as names
+from services.llm.endpoint_capabilities import Ask
+from services.llm.llm_error import Unusable
 from services.llm.settings import LlmSettings
-from services.llm.unusable import Unusable
 from services.llm.usage import Usage
-from services.runtime import conventions as names
 
 log = structlog.get_logger(__name__)
 

@@ -10,36 +10,36 @@ from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from services.orchestrator.batches.batches import Batches
-from services.orchestrator.batches.course import Means as Driving
-from services.orchestrator.batches.places import Places
-from services.orchestrator.calling.attempts import Attempts
-from services.orchestrator.calling.sleepers import Sleepers
-from services.orchestrator.catalogue import Catalogue
-from services.orchestrator.execution import Means
-from services.orchestrator.forwarding import Forwarding
+from services.common import database
+from services.common.artifacts import ArtifactStore
+from services.common.channel import connect
+from services.common.peer_health import watched
+from services.common.server import Closing, Serving, run, serving
+from services.orchestrator.batches.runner import Means as Driving
+from services.orchestrator.batches.service import Batches
+from services.orchestrator.batches.slots import Places
+from services.orchestrator.experts.client import Attempts
+from services.orchestrator.experts.dormant import Sleepers
 from services.orchestrator.journal import Journal
+from services.orchestrator.journal.artifact_refs import Holds
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.journal.batch_removal import BatchRemoval
 from services.orchestrator.journal.batches import KeptBatches
-from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.pipelines import KeptPipelines
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from services.orchestrator.memory import Memory
-from services.orchestrator.ownership import owner_name
-from services.orchestrator.pipeline import Pipeline
-from services.orchestrator.pipelines.pipelines import Pipelines
+from services.orchestrator.leases import owner_name
+from services.orchestrator.pipelines.service import Pipelines
 from services.orchestrator.pricing import Prices
-from services.orchestrator.runs import Runs
-from services.orchestrator.selections import Selections
+from services.orchestrator.runs.candidate_cache import Catalogue
+from services.orchestrator.runs.forwarding import Forwarding
+from services.orchestrator.runs.result_cache import Memory
+from services.orchestrator.runs.selection import Selections
+from services.orchestrator.runs.service import Runs
+from services.orchestrator.runs.task_executor import Means
+from services.orchestrator.runs.workflow import Pipeline
 from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
-from services.runtime import database
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.channel import connect
-from services.runtime.reach import watched
-from services.runtime.server import Closing, Serving, run, serving
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from protos.hugginggpt.v1.types_pb2 import Failure
-from services.runtime.errors import CorruptData, FailedPrecondition, Unavailable
+from services.common.errors import CorruptData, FailedPrecondition, Unavailable
 
 TAKEOVER_ATTEMPTS = 3
 """Takeovers that may fail before a run or batch ends as FAILED: another release of this program may succeed before."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.hugginggpt.v1.types_pb2 import RunState
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 1_000

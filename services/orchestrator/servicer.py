@@ -6,17 +6,17 @@ from typing import Any
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
-from services.orchestrator.batches.batches import Batches
+from services.common import call_context
+from services.common.errors import InvalidRequest, ServiceError
+from services.orchestrator.batches.service import Batches
 from services.orchestrator.batches.servicer import BatchCalls
+from services.orchestrator.journal.artifact_refs import Holds
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.journal.holds import Holds
 from services.orchestrator.journal.tables import Ended, Row
 from services.orchestrator.paging import moment, page_size, position, timestamp, token, wanted
-from services.orchestrator.pipelines.pipelines import Pipelines
+from services.orchestrator.pipelines.service import Pipelines
 from services.orchestrator.pipelines.servicer import PipelineCalls
-from services.orchestrator.runs import Runs
-from services.runtime import caller
-from services.runtime.errors import InvalidRequest, ServiceError
+from services.orchestrator.runs.service import Runs
 
 
 class OrchestratorServicer(PipelineCalls, BatchCalls):
@@ -83,7 +83,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
     async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldResponse:
         if not request.holder:
             raise InvalidRequest("nobody is named as the holder", port="holder", remedy="name it, by a file's id")
-        await self._holds.hold(caller.current().tenant, request.holder, request.sha256s)
+        await self._holds.hold(call_context.current().tenant, request.holder, request.sha256s)
         return pb.HoldResponse()
 
     async def _write(self, context: Any, run_id: str, after: int) -> None:

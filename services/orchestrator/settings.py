@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.settings import BalancedSettings, Given, StoreSettings, home
+from services.common.settings import BalancedSettings, Given, StoreSettings, home
 
 
 class Settings(BalancedSettings, StoreSettings):

@@ -7,18 +7,18 @@ from functools import partial
 
 from protos.hugginggpt.v1 import planner_pb2 as pb
 from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
+from services.common.channel import connect
+from services.common.peer_health import watched
+from services.common.server import Serving, run, serving
 from services.llm.client import LLM
 from services.planner.catalog import Catalog, standard_specs
 from services.planner.embedded.planning import Embedded
-from services.planner.llm.planning import ByLlm
-from services.planner.llm.prompting import Prompting
+from services.planner.llm.planner import ByLlm
+from services.planner.llm.prompt import Prompting
 from services.planner.planner import Planner
 from services.planner.process import PlanningProcess
 from services.planner.servicer import PlannerServicer
 from services.planner.settings import Settings
-from services.runtime.channel import connect
-from services.runtime.reach import watched
-from services.runtime.server import Serving, run, serving
 
 SERVICE = pb.DESCRIPTOR.services_by_name["PlannerService"]
 

@@ -12,9 +12,9 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.errors import Unavailable
+from services.common.supervision import supervise
 from services.planner.plan import Catalogue, Modality, OfferedTasks, Parameter, Port, Spec
-from services.runtime.errors import Unavailable
-from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 

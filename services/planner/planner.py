@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import structlog
 
+from services.common.errors import InvalidRequest
 from services.planner.catalog import Catalog
-from services.planner.check import complaints, references
+from services.planner.continuation import Following, alike, beyond
 from services.planner.embedded.planning import Embedded
 from services.planner.excerpt import excerpt
-from services.planner.following import Following, alike, beyond
-from services.planner.llm.planning import ByLlm, GaveUp
+from services.planner.llm.planner import ByLlm, GaveUp
 from services.planner.plan import HARD_LIMIT, Catalogue, Decision, Draft, Note, NoteKind, Task, Value
+from services.planner.plan_check import complaints, references
 from services.planner.process import OverLimit, PlanningProcess
 from services.planner.request import Check, Replan, Request
-from services.runtime.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
 

@@ -15,11 +15,11 @@ from typing import BinaryIO, cast
 
 import structlog
 
+from services.common.errors import Unavailable
 from services.planner.catalog import standard_specs
 from services.planner.embedded.planning import Embedded
 from services.planner.plan import Catalogue, Draft
 from services.planner.request import Request
-from services.runtime.errors import Unavailable
 
 log = structlog.get_logger(__name__)
 

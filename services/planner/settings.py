@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.common.settings import BalancedSettings, Given
 from services.llm.settings import LlmSettings
-from services.runtime.settings import BalancedSettings, Given
 
 
 class Settings(BalancedSettings):

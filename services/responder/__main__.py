@@ -6,12 +6,12 @@ from functools import partial
 
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
+from services.common.server import Serving, run, serving
 from services.llm.client import LLM
+from services.responder.llm_answer import Writer
 from services.responder.responder import Responder
 from services.responder.servicer import ResponderServicer
 from services.responder.settings import Settings
-from services.responder.writing import Writer
-from services.runtime.server import Serving, run, serving
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ResponderService"]
 

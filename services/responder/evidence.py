@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.llm.prompt import Part, fitted
-from services.responder.account import Account, Artifact, Json, State, Task, Turn
-from services.responder.budget import Count, shares, within
-from services.responder.condensed import condensed
-from services.responder.telling import named, phrase
+from services.responder.escape import named, phrase
+from services.responder.run_summary import Account, Artifact, Json, State, Task, Turn
+from services.responder.summarize_outputs import condensed
+from services.responder.token_budget import Count, shares, within
 
 LEAST_TOKENS = 40
 """Of one output; where there is less for each, the less telling are left out."""

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from services.common.errors import InvalidRequest
 from services.llm.client import Usage
-from services.responder import composed, writing
-from services.responder.account import Account
-from services.responder.asking import VERSION
-from services.responder.ending import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
-from services.responder.writing import Writer, Written
-from services.runtime.errors import InvalidRequest
+from services.responder import llm_answer, template_answer
+from services.responder.finish import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
+from services.responder.llm_answer import Writer, Written
+from services.responder.prompt import VERSION
+from services.responder.run_summary import Account
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class Responder:
             await _say(rest(account), emit)
             because = "the run's tokens are spent" if without_llm and self._writer else ""
             reason = "Composed from the results, without an LLM."
-            await emit(Decision(composed.CONTROLLER, reason, fell_back_because=because))
+            await emit(Decision(template_answer.CONTROLLER, reason, fell_back_because=because))
         else:
             await emit(await self._written(self._writer, account, emit, seconds))
 
@@ -86,10 +86,10 @@ class Responder:
         await _say(closing(account, written), emit)
         if not written.broken:
             reason = "Written by an LLM from the results" + (", to its limit of tokens." if written.cut else ".")
-            return Decision(writing.CONTROLLER, reason, writer.model, usage=written.usage, version=VERSION)
+            return Decision(llm_answer.CONTROLLER, reason, writer.model, usage=written.usage, version=VERSION)
         log.info("the LLM gave no whole answer", model=writer.model, begun=bool(written.text), why=written.broken)
         reason = "Composed from the results where the LLM broke off." if written.text else "Composed from the results."
-        return Decision(composed.CONTROLLER, reason, writer.model, written.broken, written.usage)
+        return Decision(template_answer.CONTROLLER, reason, writer.model, written.broken, written.usage)
 
 
 def rest(account: Account) -> str:

@@ -8,8 +8,19 @@ from typing import Any
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.responder.account import Account, Artifact, Json, Output, Remark, RemarkKind, State, Task, Trouble, Turn
 from services.responder.responder import Decision, Piece, Responder
+from services.responder.run_summary import (
+    Account,
+    Artifact,
+    Json,
+    Output,
+    Remark,
+    RemarkKind,
+    State,
+    Task,
+    Trouble,
+    Turn,
+)
 
 _KINDS: Mapping[int, RemarkKind] = {
     types.NOTE_KIND_UNMAPPED: RemarkKind.MISSING,

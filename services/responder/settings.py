@@ -3,8 +3,8 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.common.settings import BalancedSettings
 from services.llm.settings import LlmSettings
-from services.runtime.settings import BalancedSettings
 
 
 class Settings(BalancedSettings):

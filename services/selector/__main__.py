@@ -8,22 +8,22 @@ from pathlib import Path
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from services.common.artifacts import ArtifactStore
+from services.common.server import Serving, run, serving
 from services.llm.client import LLM
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.server import Serving, run, serving
-from services.selector import memory
+from services.selector import snapshot
+from services.selector.address_sources import parse
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery, Pace
-from services.selector.judge import Judge
-from services.selector.memory import Memory
+from services.selector.dormant import Sleepers
+from services.selector.llm_ranker import Judge
 from services.selector.removal import Removal
-from services.selector.routes import watching
+from services.selector.routing_status import watching
+from services.selector.routing_table import Table, read
 from services.selector.selector import Selector
 from services.selector.servicer import SelectorServicer
 from services.selector.settings import Settings
-from services.selector.sleepers import Sleepers
-from services.selector.sources import parse
-from services.selector.table import Table, read
+from services.selector.snapshot import Memory
 
 SERVICE = pb.DESCRIPTOR.services_by_name["SelectorService"]
 
@@ -39,7 +39,7 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
     standard = standard_tasks()
     table = read(Path(settings.routes)) if settings.routes else Table()
     catalog = Catalog(standard, forget_seconds=settings.forget_seconds, table=table)
-    remembered = Memory(ArtifactStore.open(settings.artifacts_url).notes(memory.KIND), catalog)
+    remembered = Memory(ArtifactStore.open(settings.artifacts_url).notes(snapshot.KIND), catalog)
     discovery = Discovery(parse(settings.experts), catalog, pace)
     choosing = Selector(catalog, standard, settings.inference_mode, settings.region, table)
     async with _judging(settings, choosing) as judge:

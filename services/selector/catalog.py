@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
-from services.runtime.errors import CorruptData, FailedPrecondition, NotFound
+from services.common.errors import CorruptData, FailedPrecondition, NotFound
+from services.selector.catalog_view import View
 from services.selector.replica import Attention, Description, Replica
-from services.selector.table import Table
-from services.selector.view import View
+from services.selector.routing_table import Table
 
 FORGET_SECONDS = 10.0
 

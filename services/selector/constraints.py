@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.selector.shelf import Offer
+from services.selector.task_offers import Offer
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from grpc import StatusCode
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
-from services.runtime.channel import dial
-from services.runtime.errors import CorruptData, FailedPrecondition
-from services.runtime.supervision import supervise
+from services.common.channel import dial
+from services.common.errors import CorruptData, FailedPrecondition
+from services.common.supervision import supervise
+from services.selector.address_sources import Folder, Listed, Source
 from services.selector.catalog import Catalog
 from services.selector.replica import Attention
-from services.selector.sources import Folder, Listed, Source
 
 log = structlog.get_logger(__name__)
 

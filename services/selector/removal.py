@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
 
-from services.runtime.errors import FailedPrecondition, NotFound
+from services.common.errors import FailedPrecondition, NotFound
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery
-from services.selector.memory import Memory
+from services.selector.snapshot import Memory
 
 
 class Removal:

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from services.common.errors import InvalidRequest
 from services.llm.usage import Usage
-from services.runtime.errors import InvalidRequest
-from services.selector import guidance, refusals
+from services.selector import routing, selection_errors
 from services.selector.catalog import Catalog
+from services.selector.query import Avoid, Mode, Wanted
 from services.selector.ranking import Favour, Ranked, Wish, Word
 from services.selector.replica import Replica
-from services.selector.shelf import Offer, Shelf
-from services.selector.table import Table
-from services.selector.wanted import Avoid, Mode, Wanted
-from services.selector.words import words
+from services.selector.routing_table import Table
+from services.selector.task_offers import Offer, Shelf
+from services.selector.tokens import words
 
 CANDIDATES = 5
 
@@ -118,7 +118,7 @@ class Selector:
             frozenset(i for i in admitted if _fails(shelf.offers[i], wanted.avoid)) if wanted.avoid else frozenset()
         )
         leading = self._leading(shelf, wanted, admitted, failing)
-        favours = guidance.together(leading, guidance.scored(self._table, wanted.task, shelf.offers))
+        favours = routing.together(leading, routing.scored(self._table, wanted.task, shelf.offers))
         wish = Wish(_words(wanted), wanted.languages, internal_first=mode is Mode.HYBRID)
         ranked = shelf.ranking.best(wish, admitted, wanted.limit or CANDIDATES, failing, favours)
         same = [place for place in ranked if route.candidates or _means_the_same(shelf, ranked[0], place)]
@@ -141,7 +141,7 @@ class Selector:
         if wanted.model or not (route.model or route.weights):
             return {}
         sound = [i for i in admitted if i not in failing]
-        return guidance.led(route, shelf.offers, sound, f"{wanted.lot}\0{wanted.task}")
+        return routing.led(route, shelf.offers, sound, f"{wanted.lot}\0{wanted.task}")
 
     def _shadow(self, shelf: Shelf, wanted: Wanted, mode: Mode) -> Chosen | None:
         """Who runs beside the one chosen; nobody beside one that is pinned."""
@@ -169,7 +169,7 @@ class Selector:
         view = self._catalog.view
         shelf = view.shelf(task)
         if shelf is None or not shelf.offers:
-            raise refusals.nobody(task, view.tasks, self._standard, shelf.failed if shelf else ())
+            raise selection_errors.nobody(task, view.tasks, self._standard, shelf.failed if shelf else ())
         return shelf
 
     def _admitted(self, shelf: Shelf, wanted: Wanted, mode: Mode) -> Collection[int]:
@@ -179,21 +179,21 @@ class Selector:
         if wanted.model:
             admitted = [i for i in admitted if _is_pinned(offers[i], wanted)]
             if not admitted:
-                raise refusals.unknown_model(task, wanted.model, wanted.revision, offers, shelf.failed)
+                raise selection_errors.unknown_model(task, wanted.model, wanted.revision, offers, shelf.failed)
         if self._table:
             admitted = self._laid_open(shelf, wanted, admitted)
         if str(wanted.constraints):
             admitted = [i for i in admitted if wanted.constraints.admit(offers[i], self._region)]
             if not admitted:
-                raise refusals.unconstrained(task, str(wanted.constraints))
+                raise selection_errors.unconstrained(task, str(wanted.constraints))
         if not wanted.may_leave:
             admitted = [i for i in admitted if not offers[i].external]
             if not admitted:
-                raise refusals.only_outside(task)
+                raise selection_errors.only_outside(task)
         if mode is not Mode.HYBRID:
             admitted = [i for i in admitted if offers[i].external is (mode is Mode.REMOTE)]
             if not admitted:
-                raise refusals.wrong_mode(task, mode)
+                raise selection_errors.wrong_mode(task, mode)
         return admitted
 
     def _laid_open(self, shelf: Shelf, wanted: Wanted, admitted: Iterable[int]) -> Collection[int]:
@@ -201,10 +201,10 @@ class Selector:
         task, route = wanted.task, self._table.route(wanted.task)
         legal = [i for i in admitted if not self._forbids(shelf.offers[i])]
         if not legal:
-            raise refusals.forbidden(task, wanted.model)
-        open_ones = legal if wanted.model else guidance.allowed(route, shelf.offers, legal)
+            raise selection_errors.forbidden(task, wanted.model)
+        open_ones = legal if wanted.model else routing.allowed(route, shelf.offers, legal)
         if not open_ones:
-            raise refusals.no_candidate(task, route, shelf.offers)
+            raise selection_errors.no_candidate(task, route, shelf.offers)
         return open_ones
 
 

@@ -25,18 +25,18 @@ from protos.hugginggpt.v1.types_pb2 import (
     Decision,
     Task,
 )
-from services.runtime import caller
-from services.runtime.errors import InvalidRequest, Unavailable
-from services.selector import pages, roster
+from services.common import call_context
+from services.common.errors import InvalidRequest, Unavailable
+from services.selector import expert_list, paging
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
-from services.selector.judge import Judge
+from services.selector.llm_ranker import Judge
+from services.selector.query import Avoid, Mode, Wanted, languages_of
 from services.selector.removal import Removal
-from services.selector.routes import routes
+from services.selector.routing_status import routes
+from services.selector.routing_table import Table
 from services.selector.selector import Choice, Chosen, Controller, Selector
-from services.selector.shelf import primary
-from services.selector.table import Table
-from services.selector.wanted import Avoid, Mode, Wanted, languages_of
+from services.selector.task_offers import primary
 
 NOTIFY_SECONDS = 2.0
 """How long ForgetExpert waits for watchers that do not read."""
@@ -72,7 +72,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self._judge = judge
 
     async def Select(self, request: pb.SelectRequest, context: Any) -> pb.SelectResponse:
-        wanted = wanted_from_pb(request, may_leave=caller.may_leave_the_house())
+        wanted = wanted_from_pb(request, may_leave=call_context.may_leave_the_house())
         if self._judge and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
             return choice_to_pb(await self._judge.choose(wanted, context.time_remaining()))
         choice = self._selector.choose(wanted)
@@ -91,7 +91,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         view = self._catalog.view
         if request.known_revision == view.revision and not request.page_token:
             return pb.ListModelsResponse(revision=view.revision, unchanged=True)
-        models, token = pages.page(view.models_of(request.task), request.page_size, request.page_token)
+        models, token = paging.page(view.models_of(request.task), request.page_size, request.page_token)
         reply = pb.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
         if not request.page_token:
             reply.routes.extend(routes(self._table, view, request.task))
@@ -99,7 +99,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         return reply
 
     async def ListExperts(self, request: pb.ListExpertsRequest, context: Any) -> pb.ListExpertsResponse:
-        return pb.ListExpertsResponse(experts=roster.experts(self._catalog))
+        return pb.ListExpertsResponse(experts=expert_list.experts(self._catalog))
 
     async def ForgetExpert(self, request: pb.ForgetExpertRequest, context: Any) -> pb.ForgetExpertResponse:
         await self._removal.forget(request.name)
@@ -170,7 +170,7 @@ def wanted_from_pb(request: pb.SelectRequest, *, may_leave: bool) -> Wanted:
             regions=frozenset(region.lower() for region in constraints.regions),
         ),
         limit=request.limit,
-        lot=caller.current().run_id,
+        lot=call_context.current().run_id,
     )
 
 

@@ -3,11 +3,11 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.common.settings import BalancedSettings, StoreSettings, home
 from services.llm.settings import LlmSettings
-from services.runtime.settings import BalancedSettings, StoreSettings, home
 from services.selector.catalog import FORGET_SECONDS
-from services.selector.judge import DESCRIBED
-from services.selector.wanted import Mode
+from services.selector.llm_ranker import DESCRIBED
+from services.selector.query import Mode
 
 
 class Settings(BalancedSettings, StoreSettings):

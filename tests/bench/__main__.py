@@ -14,19 +14,18 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from services.runtime import telemetry
+from services.common import logging
 from tests.bench import (
     charts,
     costs,
-    doors,
-    elsewhere,
+    gateway,
     gpu,
     hops,
     host,
     images,
     journal,
     memory,
-    observing,
+    other_reports,
     parsing,
     promptness,
     readiness,
@@ -37,14 +36,15 @@ from tests.bench import (
     torch_models,
     transfers,
 )
-from tests.bench.arrival import measuring as load
-from tests.bench.arrival import soak
+from tests.bench import telemetry as telemetry_module
 from tests.bench.batches import measuring as batches
 from tests.bench.curves import Curve, Measured
 from tests.bench.endtoend import measuring as endtoend
+from tests.bench.open_loop import measuring as load
+from tests.bench.open_loop import soak
+from tests.bench.peers import makespan
+from tests.bench.peers import measuring as rivals
 from tests.bench.report import OUT, found, section, set_aside, show, write
-from tests.bench.rivals import makespan
-from tests.bench.rivals import measuring as rivals
 from tests.bench.scale import artifacts, concurrency, conversations, models, tasks
 
 CHARTS = Path("out/charts")
@@ -52,12 +52,12 @@ CHARTS = Path("out/charts")
 SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "cluster": readiness.rows,
     "runs": runs.rows,
-    "gateway": doors.rows,
+    "gateway": gateway.rows,
     "endtoend": endtoend.rows,
     "makespan": makespan.rows,
     "throughput": throughput.rows,
     "hops": hops.rows,
-    "telemetry": observing.rows,
+    "telemetry": telemetry_module.rows,
     "tasks": tasks.rows,
     "models": models.rows,
     "concurrency": concurrency.rows,
@@ -76,7 +76,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "bytes": transfers.rows,
     "memory": memory.rows,
     "images": images.rows,
-    "elsewhere": elsewhere.rows,
+    "elsewhere": other_reports.rows,
     "costs": costs.rows,
     "load": load.rows,
     "soak": soak.rows,
@@ -86,7 +86,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
 
 async def main(names: Sequence[str]) -> int:
     """How many of the sections failed."""
-    telemetry.setup("bench", level="WARNING")
+    logging.setup("bench", level="WARNING")
     if saved := set_aside(OUT):
         print(f"{OUT} was measured on another machine and is now {saved}", file=sys.stderr)
     measured, failed = list[Measured](), 0

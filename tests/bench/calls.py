@@ -19,8 +19,8 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from services.runtime import metrics, spans, telemetry
-from services.runtime.calls import Observing, Traces, observe
+from services.common import logging, metrics, spans
+from services.common.rpc_telemetry import Observing, Traces, observe
 
 SERVICE, METHOD = "bench.Service", "Call"
 CALLS, TURNS = 400, 15
@@ -29,7 +29,7 @@ Work = Callable[[int], Awaitable[None]]
 
 
 async def main(endpoint: str) -> None:
-    telemetry.setup("bench", level="WARNING")
+    logging.setup("bench", level="WARNING")
     sampled, unsampled = Traces(shutdown_on_exit=False), Traces(sampler=ALWAYS_OFF, shutdown_on_exit=False)
     sampled.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     trace.set_tracer_provider(sampled)

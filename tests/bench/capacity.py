@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
-from services.runtime.database.postgres import READERS, WRITERS
+from services.common.database.postgres import READERS, WRITERS
 
 README = Path(__file__).parents[2] / "README.md"
 RATES = (10.0, 1_000.0, 100_000.0)

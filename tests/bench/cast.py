@@ -20,8 +20,8 @@ from protos.hugginggpt.v1.planner_pb2 import PlanEnd, PlanEvent, PlanRequest
 from protos.hugginggpt.v1.responder_pb2 import RespondEvent, RespondRequest
 from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
 from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, Candidate, Decision, Endpoint, Value
-from services.runtime.channel import MESSAGE_LIMITS
-from tests.bench import shelving
+from services.common.channel import MESSAGE_LIMITS
+from tests.bench import memory_limited_experts
 from tests.bench.shapes import INPUTS, SPEC, script
 
 DONE = InferResponse(outputs={"text": Value(text="done")}, revision="1").SerializeToString()
@@ -91,7 +91,7 @@ def _planned(request: bytes) -> tuple[str, float, float, list[bytes]]:
 @lru_cache(4096)
 def _chosen(request: bytes, address: str, shelves: tuple[str, ...]) -> tuple[float, bytes]:
     asked = SelectRequest.FromString(request)
-    shelved = asked.task.pinned_model in shelving.MODELS
+    shelved = asked.task.pinned_model in memory_limited_experts.MODELS
     endpoints = [Endpoint(address=each) for each in shelves] if shelved else [Endpoint(address=address, loaded=True)]
     by = Candidate(
         model_id=asked.task.pinned_model or asked.task.source,
@@ -133,7 +133,7 @@ async def main() -> None:
     await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
     cast.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    shelves = await shelving.started()
+    shelves = await memory_limited_experts.started()
     cast.shelves = tuple(address for _, address in shelves)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -15,19 +15,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from protos.hugginggpt.v1.types_pb2 import Argument, NamedValue, NewItem, Plan, Reference, Value
-from services.llm.estimate import Estimate
+from services.common.artifacts import ArtifactStore
+from services.common.settings import from_environment
 from services.llm.settings import LlmSettings, Price
+from services.llm.token_estimate import Estimate
 from services.llm.usage import cost
 from services.orchestrator.settings import Settings
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.settings import from_environment
-from tests.batching import Asking, given, step
-from tests.bench.batches.asking import asking, seconds
+from tests.bench.batches.client import asking, seconds
 from tests.bench.host import ONE_CORE
 from tests.bench.processes import Running, printed, service, staged
 from tests.bench.rows import Row, gap
 from tests.bench.sized import tasks as sized
 from tests.data.signs import BROKEN, LETTERS, WORDS, png, sign
+from tests.support.batches import Asking, given, step
 
 THOUSAND = 1000
 CPU = "cpu"

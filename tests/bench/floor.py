@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import grpc
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
-from services.runtime.server import quickest_loop
+from services.common.server import quickest_loop
 from tests.bench.processes import line, stopped
 
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import grpc
 
-from tests.bench.asking import Asker, reaching
+from tests.bench.expert_callers import Asker, reaching
 from tests.bench.host import CALLERS
 from tests.bench.large.tasks import MODELS, TASK
 from tests.bench.load import per_second

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests import postgres
-from tests.bench.apart import House, standing
-from tests.bench.batches.asking import loaded
-from tests.bench.rooms import ROOMS
+from tests.bench.batches.client import loaded
 from tests.bench.rows import Row, gap, median
+from tests.bench.separate_processes import House, standing
+from tests.bench.service_processes import ROOMS
+from tests.support import postgres
 
 RUNS, ROUNDS, CALLERS = 200, 5, 64
 

@@ -20,11 +20,11 @@ from PIL import Image
 from experts.host.handler import Call, Media
 from experts.host.isolation import Configuration, running
 from experts.host.media import decode_here, open_image
-from tests.bench.asking import Asker, reaching
 from tests.bench.dense.tasks import ITEMS, SHELVED_BYTES, SHELVES, TASK, Dense, nothing
+from tests.bench.expert_callers import Asker, reaching
 from tests.bench.floor import floor
 from tests.bench.load import per_second
-from tests.bench.nobody import Nobody
+from tests.bench.no_server import Nobody
 from tests.bench.processes import line, service
 from tests.bench.rows import Row, quantile
 

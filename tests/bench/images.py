@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.bench.rows import Row, gap
-from tests.containers.building import BASE, ROOT, Builder, of_tests
+from tests.containers.images import BASE, ROOT, Builder, of_tests
 from tests.containers.podman import Podman
 
 NAME, MOST_MB = "image.core_mb", 150

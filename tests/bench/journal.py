@@ -21,13 +21,13 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskStarted,
     Value,
 )
-from services.orchestrator import acceptance
+from services.common import database
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, NewRun
-from services.runtime import database
-from tests import postgres
+from services.orchestrator.runs import acceptance
 from tests.bench.rows import Row, median
 from tests.bench.shapes import Script
+from tests.support import postgres
 
 STEPS = 100
 EVENT = bytes(500)

@@ -9,7 +9,7 @@ import grpc
 
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEvent, RunMode, RunSpec
-from services.runtime.channel import connect
+from services.common.channel import connect
 from tests.bench.shapes import Script
 
 PATIENCE_SECONDS = 120.0

@@ -9,16 +9,16 @@ from gateway.admission import REQUEST_BYTES
 from protos.hugginggpt.v1.planner_pb2 import PlanRequest
 from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.types_pb2 import ROLE_USER, Turn
+from services.common.channel import connect
 from services.planner.embedded.learned import weights
-from services.runtime.channel import connect
 from tests.bench.accounts import account, accounts, cpu_seconds, parent
-from tests.bench.house import TASK
 from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.local_stack import TASK
 from tests.bench.processes import service
-from tests.bench.rooms import rooms
 from tests.bench.rows import Row, gap
+from tests.bench.service_processes import rooms
 from tests.fakes import FakeExpert, card
-from tests.long_requests import LONG_REQUESTS
+from tests.support.long_requests import LONG_REQUESTS
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub

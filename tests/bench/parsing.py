@@ -6,16 +6,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from gateway.decoding import MOST_ENTRIES, decode
+from gateway.json_decoder import MOST_ENTRIES, decode
 from gateway.json_text import canonical
-from gateway.openai import errands, schema
+from gateway.openai import json_schema, prompt_shortcuts
 from protos.hugginggpt.v1.types_pb2 import RunSpec
-from services.planner.llm.prompting import Prompting
+from services.common.errors import InvalidRequest
+from services.planner.llm.prompt import Prompting
 from services.planner.llm.values import Names, meanings
 from services.planner.request import Turn
-from services.runtime.errors import InvalidRequest
 from tests.bench.rows import Row, median
-from tests.planning import LITE, asked, crowd, file
+from tests.support.plans import LITE, asked, crowd, file
 
 REPEATS = 10
 CATALOGUE_TASKS = 500
@@ -77,11 +77,16 @@ async def rows() -> list[Row]:
         _slowest(
             "chat_prompt",
             2_000,
-            {name: partial(errands.answer, RunSpec(request=f"{text}x")) for name, text in CHAT_PROMPTS.items()},
+            {
+                name: partial(prompt_shortcuts.answer, RunSpec(request=f"{text}x"))
+                for name, text in CHAT_PROMPTS.items()
+            },
         ),
         _slowest("large_message", 3_000, {name: partial(_refused, fields) for name, fields in LARGE_MESSAGES.items()}),
         _slowest("wide_json", 2_000, {name: partial(canonical, wide, "x") for name, wide in WIDE_JSON.items()}),
-        _slowest("json_schema", 3_000, {"choices that double": partial(schema.holds, doubling, doubling, {"a": 1})}),
+        _slowest(
+            "json_schema", 3_000, {"choices that double": partial(json_schema.holds, doubling, doubling, {"a": 1})}
+        ),
         _slowest("llm_value", 2_000, {name: partial(meanings, text, names) for name, text in VALUES.items()}),
         _slowest("long_request", 3_000, {repr(piece): partial(_long_request, piece) for piece in PIECES}),
         _prompt(),

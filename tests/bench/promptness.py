@@ -15,16 +15,16 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.planner_pb2 import PlanRequest
 from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.types_pb2 import ROLE_USER, Turn, Value
-from services.runtime.channel import connect
-from tests.bench.endtoend.company import PACED
-from tests.bench.endtoend.speech import CHARACTERS, ends, plan, request
-from tests.bench.house import TASK
+from services.common.channel import connect
+from tests.bench.endtoend.deployment import PACED
+from tests.bench.endtoend.scripted_llm import CHARACTERS, ends, plan, request
 from tests.bench.load import PATIENCE_SECONDS
-from tests.bench.observing import collector, environment
-from tests.bench.rooms import rooms
+from tests.bench.local_stack import TASK
 from tests.bench.rows import Row, median
+from tests.bench.service_processes import rooms
 from tests.bench.shapes import TASK as WRITTEN_TASK
 from tests.bench.shapes import Script
+from tests.bench.telemetry import collector, environment
 from tests.fakes import FakeExpert, Says, ScriptedLLM, card
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """How soon the house stands."""
 
-from tests.bench.house import standing
+from tests.bench.local_stack import standing
 from tests.bench.rows import Row
 
 

@@ -14,12 +14,12 @@ from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, Plan, RunSpec
-from services.runtime.channel import connect, dial
+from services.common.channel import connect, dial
 from tests.bench.load import PATIENCE_SECONDS, per_second
+from tests.bench.memory_limited_experts import HELD, LOADED, MODELS, REPLICAS, ROOM
 from tests.bench.processes import staged
 from tests.bench.rows import Row
 from tests.bench.shapes import SEED, Script
-from tests.bench.shelving import HELD, LOADED, MODELS, REPLICAS, ROOM
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub

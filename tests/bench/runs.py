@@ -12,8 +12,8 @@ from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, Argument, Plan, Reference, RunSpec, Task, Value
-from services.runtime.channel import connect, dial
-from tests.bench.house import TASK, House, standing
+from services.common.channel import connect, dial
+from tests.bench.local_stack import TASK, House, standing
 from tests.bench.rows import Row, median
 
 if TYPE_CHECKING:  # these names exist for type checkers only

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest, WatchRunRequest
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, RUN_STATE_COMPLETED, RunEvent, RunSpec
-from services.runtime.channel import connect
+from services.common.channel import connect
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.processes import Running, staged
 from tests.bench.rows import Row

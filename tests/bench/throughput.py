@@ -10,7 +10,7 @@ import grpc
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, RUN_MODE_UNSPECIFIED
-from services.runtime.channel import connect
+from services.common.channel import connect
 from tests.bench.load import PATIENCE_SECONDS, calling, per_second, supplied
 from tests.bench.processes import Stage, cores, staged
 from tests.bench.rows import Row, median

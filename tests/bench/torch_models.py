@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import grpc
 
 from protos.hugginggpt.v1.types_pb2 import Value
-from services.runtime.artifacts import ArtifactStore
-from tests.bench.asking import Asker, reaching
+from services.common.artifacts import ArtifactStore
+from tests.bench.expert_callers import Asker, reaching
 from tests.bench.host import CALLERS, ONE_CORE
 from tests.bench.load import per_second
 from tests.bench.processes import printed, service

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from services.ports import free
+from services.local.ports import free
 from tests.bench.processes import Running, service, staged
 from tests.bench.rows import Row, median
-from tests.s3 import serving_s3
+from tests.support.s3 import serving_s3
 
 LARGE = 1_000_000_000
 ON_S3 = 200_000_000
@@ -112,7 +112,7 @@ async def _bucket(endpoint: str) -> None:
 async def upload(door: Door, size: int) -> Upload:
     before, used = await door.process.resident_mb(), door.process.cpu_seconds()
     client = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.sending", str(door.port), str(size), stdout=PIPE
+        sys.executable, "-m", "tests.bench.upload_client", str(door.port), str(size), stdout=PIPE
     )
     assert client.stdout  # asked for
     answer = asyncio.create_task(client.stdout.read())

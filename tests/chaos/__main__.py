@@ -9,9 +9,9 @@ from secrets import randbelow
 from shutil import rmtree
 from tempfile import mkdtemp
 
-from services.runtime import telemetry
+from services.common import logging
 from tests.chaos.campaign import Campaign, Outcome
-from tests.chaos.stores import BACKENDS
+from tests.chaos.databases import BACKENDS
 
 OUT = Path("out/chaos.json")
 SEEDS = 1_000_000
@@ -53,7 +53,7 @@ def show(outcome: Outcome) -> None:
 
 
 def main() -> int:
-    telemetry.setup("chaos", level="WARNING")
+    logging.setup("chaos", level="WARNING")
     asked = arguments()
     outcomes = []
     for backend in asked.backend or BACKENDS:

@@ -14,13 +14,13 @@ from google.protobuf import text_format
 
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.types_pb2 import RUN_MODE_APPROVE, RunEvent, RunState
-from services.runtime.channel import dial
-from tests.chaos import aftermath, verdict
+from services.common.channel import dial
+from tests.chaos import final_checks, verdict
 from tests.chaos.cases import Case, cases
 from tests.chaos.client import PATIENCE_SECONDS, Client, Unsound
-from tests.chaos.house import LEASE_SECONDS, House, standing
-from tests.chaos.monkey import against_experts, against_journal, against_orchestrators, rage
-from tests.chaos.stores import Store
+from tests.chaos.databases import Store
+from tests.chaos.deployment import LEASE_SECONDS, House, standing
+from tests.chaos.faults import against_experts, against_journal, against_orchestrators, rage
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -84,10 +84,10 @@ class Campaign:
         async with standing(self._cases, self._store, self._folder, tally, complaints) as house:
             async with self._raging(house):
                 await self._all_runs(house)
-            complaints += [what async for what in aftermath.read_again(house, self._seen)]
-            complaints += [what async for what in aftermath.close((*house.standing, house.fresh))]
-        complaints += aftermath.calls(house.ledger, self._seen, tally)
-        tally.update(aftermath.dealt_out(house.ledger))
+            complaints += [what async for what in final_checks.read_again(house, self._seen)]
+            complaints += [what async for what in final_checks.close((*house.standing, house.fresh))]
+        complaints += final_checks.calls(house.ledger, self._seen, tally)
+        tally.update(final_checks.dealt_out(house.ledger))
         self.outcome.seconds = round(time.monotonic() - begun, 1)
         return self.outcome
 

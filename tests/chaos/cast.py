@@ -26,8 +26,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     Decision,
     Endpoint,
 )
-from services.runtime.errors import Unavailable
-from services.runtime.server import serving
+from services.common.errors import Unavailable
+from services.common.server import serving
 from tests.chaos.cases import SPECS, Case, case_of
 
 PIECE, PIECE_SECONDS = 20, 0.02

@@ -11,7 +11,7 @@ import grpc
 
 from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest, CancelRunRequest, RunRequest, WatchRunRequest
 from protos.hugginggpt.v1.types_pb2 import Plan, RunEvent, RunSpec
-from services.runtime import caller
+from services.common import call_context
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
@@ -35,7 +35,7 @@ _PASSING = frozenset(
 )
 """What a client may be told of a run that is well: ask again."""
 
-_WHO = caller.metadata()
+_WHO = call_context.metadata()
 
 
 class Unsound(Exception):

@@ -21,9 +21,9 @@ from pydantic_settings import SettingsConfigDict
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Artifact, Value
-from services.runtime.errors import ModelFailed, Overloaded, Unavailable
-from services.runtime.server import Serving, run, serving
-from services.runtime.settings import ServiceSettings
+from services.common.errors import ModelFailed, Overloaded, Unavailable
+from services.common.server import Serving, run, serving
+from services.common.settings import ServiceSettings
 from tests.chaos.cases import woven
 
 SLOW_SECONDS = 0.5

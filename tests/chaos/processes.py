@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from services.supervisor import environment, until_serving
+from services.local.supervisor import environment, until_serving
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
@@ -79,7 +79,7 @@ class Member:
         self._served = False
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "services.leash", self._module),
+                *(sys.executable, "-P", "-m", "services.local.parent_watch", self._module),
                 stdin=PIPE,  # if we are killed, it ends
                 stdout=log,
                 stderr=log,

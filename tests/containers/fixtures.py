@@ -5,12 +5,12 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.containers import deployment as houses
 from tests.containers import engine as engines
-from tests.containers import house as houses
 from tests.containers import peers as beside
-from tests.containers.building import ROOT, Builder, of_tests
+from tests.containers.deployment import House
 from tests.containers.engine import Engine, Network
-from tests.containers.house import House
+from tests.containers.images import ROOT, Builder, of_tests
 from tests.containers.peers import Peers
 from tests.containers.podman import Podman
 

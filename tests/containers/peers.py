@@ -7,11 +7,11 @@ from pathlib import Path
 
 import httpx
 
-from tests.containers.building import REPOSITORY, Builder
 from tests.containers.container import Container
 from tests.containers.engine import Engine, Network
-from tests.postgres import PASSWORD
-from tests.s3 import FIRST_SECONDS
+from tests.containers.images import REPOSITORY, Builder
+from tests.support.postgres import PASSWORD
+from tests.support.s3 import FIRST_SECONDS
 
 BUCKET = "hugginggpt"
 S3_PORT = 8333

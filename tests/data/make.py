@@ -14,9 +14,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from experts.host.audio import read_audio, wav
 from experts.host.handler import Media
-from experts.lite.speech import text_to_speech
+from experts.lite.text_to_speech import text_to_speech
 from tests.data.signs import sign
-from tests.samples import infer
+from tests.support.samples import infer
 
 SPOKEN = "I would like to order a large pizza. The meeting starts at nine o'clock in the main office."
 SIGN = (("We are so happy", 72), ("to see you!", 72), ("Have a wonderful day.", 50))

@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
-from services.runtime import telemetry
-from services.runtime.caller import acting_for
+from services.common import logging
+from services.common.call_context import acting_for
 from tests.eval import judge, report
 from tests.eval.lines import BadLines, read
 from tests.eval.llm import NoEndpoint, ablation, by_llm
@@ -105,7 +105,7 @@ async def main(chosen: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    telemetry.setup("eval", level="ERROR")
+    logging.setup("eval", level="ERROR")
     try:
         asyncio.run(main(arguments(sys.argv[1:])))
     except (BadLines, NoEndpoint) as error:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.planner.check import references
 from services.planner.plan import Draft
+from services.planner.plan_check import references
 from tests.eval import given
 from tests.eval.lines import Answer, Graph, Line
 from tests.eval.metrics import Tally

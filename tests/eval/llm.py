@@ -7,8 +7,8 @@ from typing import Any
 from services.llm.client import LLM
 from services.llm.settings import LlmSettings
 from services.planner.llm.demonstrations import COUNT, VARIETY
-from services.planner.llm.planning import ByLlm
-from services.planner.llm.prompting import Prompting
+from services.planner.llm.planner import ByLlm
+from services.planner.llm.prompt import Prompting
 from services.planner.plan import Catalogue, Draft, Note, Task
 from services.planner.request import Request
 from tests.eval.lines import Line

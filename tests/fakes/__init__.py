@@ -1,7 +1,7 @@
 """Stand-ins for what tests cannot have; each is a server or a client of the real thing."""
 
 from tests.fakes.llm import Cuts, Fails, Garbage, Says, ScriptedLLM, Stalls, Turn
-from tests.fakes.rooms import (
+from tests.fakes.services import (
     ANSWERED,
     Answer,
     FakeExpert,

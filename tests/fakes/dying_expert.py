@@ -7,9 +7,9 @@ from typing import Any
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from services.runtime import telemetry
-from services.runtime.server import serving
-from tests.fakes.promises import Sound
+from services.common import logging
+from services.common.server import serving
+from tests.fakes.broken_experts import Sound
 
 
 class Dying(Sound):
@@ -20,7 +20,7 @@ class Dying(Sound):
 
 
 async def main() -> None:
-    telemetry.setup("dying")  # logs to standard error
+    logging.setup("dying")  # logs to standard error
     expert = Dying()
     service = pb.DESCRIPTOR.services_by_name["ExpertService"]
     async with serving(partial(rpc.add_ExpertServiceServicer_to_server, expert), service) as running:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.fakes.llm.wire import Request
+from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web
 
 MODELS: dict[str, tuple[str, str, str]] = {

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tests.fakes.llm import wire
-from tests.fakes.llm.wire import Request
+from tests.fakes.llm import http
+from tests.fakes.llm.http import Request
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class Web:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        coming = asyncio.create_task(wire.received(reader))
+        coming = asyncio.create_task(http.received(reader))
         try:
             while True:
                 request = await coming
-                coming = asyncio.create_task(wire.received(reader))
+                coming = asyncio.create_task(http.received(reader))
                 await self._take(request, writer, coming)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # a client may leave
@@ -122,10 +122,10 @@ class Web:
 async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
     streamed = isinstance(answer.body, AsyncIterator)
     media_type = answer.media_type if streamed or isinstance(answer.body, bytes) else "application/json"
-    await wire.send_head(writer, answer.status, media_type, {"Connection": "keep-alive", **answer.headers})
+    await http.send_head(writer, answer.status, media_type, {"Connection": "keep-alive", **answer.headers})
     if streamed:
         async for chunk in answer.body:
-            await wire.send(writer, chunk)
+            await http.send(writer, chunk)
     elif content := answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode():
-        await wire.send(writer, content)
-    await wire.send(writer, b"")
+        await http.send(writer, content)
+    await http.send(writer, b"")

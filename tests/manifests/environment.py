@@ -22,7 +22,7 @@ from services.orchestrator.settings import Settings as Orchestrator
 from services.planner.settings import Settings as Planner
 from services.responder.settings import Settings as Responder
 from services.selector.settings import Settings as Selector
-from tests.manifests.house import Container, House, Workload, listed
+from tests.manifests.deployment import Container, House, Workload, listed
 
 DOCKER = Path(__file__).parents[2] / "docker"
 

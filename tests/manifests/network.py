@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.manifests.house import Document, House, Workload, listed, selects
+from tests.manifests.deployment import Document, House, Workload, listed, selects
 
 EVERYWHERE = "0.0.0.0/0"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.manifests.house import House
+from tests.manifests.deployment import House
 
 K8S = Path(__file__).parents[2] / "k8s"
 

@@ -10,7 +10,7 @@ import kubernetes_validate
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.manifests.house import Document, House, called
+from tests.manifests.deployment import Document, House, called
 
 VERSIONS = ("1.32", "1.34", "1.37")
 """Of Kubernetes: the oldest that the manifests are for, the newest known here, and one between."""

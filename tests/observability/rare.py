@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 
-from experts.host import observing
+from experts.host import telemetry as telemetry_module
+from services.common import logging, metrics
 from services.orchestrator.metrics import runs_taken_over
-from services.runtime import metrics, telemetry
 
 
 class OneGpu:
@@ -18,12 +18,12 @@ class OneGpu:
 
 async def main() -> None:
     models = OneGpu()
-    observing.watch(models)
+    telemetry_module.watch(models)
     async with metrics.exposed("rare", "127.0.0.1:0"):
         runs_taken_over.add(1)
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    telemetry.setup("rare")
+    logging.setup("rare")
     asyncio.run(main())

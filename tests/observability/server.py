@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from services.ports import free
+from services.local.ports import free
 from tests.observability.promql import Known
 
 

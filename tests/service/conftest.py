@@ -17,11 +17,21 @@ from protos.hugginggpt.v1 import (
     selector_pb2,
     selector_pb2_grpc,
 )
+from services.common.server import serving
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime.server import serving
 from tests.fakes.tracing import Kept, kept_traces
-from tests.orchestrating import Cast, Expert, House, Planner, Responder, Selector, candidate, connected, registered
+from tests.support.orchestrator import (
+    Cast,
+    Expert,
+    House,
+    Planner,
+    Responder,
+    Selector,
+    candidate,
+    connected,
+    registered,
+)
 
 LLM_SETTINGS = ("LLM_", "PLANNER_LLM_", "SELECTOR_LLM_", "RESPONDER_LLM_")
 
@@ -32,7 +42,7 @@ def no_llm(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(LLM_SETTINGS)]:
         monkeypatch.delenv(name)
     ports: dict[int, str] = {}
-    monkeypatch.setattr("gateway.cli.endpoints.USUAL_PORTS", ports)
+    monkeypatch.setattr("gateway.cli.llm_endpoints.USUAL_PORTS", ports)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from experts.audio.speaking import NO_SPEECH
+from experts.audio.transcript import NO_SPEECH
 from experts.host.handler import Media
 from tests.tiny import Served, Tiny
 from tests.tiny.audio import LESSON

@@ -3,9 +3,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from experts.audio.activity import NOBODY, joined, told
-from experts.audio.sound import windows
-from services.runtime.errors import InvalidRequest
+from experts.audio.voice_activity import NOBODY, joined, told
+from experts.audio.waveforms import windows
+from services.common.errors import InvalidRequest
 from tests.tiny import Tiny
 from tests.tiny.listened import matched
 from tests.tiny.sounds import HIGH, LOW, encoded, read, recorded, tone, tones

@@ -14,10 +14,10 @@ import pytest
 
 from experts.host.handler import Media
 from protos.hugginggpt.v1 import expert_pb2 as pb
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.channel import dial
-from services.runtime.errors import FailedPrecondition
-from tests.logs import logged
+from services.common.artifacts import ArtifactStore
+from services.common.channel import dial
+from services.common.errors import FailedPrecondition
+from tests.support.logs import logged
 from tests.tiny import Served, models
 from tests.tiny.films import RED, filmed, plain
 from tests.tiny.sounds import HIGH, recorded, tone

@@ -3,9 +3,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from experts.audio.speaking import NO_SPEECH
+from experts.audio.transcript import NO_SPEECH
 from experts.host.handler import Media
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 from tests.tiny import Tiny
 from tests.tiny.audio import LESSON
 from tests.tiny.listened import transcribed

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experts.audio.speech import pieces
-from services.runtime.errors import InvalidRequest
+from experts.audio.text_to_speech import pieces
+from services.common.errors import InvalidRequest
 from tests.tiny import Tiny
 from tests.tiny.listened import composed, spoken
 from tests.tiny.sounds import LOW, encoded, m4a, read, recorded, tone

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gateway.cli import app
-from tests.scripted_gateway import ScriptedGateway
+from tests.support.scripted_gateway import ScriptedGateway
 
 DOWN = "the LLM small cannot be reached"
 BY_LLM = {"controller": "llm", "llm_model": "small"}

@@ -14,9 +14,9 @@ from gateway.cli import app
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.selector_pb2 import CatalogTask
 from services.orchestrator.settings import Settings
-from tests.batching import given as named
-from tests.orchestrating import END, Cast, task
-from tests.speaking import LOUD, Speaking, opened_speaking, picture
+from tests.support.batches import given as named
+from tests.support.orchestrator import END, Cast, task
+from tests.support.shell import LOUD, Speaking, opened_speaking, picture
 
 pytestmark = pytest.mark.slow
 

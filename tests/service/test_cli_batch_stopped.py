@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from services.orchestrator.settings import Settings
-from tests.batching import given as named
-from tests.orchestrating import END, Cast, task
 from tests.service.test_cli_runs import Said
-from tests.speaking import Speaking, opened_speaking
+from tests.support.batches import given as named
+from tests.support.orchestrator import END, Cast, task
+from tests.support.shell import Speaking, opened_speaking
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from experts.host.handler import Inputs, Outputs, Parameters
 from gateway.cli import app
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from services.runtime.server import Serving, serving
-from tests.fakes.promises import (
+from services.common.server import Serving, serving
+from tests.fakes.broken_experts import (
     Absent,
     Careless,
     Chatty,
@@ -42,7 +42,7 @@ from tests.fakes.promises import (
     Unhealthy,
     Unreadable,
 )
-from tests.hosting import SERVING, does, hosts
+from tests.support.expert_host import SERVING, does, hosts
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
 
@@ -54,8 +54,8 @@ Checks = dict[str, dict[str, str]]
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARTIFACTS_URL", tmp_path.as_uri())
-    monkeypatch.setattr("gateway.cli.promises.checking.CONNECT_SECONDS", 1.0)
-    monkeypatch.setattr("gateway.cli.promises.endurance.CROWD_SECONDS", 5.0)
+    monkeypatch.setattr("gateway.cli.check_expert.check.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("gateway.cli.check_expert.endurance.CROWD_SECONDS", 5.0)
 
 
 async def examined(address: str, *options: str) -> tuple[int, Checks]:
@@ -196,7 +196,7 @@ async def test_process_that_dies_in_a_call_is_reported_so(tmp_path: Path) -> Non
 
 
 async def test_progress_is_shown_on_standard_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.promises.progress.SECONDS_BETWEEN_LINES", 0.1)
+    monkeypatch.setattr("gateway.cli.check_expert.progress.SECONDS_BETWEEN_LINES", 0.1)
     arguments = ["check-expert", await start(Hanging()), "--json", "--timeout", "1"]
     result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
     assert "saying (m): waiting for" in result.stderr

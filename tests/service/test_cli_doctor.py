@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.cli.endpoints import offers
+from gateway.cli.llm_endpoints import offers
 from tests.fakes import Fails, Garbage, Says, ScriptedLLM, Turn
-from tests.fakes.llm.examined import examined
-from tests.scripted_gateway import ScriptedGateway
+from tests.fakes.llm.doctor_answers import examined
+from tests.support.scripted_gateway import ScriptedGateway
 
 KEY = "sk-never-to-be-seen"
 
@@ -236,7 +236,7 @@ async def test_settings_that_cannot_be_are_found(setting: str, value: str, said:
 async def test_a_server_on_its_usual_port_is_offered_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedLLM.serving(Model(), models=["a", "b", "c", "d"]) as server:
         port = int(server.base_url.removesuffix("/v1").rpartition(":")[2])
-        monkeypatch.setattr("gateway.cli.endpoints.USUAL_PORTS", {port: "Ollama", 9: "vLLM"})
+        monkeypatch.setattr("gateway.cli.llm_endpoints.USUAL_PORTS", {port: "Ollama", 9: "vLLM"})
         found = await doctor()
     assert list(found) == ["LLM", "LLM offer"]
     assert "Ollama usually listens, with a, b, c and 1 more; it is not used" in found["LLM offer"]["found"]

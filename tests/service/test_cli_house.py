@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gateway.cli import app, doctor
-from gateway.encoding import encode
+from gateway.json_encoder import encode
 from protos.hugginggpt.tasks import standard_tasks
-from tests.scripted_gateway import ScriptedGateway
+from tests.support.scripted_gateway import ScriptedGateway
 
 PAGES: dict[str, Any] = {
     "/v1/tasks": {
@@ -103,7 +103,7 @@ def test_each_entry_begins_a_line_of_80_columns_and_the_rest_is_indented(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cli.addresses.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.cli.expert_addresses.ANSWER_SECONDS", 0.1)
 
 
 def test_a_silent_address_is_added_under_the_address(gateway: ScriptedGateway, tmp_path: Path, impatient: None) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from gateway.access.keys import parts
+from gateway.auth.api_keys import parts
 from gateway.cli import app
-from tests.doors import opened_doors
-from tests.keyholders import bearer
+from tests.support.api_keys import bearer
+from tests.support.gateway import opened_doors
 
 
 @pytest.fixture

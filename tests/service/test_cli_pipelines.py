@@ -18,10 +18,10 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.planner_pb2 import PlanEvent
 from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.settings import Settings
-from tests.batching import given, step
-from tests.keeping import PLAN, Keeping, opened_keeping
-from tests.orchestrating import END, Cast
 from tests.service.test_cli_runs import Said, Shell
+from tests.support.batches import given, step
+from tests.support.orchestrator import END, Cast
+from tests.support.pipeline_gateway import PLAN, Keeping, opened_keeping
 
 pytestmark = pytest.mark.slow
 

@@ -27,9 +27,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     Value,
 )
-from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedOrchestrator
-from tests.keyholders import opened_keyholders
+from tests.support.api_keys import opened_keyholders
+from tests.support.gateway import Doors, opened_doors
 
 pytestmark = pytest.mark.slow
 

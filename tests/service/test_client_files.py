@@ -23,10 +23,10 @@ from gateway.client import (
 )
 from protos.hugginggpt.v1.selector_pb2 import CatalogTask
 from protos.hugginggpt.v1.types_pb2 import TaskSpec
-from tests.cutting import after_bytes, cutting
-from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedSelector, card
-from tests.keyholders import opened_keyholders
+from tests.support.api_keys import opened_keyholders
+from tests.support.cut_connection import after_bytes, cutting
+from tests.support.gateway import Doors, opened_doors
 
 LARGE = 40_000_000
 

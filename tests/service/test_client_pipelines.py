@@ -26,9 +26,9 @@ from gateway.client import (
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.settings import Settings
-from tests.cutting import after_bytes, cutting
-from tests.keeping import PINNED, PLAN, Keeping, opened_keeping
-from tests.orchestrating import END, Cast, task
+from tests.support.cut_connection import after_bytes, cutting
+from tests.support.orchestrator import END, Cast, task
+from tests.support.pipeline_gateway import PINNED, PLAN, Keeping, opened_keeping
 
 LOOK = [{"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "photo"}}}]
 PIXEL = b"\x89PNG\r\n\x1a\n"

@@ -20,10 +20,10 @@ from gateway.client import (
     Unreachable,
 )
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, AnswerChunk, RunEnded, RunEvent
-from services.runtime.errors import Overloaded, Unavailable
-from tests.cutting import Due, after_an_event, cutting, within_an_event
-from tests.doors import Doors, opened_doors
+from services.common.errors import Overloaded, Unavailable
 from tests.fakes import ANSWERED, ScriptedOrchestrator
+from tests.support.cut_connection import Due, after_an_event, cutting, within_an_event
+from tests.support.gateway import Doors, opened_doors
 
 CHUNKS = 100
 LONG = (

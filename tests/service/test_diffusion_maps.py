@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from experts.diffusion.control import BASES
-from experts.diffusion.maps.segments import colours
+from experts.diffusion.controlnet import BASES
+from experts.diffusion.maps.segmentation import colours
 from experts.diffusion.tasks import MAPS
 from experts.host.handler import Media
 from tests.tiny import Tiny

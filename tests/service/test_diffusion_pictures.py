@@ -14,7 +14,7 @@ from transformers import Swin2SRForImageSuperResolution
 from experts.host.handler import Media
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import Caller
-from services.runtime import caller, errors
+from services.common import call_context, errors
 from tests.tiny import TENANT, Served, Tiny
 
 # diffusers asks torch for TorchScript when it is imported.
@@ -195,8 +195,8 @@ async def test_a_picture_that_nobody_waits_for_is_left_between_two_steps(tiny: T
         request = pb.InferRequest(task="text-to-image", model="tiny/sd", call_id="long")
         request.inputs["text"].text = "a castle"
         request.parameters_json = '{"num_inference_steps": 200, "width": 512, "height": 512}'
-        with caller.acting_for(Caller(tenant=TENANT)):
-            call: Any = expert.stub.Infer(request, timeout=60, metadata=caller.metadata())
+        with call_context.acting_for(Caller(tenant=TENANT)):
+            call: Any = expert.stub.Infer(request, timeout=60, metadata=call_context.metadata())
         step = await _a_step(expert)
         call.cancel()
         await expert.ask("text-to-image", {"text": "a"}, "tiny/sd", **STEPS)

@@ -14,10 +14,10 @@ from experts.diffusion.tasks import TASKS
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Caller, Value
-from services.runtime import caller
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.channel import dial
-from tests.logs import logged
+from services.common import call_context
+from services.common.artifacts import ArtifactStore
+from services.common.channel import dial
+from tests.support.logs import logged
 from tests.tiny import TENANT
 from tests.tiny.diffusion import stable_diffusion
 
@@ -64,8 +64,8 @@ async def test_it_starts_describes_itself_paints_and_ends_when_told(process: Pro
                 inputs={"text": Value(text="a castle")},
                 parameters_json='{"num_inference_steps":2}',
             )
-            with caller.acting_for(Caller(tenant=TENANT)):
-                reply = await stub.Infer(request, timeout=60, metadata=caller.metadata())
+            with call_context.acting_for(Caller(tenant=TENANT)):
+                reply = await stub.Infer(request, timeout=60, metadata=call_context.metadata())
         made = reply.outputs["image"].artifact
         content = await ArtifactStore.open((tmp_path / "artifacts").as_uri()).get(TENANT, made.sha256)
         assert content.startswith(b"\x89PNG")

@@ -5,12 +5,12 @@ import pytest
 from obstore.store import MemoryStore
 from starlette.requests import Request
 
-from gateway.downloads import Downloads
+from gateway.http.artifacts import Downloads
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.types_pb2 import Artifact
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.artifacts.giving import describing
-from tests.doors import Doors, opened_doors
+from services.common.artifacts import ArtifactStore
+from services.common.artifacts.disposition import describing
+from tests.support.gateway import Doors, opened_doors
 
 CONTENT = bytes(range(256)) * 10
 SIZE = len(CONTENT)

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from services.runtime.artifacts.store import READ_BYTES
-from tests.doors import Doors, opened_doors
-from tests.s3 import Bucket
+from services.common.artifacts.store import READ_BYTES
 from tests.service.test_gateway_artifacts import CONTENT, RANGES, SIZE, TYPES, kept
+from tests.support.gateway import Doors, opened_doors
+from tests.support.s3 import Bucket
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from gateway.http.problem import http_status
 from gateway.runs import Runs
-from gateway.status import http_status
 from protos.hugginggpt.v1 import gateway_pb2, orchestrator_pb2
 from protos.hugginggpt.v1.types_pb2 import (
     Argument,
@@ -26,9 +26,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     Value,
 )
-from services.runtime import errors
-from tests.doors import Doors, opened_doors, refusal
+from services.common import errors
 from tests.fakes import ScriptedOrchestrator
+from tests.support.gateway import Doors, opened_doors, refusal
 
 LIMIT = 200_000
 """Of files sent with a request; small, for the tests."""

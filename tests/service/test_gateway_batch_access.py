@@ -12,10 +12,10 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Usage, Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.doors import opened_doors
-from tests.keeping import PINNED, Keeping, notes, opened_keeping
-from tests.keyholders import Keyholders, bearer, opened_keyholders
-from tests.orchestrating import END, Cast, echo, hanging, task
+from tests.support.api_keys import Keyholders, bearer, opened_keyholders
+from tests.support.gateway import opened_doors
+from tests.support.orchestrator import END, Cast, echo, hanging, task
+from tests.support.pipeline_gateway import PINNED, Keeping, notes, opened_keeping
 
 SECONDS = 20.0
 
@@ -24,8 +24,8 @@ SECONDS = 20.0
 async def house(
     cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Keyholders]:
-    monkeypatch.setattr("gateway.access.presence.LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("gateway.access.ring.FRESH_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.session_revocation.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.api_key_cache.FRESH_SECONDS", 0.05)
     async with orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
         async with opened_keyholders(tmp_path, kept) as house:

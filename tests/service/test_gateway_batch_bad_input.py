@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from services.orchestrator.settings import Settings
-from tests.keeping import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
-from tests.orchestrating import Cast
+from tests.support.orchestrator import Cast
+from tests.support.pipeline_gateway import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
 
 NOTE = [note("a")]
 WHOLE = {"plan": PINNED, "items": NOTE}

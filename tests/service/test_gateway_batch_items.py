@@ -9,15 +9,15 @@ import pytest
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.artifacts import INLINE_BYTES
+from services.common.errors import from_rpc
 from services.orchestrator.settings import Settings
-from services.runtime.artifacts import INLINE_BYTES
-from services.runtime.errors import from_rpc
-from tests.batching import PINNED as PINNED_PLAN
-from tests.batching import parts
-from tests.doors import refusal
-from tests.keeping import PINNED, Keeping, note, opened_keeping
-from tests.orchestrating import Cast
-from tests.web import opened_web, reply
+from tests.support.batches import PINNED as PINNED_PLAN
+from tests.support.batches import parts
+from tests.support.gateway import refusal
+from tests.support.orchestrator import Cast
+from tests.support.pipeline_gateway import PINNED, Keeping, note, opened_keeping
+from tests.support.web_server import opened_web, reply
 
 LONG = "x" * (INLINE_BYTES + 1)
 
@@ -159,7 +159,7 @@ async def test_a_name_stands_on_one_line_as_it_reads(keeping: Keeping, name: str
 
 
 async def test_a_batch_has_so_many_items_by_calls_too(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.keeping.bodies.MOST_ITEMS", 150)
+    monkeypatch.setattr("gateway.pipelines.batch_body.MOST_ITEMS", 150)
     calls = [parts([types.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
     for requests in calls:
         assert from_rpc(await refusal(keeping.doors.grpc.StartBatch(requests, timeout=20))).reason == "TOO_LARGE"

@@ -14,10 +14,10 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.keeping import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
-from tests.orchestrating import Cast, hanging
 from tests.service.test_gateway_slow_readers import asking, most_until_let_go
-from tests.watched_gateway import watched_gateway
+from tests.support.orchestrator import Cast, hanging
+from tests.support.pipeline_gateway import NDJSON, PINNED, Keeping, lines, note, notes, opened_keeping
+from tests.support.watched_gateway import watched_gateway
 
 MB = 2**20
 ITEMS = 100_000

@@ -10,11 +10,11 @@ import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Value
+from services.common.errors import InvalidRequest
 from services.orchestrator.settings import Settings
-from services.runtime.errors import InvalidRequest
-from tests.batching import given
-from tests.keeping import PINNED, Keeping, note, notes, opened_keeping
-from tests.orchestrating import END, Cast, echo, hanging, task
+from tests.support.batches import given
+from tests.support.orchestrator import END, Cast, echo, hanging, task
+from tests.support.pipeline_gateway import PINNED, Keeping, note, notes, opened_keeping
 
 pytestmark = pytest.mark.slow
 

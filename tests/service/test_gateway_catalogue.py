@@ -9,8 +9,8 @@ from openapi_spec_validator import validate
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import selector_pb2
-from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedSelector, card
+from tests.support.gateway import Doors, opened_doors
 
 
 @pytest.fixture

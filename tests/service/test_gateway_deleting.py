@@ -11,9 +11,9 @@ import pytest
 
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.doors import Doors, opened_doors
-from tests.keyholders import Keyholders, bearer, opened_keyholders
-from tests.orchestrating import END, Cast, task
+from tests.support.api_keys import Keyholders, bearer, opened_keyholders
+from tests.support.gateway import Doors, opened_doors
+from tests.support.orchestrator import END, Cast, task
 
 READS = ("head_async", "get_async", "put_async", "get_range_async")
 

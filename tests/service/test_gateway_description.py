@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from services.orchestrator.settings import Settings
-from tests.doors import opened_doors
-from tests.keeping import opened_keeping
-from tests.orchestrating import END, Cast, task
 from tests.service.test_gateway_origin import flat
+from tests.support.gateway import opened_doors
+from tests.support.orchestrator import END, Cast, task
+from tests.support.pipeline_gateway import opened_keeping
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import gateway_store
+from gateway.database import gateway_store
 from services.orchestrator.settings import Settings
-from tests.keeping import PINNED, opened_keeping
-from tests.keyholders import Keyholders, bearer
-from tests.orchestrating import Cast
-from tests.web import opened_web, reply
+from tests.support.api_keys import Keyholders, bearer
+from tests.support.orchestrator import Cast
+from tests.support.pipeline_gateway import PINNED, opened_keeping
+from tests.support.web_server import opened_web, reply
 
 SIZE = 400_000
 
@@ -36,8 +36,8 @@ async def test_urls_count_against_the_keys_bytes(cast: Cast, settings: Settings,
 async def test_items_of_one_batch_have_a_limit_together(
     cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.mentions.BATCH_TIMES", 2)
-    monkeypatch.setattr("gateway.keeping.items.AT_ONCE", 1)
+    monkeypatch.setattr("gateway.file_references.BATCH_TIMES", 2)
+    monkeypatch.setattr("gateway.pipelines.batch_items.AT_ONCE", 1)
     given = {"fetch_allow": ("127.0.0.1",), "files_bytes": SIZE}
     async with (
         opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,

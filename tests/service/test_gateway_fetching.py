@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import RunSpec
-from tests.doors import Doors, opened_doors
-from tests.web import Reply, Web, opened_web, redirect, reply
+from tests.support.gateway import Doors, opened_doors
+from tests.support.web_server import Reply, Web, opened_web, redirect, reply
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(100)
 LIMIT = 20_000

@@ -9,12 +9,12 @@ from typing import Any
 import openai
 import pytest
 
-from gateway.filing.files import Files
-from gateway.filing.tables import FILING
+from gateway.stored_files.files import Files
+from gateway.stored_files.tables import FILING
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
-from services.runtime import database as databases
-from services.runtime.errors import NotFound
-from tests.doors import Doors, opened_doors
+from services.common import database as databases
+from services.common.errors import NotFound
+from tests.support.gateway import Doors, opened_doors
 
 PICTURE = (Path(__file__).parents[1] / "data" / "sign.png").read_bytes()
 
@@ -122,7 +122,7 @@ async def test_a_file_whose_time_is_over_is_not_there_and_is_let_go(
             self.held[holder] = sha256s
 
     now, holder = 1_000.0, Holder()
-    monkeypatch.setattr("gateway.filing.files.time.time", lambda: now)
+    monkeypatch.setattr("gateway.stored_files.files.time.time", lambda: now)
     async with databases.opened(tmp_path / "files.sqlite", "gateway", (FILING,)) as database:
         files = Files(database, holder, None)  # type: ignore[arg-type]
         kept = await files.add(await doors.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)

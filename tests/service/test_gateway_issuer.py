@@ -10,9 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
-from tests.doors import opened_doors
 from tests.fakes.web import Web
-from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
+from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
+from tests.support.gateway import opened_doors
 
 PAGE = "https://app.example"
 SECRET = Ed25519PrivateKey.generate()

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from services.orchestrator.settings import Settings
-from tests.keeping import PINNED, Keeping, note, opened_keeping
-from tests.mcp_clients import opened_client, words
-from tests.orchestrating import Cast
-from tests.web import opened_web, reply
+from tests.support.mcp_clients import opened_client, words
+from tests.support.orchestrator import Cast
+from tests.support.pipeline_gateway import PINNED, Keeping, note, opened_keeping
+from tests.support.web_server import opened_web, reply
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from grpc import StatusCode
 
-from gateway.access import failures
+from gateway.auth import auth_backoff
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest
 from protos.hugginggpt.v1.selector_pb2 import Expert, ListTasksRequest
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, RunSpec
-from services.runtime.errors import from_rpc
-from tests.doors import refusal
+from services.common.errors import from_rpc
 from tests.fakes import ScriptedSelector
-from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
+from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
+from tests.support.gateway import refusal
 
 WRONG = f"hgpt_0123456789ab_{'x' * 43}"
 
@@ -123,11 +123,11 @@ async def test_trying_keys_is_slowed_and_a_right_one_is_let_in_all_the_same(hous
     token = await house.token()
     statuses = [
         (await house.doors.http.get("/v1/tasks", headers=bearer(WRONG))).status_code
-        for _ in range(failures.ALLOWED + 2)
+        for _ in range(auth_backoff.ALLOWED + 2)
     ]
-    assert statuses == [401] * failures.ALLOWED + [429] * 2
+    assert statuses == [401] * auth_backoff.ALLOWED + [429] * 2
     refused = await house.doors.http.get("/v1/tasks", headers=bearer(WRONG))
-    assert 0 < int(refused.headers["retry-after"]) <= failures.WINDOW_SECONDS
+    assert 0 < int(refused.headers["retry-after"]) <= auth_backoff.WINDOW_SECONDS
     assert (await house.doors.http.get("/v1/tasks", headers=bearer(token))).status_code == 200
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from services.runtime.server import serving
+from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator
-from tests.watched_gateway import Held, WatchedGateway, watched_gateway
+from tests.support.watched_gateway import Held, WatchedGateway, watched_gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -11,15 +11,15 @@ import httpx
 import pytest
 from grpc import StatusCode
 
-from gateway.access.windows import DAY, MINUTE
+from gateway.limits.rate_window import DAY, MINUTE
 from protos.hugginggpt.v1.gateway_pb2 import AskRequest, UploadRequest
 from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, RunSpec, Usage
-from services.runtime.errors import from_rpc
-from tests.doors import refusal
+from services.common.errors import from_rpc
 from tests.fakes import ScriptedOrchestrator
-from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
-from tests.postgres import emptied
+from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
+from tests.support.gateway import refusal
+from tests.support.postgres import emptied
 
 ENDED = RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED, usage=Usage(input_tokens=70, output_tokens=30)))
 

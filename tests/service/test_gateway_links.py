@@ -6,15 +6,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from gateway.access.identity import Identity, identified_as
-from gateway.access.links import Links, signing_secret
-from gateway.access.windows import DAY
-from gateway.store import gateway_store
+from gateway.auth.identity import Identity, identified_as
+from gateway.auth.signed_links import Links, signing_secret
+from gateway.database import gateway_store
+from gateway.limits.rate_window import DAY
 from protos.hugginggpt.v1.types_pb2 import TASK_STATE_SUCCEEDED as SUCCEEDED
 from protos.hugginggpt.v1.types_pb2 import RunEvent, Task, TaskEnded, TaskPlanned, TaskResult, Value
-from tests.doors import opened_doors
-from tests.fakes.rooms import ANSWERED
-from tests.keyholders import Keyholders, bearer, opened_keyholders
+from tests.fakes.services import ANSWERED
+from tests.support.api_keys import Keyholders, bearer, opened_keyholders
+from tests.support.gateway import opened_doors
 
 WEEK = 7 * DAY
 

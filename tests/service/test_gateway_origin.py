@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from tests.doors import Doors, opened_doors
+from tests.support.gateway import Doors, opened_doors
 
 
 def flat(routes: Iterable[Any]) -> Iterator[Any]:

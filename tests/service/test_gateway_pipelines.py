@@ -12,8 +12,8 @@ from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.types_pb2 import NamedValue, PipelineRef, RunSpec, Value
 from services.orchestrator.settings import Settings
-from tests.keeping import PINNED, PLAN, Keeping, opened_keeping
-from tests.orchestrating import END, Cast, task
+from tests.support.orchestrator import END, Cast, task
+from tests.support.pipeline_gateway import PINNED, PLAN, Keeping, opened_keeping
 
 
 @pytest.fixture

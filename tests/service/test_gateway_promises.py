@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.status import http_status
-from services.runtime import errors
-from tests.doors import Doors, opened_doors
+from gateway.http.problem import http_status
+from services.common import errors
 from tests.fakes import ScriptedOrchestrator
+from tests.support.gateway import Doors, opened_doors
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,16 +11,16 @@ import pytest
 from jsonschema import Draft202012Validator
 from PIL import Image
 
-from gateway.encoding import encode
+from gateway.json_encoder import encode
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.record_pb2 import RecordRequest
 from protos.hugginggpt.v1.types_pb2 import ModelCard, Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.doors import Doors
 from tests.fakes import ScriptedSelector, card
-from tests.keyholders import Keyholders, bearer, opened_keyholders
-from tests.orchestrating import END, Cast, task, text
+from tests.support.api_keys import Keyholders, bearer, opened_keyholders
+from tests.support.gateway import Doors
+from tests.support.orchestrator import END, Cast, task, text
 
 TASKS = ("summarization", "text-classification", "canny-control", "image-to-image", "text-generation")
 

@@ -15,9 +15,9 @@ import pytest
 from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, AnswerChunk, RunEnded, RunEvent
-from services.runtime.server import serving
-from tests.doors import Doors, opened_doors
+from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator, ScriptedRun
+from tests.support.gateway import Doors, opened_doors
 
 pytestmark = pytest.mark.slow
 

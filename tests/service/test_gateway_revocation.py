@@ -8,22 +8,22 @@ import grpc
 import httpx
 import pytest
 
-from gateway.access.gate import KeyGate
-from gateway.access.identity import Identity
+from gateway.auth.authenticator import KeyGate
+from gateway.auth.identity import Identity
 from protos.hugginggpt.v1.orchestrator_pb2 import WatchRunRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
-from tests.doors import Doors
 from tests.fakes import ScriptedOrchestrator
-from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
-from tests.mcp_clients import opened_client
+from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
+from tests.support.gateway import Doors
+from tests.support.mcp_clients import opened_client
 
 SECONDS = 10.0
 
 
 @pytest.fixture
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keyholders]:
-    monkeypatch.setattr("gateway.access.presence.LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("gateway.access.ring.FRESH_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.session_revocation.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.api_key_cache.FRESH_SECONDS", 0.05)
     async with opened_keyholders(tmp_path, orchestrator=ScriptedOrchestrator(script=())) as opened:
         yield opened
 

@@ -22,9 +22,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunSpec,
     TaskStarted,
 )
-from services.runtime import caller
-from tests.doors import Doors, opened_doors
+from services.common import call_context
 from tests.fakes import ANSWERED, ScriptedOrchestrator
+from tests.support.gateway import Doors, opened_doors
 
 SSE = {"accept": "text/event-stream"}
 
@@ -320,8 +320,8 @@ async def test_grpc_asks_watches_and_changes_runs(doors: Doors) -> None:
 
 async def test_who_calls_over_grpc_is_not_believed_to_be_another_tenant(doors: Doors) -> None:
     forged = Caller(tenant="acme", policy=DATA_POLICY_LOCAL, request_id="forged")
-    with caller.acting_for(forged):
-        metadata = (*caller.metadata(), ("x-request-id", "mine"))
+    with call_context.acting_for(forged):
+        metadata = (*call_context.metadata(), ("x-request-id", "mine"))
     asked = gateway_pb2.AskRequest(spec=RunSpec(request="x"))
     assert [event async for event in doors.grpc.Ask(asked, timeout=5, metadata=metadata)]
     (who,) = doors.orchestrator.callers

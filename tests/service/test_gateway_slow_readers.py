@@ -11,13 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway import wire
+from gateway.http import protocol
 from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, TaskEnded, TaskResult, Value
-from services.runtime.server import serving
-from tests.doors import opened_doors
+from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator
-from tests.watched_gateway import WatchedGateway, watched_gateway
+from tests.support.gateway import opened_doors
+from tests.support.watched_gateway import WatchedGateway, watched_gateway
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +90,7 @@ async def test_readers_that_stop_reading(tmp_path: Path) -> None:
 
 
 async def test_who_reads_slowly_reads_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(protocol, "STALL_SECONDS", 1.0)
     async with opened_doors(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as doors:
         await doors.ask()
         with asking(doors.http_port, "/v1/runs/run_1/events", 128 * 1024) as slow:

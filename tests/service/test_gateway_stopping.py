@@ -15,8 +15,8 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from protos.hugginggpt.v1.gateway_pb2 import UploadRequest
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from services.runtime.channel import dial
-from tests.doors import Doors, opened_doors, refusal
+from services.common.channel import dial
+from tests.support.gateway import Doors, opened_doors, refusal
 
 HEAD = b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nsome words'
 TAIL = b' and more\r\n--x\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n--x--\r\n'

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 from grpc import StatusCode
 
-from gateway.openai.names import RESPONSE, named
+from gateway.openai.ids import RESPONSE, named
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1 import selector_pb2 as models
@@ -17,11 +17,11 @@ from protos.hugginggpt.v1.record_pb2 import RecordRequest
 from protos.hugginggpt.v1.types_pb2 import Artifact, BatchSpec, NamedValue, PipelineRef, RunSpec, Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.doors import refusal
 from tests.fakes import ScriptedSelector, card
-from tests.keyholders import Keyholders, bearer, metadata, opened_keyholders
-from tests.orchestrating import END, Cast, task
 from tests.service.test_gateway_origin import flat
+from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
+from tests.support.gateway import refusal
+from tests.support.orchestrator import END, Cast, task
 
 COMMON = {
     "GET /v1/tasks",

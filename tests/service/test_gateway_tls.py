@@ -12,10 +12,10 @@ from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
 from protos.hugginggpt.v1.types_pb2 import RunSpec
-from services.runtime import identity
-from services.runtime.errors import FailedPrecondition
-from tests.certificates import Authority
-from tests.doors import Doors, opened_doors
+from services.common import tls
+from services.common.errors import FailedPrecondition
+from tests.support.certificates import Authority
+from tests.support.gateway import Doors, opened_doors
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def world(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 async def doors(tmp_path: Path, world: Authority) -> AsyncIterator[Doors]:
-    identity.assume(Authority(tmp_path / "house").identity("gateway"))
+    tls.assume(Authority(tmp_path / "house").identity("gateway"))
     shown = world.certificate("gateway", "localhost", "127.0.0.1")
     settings = {"certificate": shown.chain, "certificate_key": shown.key}
     try:
         async with opened_doors(tmp_path, settings=settings) as opened:
             yield opened
     finally:
-        identity.assume(None)
+        tls.assume(None)
 
 
 async def test_http_is_served_by_tls_alone(doors: Doors, world: Authority) -> None:

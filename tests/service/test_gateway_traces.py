@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, RunSpec
-from services.runtime import spans
-from tests.doors import Doors, opened_doors
+from services.common import spans
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.tracing import Kept
+from tests.support.gateway import Doors, opened_doors
 
 ASKED = "00-0000000000000000000000000000abcd-00000000000000ef-01"
 SECRET = "a secret in a path or a body"

@@ -10,14 +10,14 @@ import pytest
 
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL
 from services.orchestrator.settings import Settings
-from tests.doors import opened_doors
 from tests.fakes import ScriptedOrchestrator
-from tests.fakes.rooms import ANSWERED
+from tests.fakes.services import ANSWERED
 from tests.fakes.web import Web
-from tests.keeping import PLAN, note, notes, opened_keeping
-from tests.keyholders import Keyholders, bearer, opened_keyholders
-from tests.orchestrating import Cast
-from tests.receiving import PATH, allowed, ended_batch, told
+from tests.support.api_keys import Keyholders, bearer, opened_keyholders
+from tests.support.gateway import opened_doors
+from tests.support.orchestrator import Cast
+from tests.support.pipeline_gateway import PLAN, note, notes, opened_keeping
+from tests.support.webhook_receiver import PATH, allowed, ended_batch, told
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors import Doors, opened_doors
+from tests.support.gateway import Doors, opened_doors
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_a_head_without_end_is_refused_before_it_fills_the_memory(doors: D
 async def test_a_head_that_does_not_come_is_not_waited_for_for_ever(
     doors: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.wire.HEAD_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.http.protocol.HEAD_SECONDS", 0.05)
     for sent in (b"", b"GET / HT"):
         async with connected(doors) as (reader, writer):
             writer.write(sent)
@@ -104,7 +104,7 @@ async def test_requests_on_one_connection_each_have_their_time(doors: Doors) -> 
 async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
     doors: Doors, monkeypatch: pytest.MonkeyPatch, head: bytes
 ) -> None:
-    monkeypatch.setattr("gateway.wire.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
     async with connected(doors) as (reader, writer):
         writer.write(head % doors.http_port)
         with pytest.raises(ConnectionResetError):
@@ -113,7 +113,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
 
 
 async def test_a_body_that_goes_on_after_its_answer_is_cut_off(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.wire.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
     async with connected(doors) as (reader, writer):
         writer.write(b"POST /healthz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
         assert b"421" in await reader.readline()

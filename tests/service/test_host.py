@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from experts.host.handler import Inputs, Media, Outputs, Parameters
 from protos.hugginggpt.v1.expert_pb2 import ValueList
 from protos.hugginggpt.v1.types_pb2 import Artifact, Value
-from services.runtime import errors
-from services.runtime.artifacts import INLINE_BYTES
-from tests.hosting import SERVING, Function, Start, does, hosts
+from services.common import errors
+from services.common.artifacts import INLINE_BYTES
+from tests.support.expert_host import SERVING, Function, Start, does, hosts
 
 NOT_THERE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=1, name="gone.png"))
 NO_DIGEST = Value(artifact=Artifact(sha256="x", media_type="image/png"))

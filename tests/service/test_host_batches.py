@@ -9,8 +9,8 @@ import pytest
 
 from experts.host.handler import Call, Outputs
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE
-from services.runtime import errors
-from tests.hosting import Batches, Host, Start, hosts, reached
+from services.common import errors
+from tests.support.expert_host import Batches, Host, Start, hosts, reached
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
-from tests.hosting import NOT_SERVING, SERVING, Gate, Start, hosts, reached, seen
+from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, reached, seen
 
 
 @pytest.fixture

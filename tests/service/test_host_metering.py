@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from experts.host.handler import Inputs, Outputs, Parameters
-from tests.crashing import HARD_SECONDS, asking, crashing
-from tests.hosting import SERVING, Start, does, hosts
+from tests.support.crashing_model import HARD_SECONDS, asking, crashing
+from tests.support.expert_host import SERVING, Start, does, hosts
 
 ROUNDS = 300_000
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from experts.host import loading
+from experts.host import load_context
 from experts.host.handler import Handler, single
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
-from services.runtime import errors
-from tests.hosting import NOT_SERVING, SERVING, Gate, Start, hosts, reached, takes
+from services.common import errors
+from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, reached, takes
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_a_load_under_way_is_told_in_the_description_and_to_who_waits(star
     started, release = threading.Event(), threading.Event()
 
     def slow(model_id: str, device: str) -> Handler:
-        loading.current().progress(0.25, "downloading 1 of 4 MB")
+        load_context.current().progress(0.25, "downloading 1 of 4 MB")
         started.set()
         release.wait(5)
         return single(lambda inputs, parameters: {"text": "slow"})

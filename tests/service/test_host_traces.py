@@ -10,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from tests.fakes.tracing import Kept
-from tests.hosting import Batches, Start, hosts, reached
+from tests.support.expert_host import Batches, Start, hosts, reached
 
 INFER = "hugginggpt.v1.ExpertService/Infer"
 SECRET = "nobody but the model may read this"

@@ -13,7 +13,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from experts.audio.sound import heard
+from experts.audio.waveforms import heard
 from experts.host.app import opened
 from experts.host.expert import Expert, offered
 from experts.host.handler import Call, Handler, Inputs, Media, Outputs, Parameters
@@ -29,14 +29,14 @@ from protos.hugginggpt.v1.types_pb2 import (
     Port,
     TaskSpec,
 )
-from services.runtime import errors
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.channel import dial
-from tests.expert_room import Room, serving
-from tests.hostile_files import gif_bomb, lying_wav, many_tracks_mp4, path_pdf, png_bomb
-from tests.process_tree import descendants, is_running, memory_bytes
-from tests.processes import processes
-from tests.samples import sample
+from services.common import errors
+from services.common.artifacts import ArtifactStore
+from services.common.channel import dial
+from tests.support.hostile_files import gif_bomb, lying_wav, many_tracks_mp4, path_pdf, png_bomb
+from tests.support.process_tree import descendants, is_running, memory_bytes
+from tests.support.processes import processes
+from tests.support.samples import sample
+from tests.support.served_expert import Room, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ import structlog
 
 from services.llm.client import LLM, Message, Schema, Unusable, Usage, Why
 from tests.fakes import Says, ScriptedLLM, Stalls
-from tests.fakes.llm.asking import asking, settings
+from tests.fakes.llm.client import asking, settings
 from tests.fakes.tracing import Kept
 
 PROMPT = [Message("system", "You plan."), Message("user", "Describe photo-of-my-cat.png")]

@@ -7,8 +7,8 @@ import pytest
 
 from services.llm.client import LLM, Message, Schema, Unusable, Why
 from tests.fakes import Fails, Garbage, Says
-from tests.fakes.llm.asking import asking
-from tests.fakes.llm.telling import error
+from tests.fakes.llm.client import asking
+from tests.fakes.llm.http_reply import error
 
 PROMPT = [Message("user", "hi")]
 PLAN = Schema("plan", {"type": "object"})

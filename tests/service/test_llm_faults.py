@@ -15,12 +15,12 @@ from protos.hugginggpt.v1.types_pb2 import (
     Caller,
     DataPolicy,
 )
-from services.llm.breaker import COOL_DOWN_SECONDS, FAILURES
+from services.common import call_context
+from services.llm.circuit_breaker import COOL_DOWN_SECONDS, FAILURES
 from services.llm.client import LLM, Message, Unusable, Why
-from services.runtime import caller
 from tests.fakes import Cuts, Fails, Garbage, Says, ScriptedLLM, Stalls, Turn
-from tests.fakes.llm.asking import asking, settings
-from tests.fakes.llm.telling import error as complaint
+from tests.fakes.llm.client import asking, settings
+from tests.fakes.llm.http_reply import error as complaint
 
 PROMPT = [Message("user", "what does my-secret-diary.pdf say")]
 OK = Says("all is well")
@@ -279,7 +279,7 @@ async def test_what_may_not_leave_the_house_is_never_sent_outside(
 ) -> None:
     async with asking([OK], internal=False) as (llm, server):
         prompt = [Message("user", text) for text in texts]
-        with caller.acting_for(Caller(tenant="t", policy=policy)), pytest.raises(Unusable) as error:
+        with call_context.acting_for(Caller(tenant="t", policy=policy)), pytest.raises(Unusable) as error:
             if streamed:
                 async with llm.stream(prompt):
                     pass
@@ -296,7 +296,7 @@ async def test_nobody_in_particular_sends_nothing_outside() -> None:
 
 async def test_what_may_leave_the_house_is_sent_outside() -> None:
     async with asking([OK], internal=False) as (llm, _):
-        with caller.acting_for(Caller(tenant="t", policy=DATA_POLICY_OPEN)):
+        with call_context.acting_for(Caller(tenant="t", policy=DATA_POLICY_OPEN)):
             assert (await llm.complete(PROMPT)).text == "all is well"
 
 

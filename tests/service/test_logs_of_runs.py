@@ -11,17 +11,17 @@ from opentelemetry import trace
 
 from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.runtime import caller
-from services.runtime.channel import connect
-from services.runtime.errors import CorruptData
+from services.common import call_context
+from services.common.channel import connect
+from services.common.errors import CorruptData
 from tests.fakes.collector import collecting
 from tests.fakes.tracing import kept_traces
-from tests.logs import logged
-from tests.orchestrating import END, Cast, apart, echo, ref, task
-from tests.processes import processes
+from tests.support.logs import logged
+from tests.support.orchestrator import END, Cast, apart, echo, ref, task
+from tests.support.processes import processes
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
-HEARTBEAT = "services.orchestrator.ownership"
+HEARTBEAT = "services.orchestrator.leases"
 """Who logs of a process and its leases, too, not of runs alone."""
 
 TRACE = f"{0xABCD:032x}"
@@ -69,7 +69,7 @@ async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast,
             async with connect(f"127.0.0.1:{(await logged(first, 'serving'))['port']}") as channel:
                 stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
                 request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
-                call = stub.Run(request, timeout=60, metadata=caller.metadata())
+                call = stub.Run(request, timeout=60, metadata=call_context.metadata())
                 run_id = await planned(call)
                 await begun.wait()
                 first.kill()
@@ -79,7 +79,7 @@ async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast,
         async with connect(f"127.0.0.1:{(await logged(second, 'serving'))['port']}") as channel:
             stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
             watch = orchestrator_pb2.WatchRunRequest(run_id=run_id)
-            async for _ in stub.Watch(watch, timeout=60, metadata=caller.metadata()):
+            async for _ in stub.Watch(watch, timeout=60, metadata=call_context.metadata()):
                 pass
         second.terminate()
         said += await lines(second)

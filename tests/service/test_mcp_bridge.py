@@ -14,9 +14,9 @@ from mcp.client import ClientRequestContext
 from mcp.types import ListRootsResult, Root
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent, TaskPlanned
-from tests.doors import Doors, opened_doors
-from tests.keyholders import opened_keyholders
-from tests.mcp_clients import MODES, words
+from tests.support.api_keys import opened_keyholders
+from tests.support.gateway import Doors, opened_doors
+from tests.support.mcp_clients import MODES, words
 
 pytestmark = pytest.mark.slow
 

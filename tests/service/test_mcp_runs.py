@@ -11,14 +11,14 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1.selector_pb2 import CatalogTask
 from protos.hugginggpt.v1.types_pb2 import Value
+from services.common.artifacts import ArtifactStore
+from services.common.errors import InvalidRequest
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.errors import InvalidRequest
-from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedSelector
-from tests.mcp_clients import opened_client, words
-from tests.orchestrating import END, Cast, echo, ref, task
+from tests.support.gateway import Doors, opened_doors
+from tests.support.mcp_clients import opened_client, words
+from tests.support.orchestrator import END, Cast, echo, ref, task
 
 LARGE = b"RIFF" + (2_000_000).to_bytes(4, "little") + b"WAVE" + bytes(2_000_000)
 

@@ -9,13 +9,13 @@ import httpx
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from gateway.mcp import grants
+from gateway.mcp import upload_tokens
 from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
-from services.runtime.artifacts.giving import NAME_CHARACTERS
-from tests.doors import Doors, opened_doors
-from tests.fakes.rooms import ANSWERED
-from tests.keyholders import Keyholders, bearer, opened_keyholders
-from tests.mcp_clients import MODES, opened_client, words
+from services.common.artifacts.disposition import NAME_CHARACTERS
+from tests.fakes.services import ANSWERED
+from tests.support.api_keys import Keyholders, bearer, opened_keyholders
+from tests.support.gateway import Doors, opened_doors
+from tests.support.mcp_clients import MODES, opened_client, words
 
 both_forms = pytest.mark.parametrize("mode", MODES)
 
@@ -115,7 +115,7 @@ async def test_leave_keeps_a_name_as_files_have_them_however_long_it_is(doors: D
 
 
 async def test_leave_ends_with_its_time(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grants, "GRANT_SECONDS", -1.0)
+    monkeypatch.setattr(upload_tokens, "GRANT_SECONDS", -1.0)
     async with opened_client(doors.http_port) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
     late = await doors.http.put(leave["url"], content=b"a note")

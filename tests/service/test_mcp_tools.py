@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.mcp import following
+from gateway.mcp import run_progress
 from protos.hugginggpt.v1.orchestrator_pb2 import CancelRunRequest, CancelRunResponse
 from protos.hugginggpt.v1.types_pb2 import (
     DATA_POLICY_LOCAL,
@@ -19,11 +19,11 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     TaskPlanned,
 )
-from services.runtime.errors import InvalidRequest
-from tests.doors import Doors, opened_doors
+from services.common.errors import InvalidRequest
 from tests.fakes import ScriptedOrchestrator
-from tests.fakes.rooms import ANSWERED
-from tests.mcp_clients import MODES, opened_client, words
+from tests.fakes.services import ANSWERED
+from tests.support.gateway import Doors, opened_doors
+from tests.support.mcp_clients import MODES, opened_client, words
 
 both_forms = pytest.mark.parametrize("mode", MODES)
 
@@ -64,7 +64,7 @@ async def test_ask_answers(doors: Doors, mode: str) -> None:
 async def test_what_happens_is_told_and_then_that_it_goes_on(
     doors: Doors, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(run_progress, "BEAT_SECONDS", 0.05)
     doors.orchestrator.script = [RunEvent(task_planned=TaskPlanned(task=Task(id=1, task="captioning")))]
     told, beaten = list[tuple[float, str]](), asyncio.Event()
 

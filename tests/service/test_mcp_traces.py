@@ -11,10 +11,10 @@ from mcp.shared.exceptions import MCPError
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from services.runtime import spans
-from tests.doors import Doors, opened_doors
+from services.common import spans
 from tests.fakes.tracing import Kept
-from tests.mcp_clients import MODES, opened_client
+from tests.support.gateway import Doors, opened_doors
+from tests.support.mcp_clients import MODES, opened_client
 
 ABOVE = trace.SpanContext(0xABCD, 0xEF, is_remote=True, trace_flags=trace.TraceFlags(1))
 SECRET = "words-that-only-an-agent-may-know"

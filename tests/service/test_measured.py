@@ -9,12 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc, responder_pb2, responder_pb2_grpc
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller, Turn, Value
-from services.ports import free
-from services.runtime.caller import KEY
-from services.runtime.channel import dial
+from services.common.call_context import KEY
+from services.common.channel import dial
+from services.local.ports import free
 from tests.fakes import Says, ScriptedLLM
-from tests.logs import logged
-from tests.processes import processes
+from tests.support.logs import logged
+from tests.support.processes import processes
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ async def measured(port: int, pattern: str) -> dict[str, float]:
 async def test_an_expert_counts_its_batches_loads_calls_and_memory(tmp_path: Path) -> None:
     settings = {"EXPERT_LISTEN": ANY, "METRICS_LISTEN": ANY, "ARTIFACTS_URL": tmp_path.as_uri()}
     async with processes(60) as start:
-        process = await start("-m", "tests.shouting", **settings)
+        process = await start("-m", "tests.support.shouting", **settings)
         metrics, port = [(await logged(process, event))["port"] for event in ("metrics", "serving")]
         async with dial(f"127.0.0.1:{port}") as channel:
             stub = expert_pb2_grpc.ExpertServiceStub(channel)

@@ -10,15 +10,15 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from gateway.openai.attendance import Recited, Source
-from gateway.openai.completion import Completion
+from gateway.openai.chat_completion import Completion
+from gateway.openai.owned_run_stream import Recited, Source
 from gateway.openai.streams import CompletionStream
 from protos.hugginggpt.v1.types_pb2 import RunEvent
-from services.runtime.errors import ModelFailed, Overloaded
-from tests.doors import Doors, opened_doors
+from services.common.errors import ModelFailed, Overloaded
 from tests.fakes import ScriptedOrchestrator
-from tests.keyholders import Keyholders, opened_keyholders
-from tests.openai_clients import WORK, Opened, opened
+from tests.support.api_keys import Keyholders, opened_keyholders
+from tests.support.gateway import Doors, opened_doors
+from tests.support.openai_clients import WORK, Opened, opened
 
 RESPOND: Any = {"model": "hugginggpt", "input": "Is this good news?"}
 CHAT: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Is this good news?"}]}

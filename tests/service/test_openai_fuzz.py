@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.openai_clients import WORK, Opened, opened
+from tests.support.openai_clients import WORK, Opened, opened
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_INCOMPLETE,
     Failure,
 )
-from tests.openai_clients import WORK, Opened, opened, over, said
-from tests.samples import DATA
+from tests.support.openai_clients import WORK, Opened, opened, over, said
+from tests.support.samples import DATA
 
 ASK: Any = {"model": "hugginggpt", "input": "Is this good news? Read it aloud."}
 

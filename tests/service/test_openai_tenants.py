@@ -13,8 +13,8 @@ from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.keyholders import Keyholders, opened_keyholders
-from tests.orchestrating import END, Cast, task
+from tests.support.api_keys import Keyholders, opened_keyholders
+from tests.support.orchestrator import END, Cast, task
 
 ASK: Any = {"model": "hugginggpt", "input": "Summarise it."}
 CHAT: Any = {"model": "hugginggpt", "messages": [{"role": "user", "content": "Summarise it."}]}

@@ -12,22 +12,10 @@ from protos.hugginggpt.v1 import (
     planner_pb2,
 )
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.orchestrator.selections import AT_ONCE, BACKGROUND_AT_ONCE
-from services.runtime import caller
-from services.runtime.errors import InvalidRequest, ModelFailed, Unavailable
-from tests.orchestrating import (
-    END,
-    House,
-    candidate,
-    echo,
-    ended,
-    kinds,
-    note,
-    ref,
-    states,
-    task,
-    text,
-)
+from services.common import call_context
+from services.common.errors import InvalidRequest, ModelFailed, Unavailable
+from services.orchestrator.runs.selection import AT_ONCE, BACKGROUND_AT_ONCE
+from tests.support.orchestrator import END, House, candidate, echo, ended, kinds, note, ref, states, task, text
 
 
 async def test_a_request_becomes_tasks_results_and_an_answer(house: House) -> None:
@@ -225,7 +213,7 @@ async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(house
     house.cast.plans.append(breaking)
     house.cast.plan(task(2), END)
     request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
-    async for event in house.stub.Run(request, timeout=20, metadata=caller.metadata()):
+    async for event in house.stub.Run(request, timeout=20, metadata=call_context.metadata()):
         if event.HasField("task_ended"):
             failed.set()
     (prior,) = house.cast.planned[1].prior

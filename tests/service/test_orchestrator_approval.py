@@ -9,11 +9,11 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import call_context
+from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime import caller
-from services.runtime.errors import InvalidRequest, from_rpc
-from tests.orchestrating import END, Cast, House, connected, echo, ended, kinds, note, states, task, text
+from tests.support.orchestrator import END, Cast, House, connected, echo, ended, kinds, note, states, task, text
 
 APPROVE = types.RUN_MODE_APPROVE
 
@@ -33,7 +33,9 @@ class Asked:
         return self.events[0].run_id
 
     async def _watch(self) -> None:
-        async for event in self._house.stub.Run(pb.RunRequest(spec=self._spec), timeout=20, metadata=caller.metadata()):
+        async for event in self._house.stub.Run(
+            pb.RunRequest(spec=self._spec), timeout=20, metadata=call_context.metadata()
+        ):
             self.events.append(event)
             if event.HasField("approval_requested"):
                 self.waits.set()
@@ -125,7 +127,7 @@ async def test_a_waiting_run_can_be_cancelled(house: House, asked: Asked) -> Non
 async def test_a_plan_that_nobody_approves_is_cancelled(
     house: House, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.approval.WAITING_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.runs.approval.WAITING_SECONDS", 0.01)
     async with asyncio.timeout(20):
         events = await asked.end()
     assert ended(events).state == types.RUN_STATE_CANCELLED

@@ -21,11 +21,11 @@ from protos.hugginggpt.v1.types_pb2 import (
     Endpoint,
     Value,
 )
-from services.orchestrator.calling.circuits import Key
-from services.orchestrator.calling.trying import BATCH_CALLS, TRIES
-from services.runtime.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
-from tests.asking import SPEC, Asked, Asker, asking, candidate
+from services.common.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
+from services.orchestrator.experts.circuit_breaker import Key
+from services.orchestrator.experts.retry import BATCH_CALLS, TRIES
 from tests.fakes import FakeExpert, card
+from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
 
 GONE = "127.0.0.1:1"
 """Where nobody listens."""
@@ -48,7 +48,7 @@ async def forever(_: InferRequest) -> dict[str, Value]:
 
 
 async def test_a_channel_to_an_address_that_is_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.trying.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("services.orchestrator.experts.retry.PATIENCE_SECONDS", 0.0)
     async with asking() as attempts:
         async with fake().serving() as address:
             asked = await Asker(attempts).infer(candidate(address))
@@ -73,7 +73,7 @@ async def test_an_expert_that_comes_back_is_reached_again() -> None:
 
 
 async def test_a_lone_task_outlasts_a_restart_with_probes_ever_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.03)
+    monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.03)
     asked, sixth = Asked(), asyncio.Event()
 
     class Events(list[Any]):
@@ -163,7 +163,7 @@ async def test_before_giving_up_the_selector_is_asked_where_the_expert_is_now() 
 async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.1)
+    monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.1)
 
     async def broken(_: InferRequest) -> dict[str, Value]:
         raise ModelFailed("nan")
@@ -215,7 +215,7 @@ def _pauses_as_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def pause(_refusals: int, retry_after: float, *, batch: bool) -> float:
         return retry_after
 
-    monkeypatch.setattr("services.orchestrator.calling.trying.refusal_backoff", pause)
+    monkeypatch.setattr("services.orchestrator.experts.retry.refusal_backoff", pause)
 
 
 async def test_an_overload_is_waited_out_when_nobody_else_is_left() -> None:
@@ -318,7 +318,7 @@ async def test_an_item_of_a_batch_outlasts_more_refusals() -> None:
 
 
 async def test_each_further_address_of_a_candidate_may_refuse_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.trying.TRIES", 1)
+    monkeypatch.setattr("services.orchestrator.experts.retry.TRIES", 1)
     async with asking() as attempts, refusing(math.inf).serving() as one, fake().serving() as two:
         both = candidate(Endpoint(address=one, loaded=True), Endpoint(address=two))
         asked = await Asker(attempts).infer(both)
@@ -465,7 +465,7 @@ async def test_the_time_of_a_run_is_final() -> None:
 
 
 async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 60.0)
+    monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 60.0)
 
     async def broken(request: InferRequest) -> dict[str, Value]:
         if request.model == "model":
@@ -484,7 +484,7 @@ async def test_a_model_that_keeps_failing_is_avoided_and_its_expert_is_not(monke
 
 
 async def test_those_who_wait_for_an_expert_send_one_probe_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.05)
+    monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.05)
     down, at_once, most, third = True, 0, 0, asyncio.Event()
 
     async def answer(request: InferRequest) -> dict[str, Value]:

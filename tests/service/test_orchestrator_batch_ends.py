@@ -8,11 +8,11 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.settings import Settings
-from services.runtime.errors import InvalidRequest, from_rpc
-from tests.batching import PLAN, Asking, notes
-from tests.orchestrating import House, echo
-from tests.postgres import emptied
+from tests.support.batches import PLAN, Asking, notes
+from tests.support.orchestrator import House, echo
+from tests.support.postgres import emptied
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -4,9 +4,9 @@ import grpc
 import pytest
 
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.runtime.errors import from_rpc
-from tests.batching import Asking, given, notes, state
-from tests.orchestrating import END, House, task
+from services.common.errors import from_rpc
+from tests.support.batches import Asking, given, notes, state
+from tests.support.orchestrator import END, House, task
 
 BROKEN = types.NewItem(name="broken", failure=types.Failure(reason="UNREADABLE", message="it is no file"))
 

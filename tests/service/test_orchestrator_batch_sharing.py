@@ -8,9 +8,9 @@ from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.batching import PINNED, Asking, note, notes
-from tests.orchestrating import Cast, connected, echo
-from tests.postgres import emptied
+from tests.support.batches import PINNED, Asking, note, notes
+from tests.support.orchestrator import Cast, connected, echo
+from tests.support.postgres import emptied
 
 PLACES = 4
 
@@ -46,7 +46,7 @@ class Hanging:
 async def test_a_tenant_whose_items_hang_stops_no_other(
     settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.batches.tenure.MOST", 2)
+    monkeypatch.setattr("services.orchestrator.batches.leases.MOST", 2)
     expert = Hanging(cast, PLACES)
     async with orchestrator(settings) as running, connected(running) as stub:
         many, few = Asking(stub, "many"), Asking(stub, "few")

@@ -7,9 +7,9 @@ import pytest
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.runtime.errors import ServiceError, from_rpc
-from tests.batching import PINNED, PLAN, Asking, note, notes, state, step
-from tests.orchestrating import END, House, task, text
+from services.common.errors import ServiceError, from_rpc
+from tests.support.batches import PINNED, PLAN, Asking, note, notes, state, step
+from tests.support.orchestrator import END, House, task, text
 
 LONG = text("x" * 300_000)
 AFTER = types.Argument(reference=types.Reference(task_id=1, output="text"))

@@ -10,12 +10,12 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.settings import Settings
-from services.runtime.errors import InvalidRequest, from_rpc
-from tests.batching import PINNED, PLAN, Asking, given, note, notes, parts, state, step
-from tests.orchestrating import END, House, echo, task
-from tests.postgres import emptied
+from tests.support.batches import PINNED, PLAN, Asking, given, note, notes, parts, state, step
+from tests.support.orchestrator import END, House, echo, task
+from tests.support.postgres import emptied
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -11,16 +11,16 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2, planner_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.database import opened
+from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.__main__ import orchestrator
-from services.orchestrator.batches import places
+from services.orchestrator.batches import slots
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.settings import Settings
-from services.runtime.database import opened
-from services.runtime.errors import InvalidRequest, from_rpc
-from tests.batching import PINNED, PLAN, Asking, note, notes, state, step
-from tests.orchestrating import END, Cast, connected, echo, ended
-from tests.postgres import emptied
+from tests.support.batches import PINNED, PLAN, Asking, note, notes, state, step
+from tests.support.orchestrator import END, Cast, connected, echo, ended
+from tests.support.postgres import emptied
 
 pytestmark = pytest.mark.slow
 
@@ -272,14 +272,14 @@ def is_heeding(batch_id: str) -> bool:
 async def test_batch_says_that_the_orchestrator_is_overloaded(
     expert: Counted, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "CALM_SECONDS", 0.0)  # no round of the event loop is short enough
-    monkeypatch.setattr(places, "CALM_WAIT_SECONDS", 0.5)
-    monkeypatch.setattr(places, "REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(slots, "CALM_SECONDS", 0.0)  # no round of the event loop is short enough
+    monkeypatch.setattr(slots, "CALM_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(slots, "REPORT_SECONDS", 0.1)
     expert.go_on.set()
     async with orchestrator(settings) as running, connected(running) as stub:
         asking = Asking(stub)
         batch = await asking.start(notes(20))
-        assert await asking.waiting_for(batch.batch_id) == places.BUSY
+        assert await asking.waiting_for(batch.batch_id) == slots.BUSY
         batch = await asking.ended(batch.batch_id)
     assert batch.counts.completed == 20
     assert batch.waiting_for == ""
@@ -334,7 +334,7 @@ async def test_items_that_are_taken_up_before_their_expert_is_back_wait_for_it(
 async def test_a_batch_that_waits_keeps_no_other_from_running(
     expert: Counted, settings: Settings, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.batches.tenure.MOST", 1)
+    monkeypatch.setattr("services.orchestrator.batches.leases.MOST", 1)
     async with orchestrator(settings) as running, connected(running) as stub:
         asking = Asking(stub)
         stuck = await asking.start(notes(30), max_at_once=5)

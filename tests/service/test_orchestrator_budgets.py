@@ -11,12 +11,12 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import call_context
+from services.common.artifacts import ArtifactStore
+from services.common.errors import ModelFailed
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime import caller
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.errors import ModelFailed
-from tests.orchestrating import END, Cast, House, connected, echo, ended, hanging, kinds, ref, states, task, text
+from tests.support.orchestrator import END, Cast, House, connected, echo, ended, hanging, kinds, ref, states, task, text
 
 RUN = pb.RunRequest(spec=types.RunSpec(request="do it"))
 
@@ -218,10 +218,10 @@ async def test_a_result_of_which_a_part_is_gone_is_made_again(house: House, gone
 async def test_a_result_is_not_found_again_by_another_tenant(house: House) -> None:
     house.cast.candidates[0].revision = "1"
     house.cast.plan(task(1), END)
-    with caller.acting_for(types.Caller(tenant="one", policy=types.DATA_POLICY_OPEN)):
+    with call_context.acting_for(types.Caller(tenant="one", policy=types.DATA_POLICY_OPEN)):
         assert states(await house.run()) == {1: "SUCCEEDED"}
         assert states(await house.run()) == {1: "REUSED"}
-    with caller.acting_for(types.Caller(tenant="two", policy=types.DATA_POLICY_OPEN)):
+    with call_context.acting_for(types.Caller(tenant="two", policy=types.DATA_POLICY_OPEN)):
         assert states(await house.run()) == {1: "SUCCEEDED"}
 
 

@@ -24,19 +24,19 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     Value,
 )
-from services.orchestrator import selections
-from services.orchestrator.calling.sleepers import Sleepers
-from services.orchestrator.catalogue import Catalogue
-from services.orchestrator.plans import Plans
-from services.orchestrator.selections import Selections
-from services.runtime import caller
-from services.runtime.channel import connect
-from services.runtime.errors import DeadlineExceeded, Overloaded
-from services.runtime.server import serving
-from tests.asking import SPEC, Asker, asking, candidate
+from services.common import call_context
+from services.common.channel import connect
+from services.common.errors import DeadlineExceeded, Overloaded
+from services.common.server import serving
+from services.orchestrator.experts.dormant import Sleepers
+from services.orchestrator.runs import selection
+from services.orchestrator.runs.candidate_cache import Catalogue
+from services.orchestrator.runs.planning import Plans
+from services.orchestrator.runs.selection import Selections
 from tests.conftest import Serve
 from tests.fakes import FakeExpert, ScriptedSelector, card
-from tests.orchestrating import END, House, states, task
+from tests.support.expert_calls import SPEC, Asker, asking, candidate
+from tests.support.orchestrator import END, House, states, task
 
 HOUR = 3600.0
 
@@ -118,8 +118,8 @@ class HangingSelector(ScriptedSelector):
 async def test_wait_for_a_selector_permit_counts_against_the_deadline(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, priority: "Priority.ValueType"
 ) -> None:
-    monkeypatch.setattr(selections, "AT_ONCE", 2)
-    monkeypatch.setattr(selections, "BACKGROUND_AT_ONCE", 1)
+    monkeypatch.setattr(selection, "AT_ONCE", 2)
+    monkeypatch.setattr(selection, "BACKGROUND_AT_ONCE", 1)
     selector = HangingSelector()
     register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, selector)
     channel = await serve(register, selector_pb2.DESCRIPTOR.services_by_name["SelectorService"])
@@ -127,11 +127,11 @@ async def test_wait_for_a_selector_permit_counts_against_the_deadline(
     first, second = list(standard_tasks())[:2]
     async with AsyncExitStack() as stack:
         catalogue = await stack.enter_async_context(Catalogue(Sleepers(stub)))
-        stack.enter_context(caller.acting_for(Caller(tenant="tenant", priority=priority)))
+        stack.enter_context(call_context.acting_for(Caller(tenant="tenant", priority=priority)))
         chosen = Selections(stub, list, catalogue)
         holding = asyncio.create_task(chosen.standing(Task(task=first), INFERENCE_MODE_LOCAL, None))
         await selector.called.wait()
-        monkeypatch.setattr(selections, "STANDING_SECONDS", 0.1)
+        monkeypatch.setattr(selection, "STANDING_SECONDS", 0.1)
         with pytest.raises(DeadlineExceeded) as late:
             await chosen.standing(Task(task=second), INFERENCE_MODE_LOCAL, None)
         holding.cancel()

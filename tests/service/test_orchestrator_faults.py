@@ -9,10 +9,10 @@ import pytest
 
 from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, planner_pb2
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.errors import ModelFailed, Overloaded, ServiceError, from_rpc
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime.errors import ModelFailed, Overloaded, ServiceError, from_rpc
-from tests.orchestrating import (
+from tests.support.orchestrator import (
     END,
     Cast,
     House,

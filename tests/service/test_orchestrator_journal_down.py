@@ -9,17 +9,17 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import call_context
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime import caller
-from tests.orchestrating import END, Cast, connected, echo, ended, hanging, ref, states, task
+from tests.support.orchestrator import END, Cast, connected, echo, ended, hanging, ref, states, task
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for the journal gives up soon."""
-    monkeypatch.setattr("services.runtime.database.sqlite._BUSY_SECONDS", 0.02)
-    monkeypatch.setattr("services.orchestrator.live.JOURNAL_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.02)
+    monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -70,7 +70,9 @@ async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(cast: Cast, s
         orchestrator(settings) as other,
         connected(other) as beside,
     ):
-        call = stub.Run(pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20, metadata=caller.metadata())
+        call = stub.Run(
+            pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20, metadata=call_context.metadata()
+        )
         run_id = (await anext(aiter(call))).run_id
         await inferring.wait()
         await beside.Cancel(pb.CancelRunRequest(run_id=run_id), timeout=5)

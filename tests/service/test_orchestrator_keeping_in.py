@@ -10,10 +10,10 @@ from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, REACH_EXTERNAL
-from services.runtime import caller
-from services.runtime.errors import ServiceError, from_rpc
-from tests.batching import PLAN, Asking, note, notes, state
-from tests.orchestrating import END, House, echo
+from services.common import call_context
+from services.common.errors import ServiceError, from_rpc
+from tests.support.batches import PLAN, Asking, note, notes, state
+from tests.support.orchestrator import END, House, echo
 
 HELD = types.Task(id=1, task="summarization", arguments={"text": types.Argument(input=types.Input(name="note"))})
 
@@ -33,7 +33,7 @@ async def refused(call: Any) -> ServiceError:
 async def ran_inside(house: House) -> str:
     """A run of the same tenant that keeps its data in."""
     spec = types.RunSpec(plan=PLAN, inputs=note("a secret").inputs)
-    local = caller.KEY, types.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
+    local = call_context.KEY, types.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
     events = [each async for each in house.stub.Run(pb.RunRequest(spec=spec), timeout=20, metadata=(local,))]
     return str(events[0].run_id)
 
@@ -42,7 +42,7 @@ async def test_planner_selector_and_experts_hear_of_it(house: House, asking: Ask
     heard: list[types.Caller] = []
 
     async def listening(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
-        heard.append(caller.current())
+        heard.append(call_context.current())
         return await echo(request)
 
     house.cast.infer["model"] = listening

@@ -10,8 +10,8 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
-from tests.batching import PINNED, Asking, note, state
-from tests.orchestrating import House
+from tests.support.batches import PINNED, Asking, note, state
+from tests.support.orchestrator import House
 
 pytestmark = pytest.mark.slow
 

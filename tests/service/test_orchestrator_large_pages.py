@@ -11,13 +11,13 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.errors import from_rpc
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.pages import PAGE_BYTES
 from services.orchestrator.settings import Settings
-from services.runtime.errors import from_rpc
-from tests.batching import Asking, given, notes, step
-from tests.orchestrating import House, echo, text
-from tests.postgres import emptied
+from tests.support.batches import Asking, given, notes, step
+from tests.support.orchestrator import House, echo, text
+from tests.support.postgres import emptied
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Endpoint, Value
-from services.orchestrator.calling.circuits import Key
-from services.orchestrator.calling.retries import EARNED, RESERVE
-from services.runtime.errors import ServiceError, Unavailable
-from tests.asking import SPEC, Asked, Asker, asking, candidate
+from services.common.errors import ServiceError, Unavailable
+from services.orchestrator.experts.backoff import EARNED, RESERVE
+from services.orchestrator.experts.circuit_breaker import Key
 from tests.fakes import FakeExpert, card
 from tests.fakes.tracing import kept_traces
+from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(30)]
 
@@ -144,7 +144,7 @@ async def test_people_are_served_before_the_background() -> None:
 
 
 async def test_a_wait_for_a_turn_is_told_once_and_only_if_it_is_noticeable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.trying.NOTICEABLE_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.experts.retry.NOTICEABLE_SECONDS", 0.01)
     told = asyncio.Event()
     expert, asked = Held(), Asked()
 
@@ -218,8 +218,8 @@ class Down(FakeExpert):
 async def test_an_outage_is_not_amplified(
     monkeypatch: pytest.MonkeyPatch, failure: ServiceError | None, runs: int
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.02)
-    monkeypatch.setattr("services.orchestrator.calling.trying.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.02)
+    monkeypatch.setattr("services.orchestrator.experts.retry.PATIENCE_SECONDS", 0.1)
     expert, tasks = Down(failure), 200
     async with asking(calls_per_expert=16) as attempts, expert.serving() as address:
         askers = [Asker(attempts, f"run-{number}") for number in range(runs)]
@@ -230,7 +230,7 @@ async def test_an_outage_is_not_amplified(
 
 
 async def test_tasks_in_flight_outlast_the_restart_of_their_only_expert(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.circuits.COOL_DOWN_SECONDS", 0.05)
+    monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.COOL_DOWN_SECONDS", 0.05)
     tasks, before, after = 150, Held(), quick()
     async with asking(calls_per_expert=100) as attempts:
         async with before.serving() as address:
@@ -246,7 +246,7 @@ async def test_tasks_in_flight_outlast_the_restart_of_their_only_expert(monkeypa
 
 
 async def test_a_long_call_shows_that_an_expert_is_back_before_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.calling.calls.REACHED_SECONDS", 0.05)
+    monkeypatch.setattr("services.orchestrator.experts.infer_call.REACHED_SECONDS", 0.05)
     expert = Held()
     async with asking() as attempts, expert.serving() as address:
         for _ in range(3):

@@ -7,11 +7,11 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
-from services.orchestrator.selections import BACKGROUND_AT_ONCE
+from services.common import call_context
+from services.orchestrator.runs.selection import BACKGROUND_AT_ONCE
 from services.orchestrator.settings import Settings
-from services.runtime import caller
-from tests.batching import PINNED, PLAN, Asking, note, notes, step
-from tests.orchestrating import Cast, House, echo, ended
+from tests.support.batches import PINNED, PLAN, Asking, note, notes, step
+from tests.support.orchestrator import Cast, House, echo, ended
 
 TASKS = 8
 LARGE = types.Plan(tasks=[step(number) for number in range(1, TASKS + 1)])
@@ -32,7 +32,7 @@ class Held:
         self.go_on = asyncio.Event()
 
     async def __call__(self) -> None:
-        if caller.current().priority == PRIORITY_BATCH:
+        if call_context.current().priority == PRIORITY_BATCH:
             self._held += 1
             if self._held == self._enough:
                 self.full.set()

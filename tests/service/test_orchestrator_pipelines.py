@@ -7,11 +7,11 @@ import pytest
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.errors import ServiceError, from_rpc
 from services.orchestrator.settings import Settings
-from services.runtime.errors import ServiceError, from_rpc
-from tests.batching import PINNED, PLAN, Asking, given, note, notes, state, step
-from tests.orchestrating import END, House, ended, task
-from tests.postgres import emptied
+from tests.support.batches import PINNED, PLAN, Asking, given, note, notes, state, step
+from tests.support.orchestrator import END, House, ended, task
+from tests.support.postgres import emptied
 
 PICTURE = types.Value(artifact=types.Artifact(sha256="b" * 64, media_type="image/png", name="photo.png"))
 SHOWN = [types.NamedValue(name="photo", value=PICTURE)]

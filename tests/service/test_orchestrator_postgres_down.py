@@ -11,8 +11,8 @@ from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import types_pb2 as types
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from tests.orchestrating import END, Cast, connected, echo, ended, ref, states, task
-from tests.postgres import Server, serving
+from tests.support.orchestrator import END, Cast, connected, echo, ended, ref, states, task
+from tests.support.postgres import Server, serving
 from tests.support.required_programs import require
 
 pytestmark = pytest.mark.slow

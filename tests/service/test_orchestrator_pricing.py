@@ -6,10 +6,10 @@ import pytest
 
 from protos.hugginggpt.v1 import expert_pb2 as expert
 from protos.hugginggpt.v1.types_pb2 import Usage
+from services.common.errors import ModelFailed, to_status
 from services.orchestrator.pricing import Prices
-from services.runtime.errors import ModelFailed, to_status
-from tests.asking import SPEC, Asker, asking, candidate
 from tests.fakes import FakeExpert, card
+from tests.support.expert_calls import SPEC, Asker, asking, candidate
 
 PRICES = Prices({"cpu": 0.01, "gpu-l4": 0.2})
 

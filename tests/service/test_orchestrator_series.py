@@ -11,12 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.runtime.caller import KEY
-from services.runtime.channel import connect
-from services.runtime.errors import InvalidRequest
-from tests.logs import logged
-from tests.orchestrating import END, Cast, apart, echo, task
-from tests.processes import processes
+from services.common.call_context import KEY
+from services.common.channel import connect
+from services.common.errors import InvalidRequest
+from tests.support.logs import logged
+from tests.support.orchestrator import END, Cast, apart, echo, task
+from tests.support.processes import processes
 
 pytestmark = pytest.mark.slow
 

@@ -12,23 +12,10 @@ from protos.hugginggpt.v1 import (
     orchestrator_pb2,
 )
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import call_context
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
-from services.runtime import caller
-from tests.orchestrating import (
-    END,
-    Cast,
-    House,
-    connected,
-    echo,
-    ended,
-    hanging,
-    kinds,
-    ref,
-    states,
-    task,
-    text,
-)
+from tests.support.orchestrator import END, Cast, House, connected, echo, ended, hanging, kinds, ref, states, task, text
 
 
 @pytest.mark.parametrize(
@@ -189,7 +176,7 @@ async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(ho
     house.cast.plan(END)
     told = []
     for tenant in ("acme", "other", "acme"):
-        with caller.acting_for(types.Caller(tenant=tenant, key_id=f"key of {tenant}")):
+        with call_context.acting_for(types.Caller(tenant=tenant, key_id=f"key of {tenant}")):
             told.append((await house.run())[0].run_id)
     listed, request = list[orchestrator_pb2.EndedRun](), orchestrator_pb2.ListEndedRequest(page_size=2)
     while page := await house.stub.ListEnded(request, timeout=5):
@@ -227,8 +214,8 @@ async def test_a_moment_that_is_none_is_refused(house: House) -> None:
 async def test_another_tenant_sees_nothing(house: House) -> None:
     house.cast.plan(task(1), END)
     run_id = (await house.run())[0].run_id
-    with caller.acting_for(types.Caller(tenant="other")):
-        who = caller.metadata()
+    with call_context.acting_for(types.Caller(tenant="other")):
+        who = call_context.metadata()
     calls: list[Any] = [
         house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
         house.stub.Cancel(orchestrator_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=who),
@@ -244,7 +231,7 @@ async def test_another_tenant_sees_nothing(house: House) -> None:
 
 async def test_the_caller_travels_with_policy_run_and_deadline(house: House) -> None:
     house.cast.plan(END)
-    with caller.acting_for(types.Caller(tenant="acme", policy=types.DATA_POLICY_OPEN)):
+    with call_context.acting_for(types.Caller(tenant="acme", policy=types.DATA_POLICY_OPEN)):
         events = await house.run()
     (seen,) = house.cast.callers
     assert (seen.tenant, seen.policy, seen.run_id) == ("acme", types.DATA_POLICY_OPEN, events[0].run_id)
@@ -266,7 +253,7 @@ async def test_what_follows_on_a_run_that_keeps_its_data_in_keeps_it_in_too(
     house.cast.plan(END)
     parent = ""
     for policy in (types.DATA_POLICY_OPEN, kept_in, types.DATA_POLICY_OPEN, types.DATA_POLICY_OPEN):
-        with caller.acting_for(types.Caller(tenant="acme", policy=policy)):
+        with call_context.acting_for(types.Caller(tenant="acme", policy=policy)):
             parent = (await house.run(parent_run_id=parent))[0].run_id
     policies = [seen.policy for seen in house.cast.callers]
     assert policies == [types.DATA_POLICY_OPEN, kept_in, types.DATA_POLICY_LOCAL, types.DATA_POLICY_LOCAL]

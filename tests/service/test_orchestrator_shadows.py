@@ -21,14 +21,14 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     Value,
 )
-from services.orchestrator.calling.attempts import Attempts, Job
-from services.orchestrator.calling.retries import RetryBudget
-from services.orchestrator.calling.shadows import Shadows
+from services.common import call_context
+from services.common.errors import ModelFailed
 from services.orchestrator.deadline import Deadline
-from services.runtime import caller
-from services.runtime.errors import ModelFailed
-from tests.asking import SPEC, asking, candidate, nobody_new
+from services.orchestrator.experts.backoff import RetryBudget
+from services.orchestrator.experts.client import Attempts, Job
+from services.orchestrator.experts.shadow import Shadows
 from tests.fakes import FakeExpert, card
+from tests.support.expert_calls import SPEC, asking, candidate, nobody_new
 
 WHO = Caller(tenant="tenant", policy=DATA_POLICY_LOCAL, run_id="run")
 
@@ -44,7 +44,7 @@ class Tried(FakeExpert):
         self.may_answer.set()
 
     async def _answer(self, request: expert_pb2.InferRequest) -> Mapping[str, Value]:
-        self.caller = caller.current()
+        self.caller = call_context.current()
         self.begun.set()
         await self.may_answer.wait()
         if not self.text:
@@ -63,7 +63,7 @@ def job(*candidates: Candidate, told: list[RunEvent]) -> Job:
 
 async def followed(attempts: Attempts, wanted: Job) -> TaskResult:
     """The result of the one chosen; its shadows are on their way."""
-    with caller.acting_for(WHO):
+    with call_context.acting_for(WHO):
         result = await attempts.infer(wanted)
         attempts.follow(wanted, result)
     return result

@@ -14,15 +14,15 @@ from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, REACH_EXTERNAL, Candidate, RunSpec
-from services.orchestrator.calling.attempts import Attempts
-from services.orchestrator.calling.sleepers import Sleepers
-from services.runtime import caller
-from services.runtime.channel import connect
-from services.runtime.errors import NotFound, Unavailable
-from services.runtime.server import serving
-from tests.asking import SPEC, Asked, Asker, asking, candidate
+from services.common import call_context
+from services.common.channel import connect
+from services.common.errors import NotFound, Unavailable
+from services.common.server import serving
+from services.orchestrator.experts.client import Attempts
+from services.orchestrator.experts.dormant import Sleepers
 from tests.fakes import FakeExpert, ScriptedSelector, card
-from tests.orchestrating import END, House, states, task
+from tests.support.expert_calls import SPEC, Asked, Asker, asking, candidate
+from tests.support.orchestrator import END, House, states, task
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -262,7 +262,7 @@ async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_ther
     request = RunRequest(spec=RunSpec(request="do it"))
     events = []
     async with asyncio.timeout(10):
-        async for event in house.stub.Run(request, timeout=20, metadata=caller.metadata()):
+        async for event in house.stub.Run(request, timeout=20, metadata=call_context.metadata()):
             events.append(event)
             if event.HasField("task_waiting"):
                 there.expert = EXPERT

@@ -9,12 +9,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, planner_pb2
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import call_context
+from services.common.errors import CorruptData, InvalidRequest, Overloaded
 from services.orchestrator.__main__ import orchestrator
-from services.runtime import caller
-from services.runtime.errors import CorruptData, InvalidRequest, Overloaded
-from tests.batching import PINNED, Asking, notes
 from tests.fakes.tracing import Kept
-from tests.orchestrating import END, House, candidate, connected, ref, task, text
+from tests.support.batches import PINNED, Asking, notes
+from tests.support.orchestrator import END, House, candidate, connected, ref, task, text
 
 ASKED = 0x1234
 ABOVE = trace.SpanContext(ASKED, 8, is_remote=True, trace_flags=trace.TraceFlags(1))
@@ -178,13 +178,13 @@ async def test_a_run_that_another_orchestrator_ends_stays_one_trace(house: House
     async with asyncio.timeout(20):
         async with orchestrator(settings) as first, connected(first) as stub:
             with trace.use_span(trace.NonRecordingSpan(ABOVE)):
-                call = stub.Run(request, timeout=20, metadata=caller.metadata())
+                call = stub.Run(request, timeout=20, metadata=call_context.metadata())
                 accepted = await planned(call)
             await begun.wait()
         going.set()
         async with orchestrator(settings) as second, connected(second) as stub:
             watch = orchestrator_pb2.WatchRunRequest(run_id=accepted)
-            events = [event async for event in stub.Watch(watch, timeout=20, metadata=caller.metadata())]
+            events = [event async for event in stub.Watch(watch, timeout=20, metadata=call_context.metadata())]
     assert any(event.HasField("taken_over") for event in events)
     own = one(traces, "invoke_workflow")
     assert own.context

@@ -16,14 +16,14 @@ from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
 from protos.hugginggpt.v1 import selector_pb2 as selecting
 from protos.hugginggpt.v1 import selector_pb2_grpc
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import errors
+from services.common.channel import connect
+from services.common.server import serving
 from services.planner.__main__ import planner
 from services.planner.settings import Settings
-from services.runtime import errors
-from services.runtime.channel import connect
-from services.runtime.server import serving
 from tests.fakes import FakeExpert, ScriptedSelector, card
-from tests.planning import LITE
-from tests.selecting import selectors
+from tests.support.plans import LITE
+from tests.support.selector import selectors
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub

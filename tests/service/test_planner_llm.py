@@ -16,16 +16,16 @@ from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
 from protos.hugginggpt.v1 import selector_pb2 as selecting
 from protos.hugginggpt.v1 import selector_pb2_grpc
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import call_context
+from services.common.channel import connect
+from services.common.server import serving
 from services.llm.settings import LlmSettings
 from services.planner.__main__ import planner
-from services.planner.llm.planning import MOST_UNMAPPED
-from services.planner.llm.reading import MOST_OBJECT
+from services.planner.llm.json_stream import MOST_OBJECT
+from services.planner.llm.planner import MOST_UNMAPPED
 from services.planner.settings import Settings
-from services.runtime import caller
-from services.runtime.channel import connect
-from services.runtime.server import serving
 from tests.fakes import Cuts, Fails, Garbage, Says, ScriptedLLM, ScriptedSelector, Stalls, Turn
-from tests.planning import LITE
+from tests.support.plans import LITE
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
@@ -117,7 +117,7 @@ async def events(
     request: pb.PlanRequest,
     timeout: float = 20,  # noqa: ASYNC109  # the call's deadline
 ) -> list[pb.PlanEvent]:
-    return [event async for event in planning.Plan(request, timeout=timeout, metadata=caller.metadata())]
+    return [event async for event in planning.Plan(request, timeout=timeout, metadata=call_context.metadata())]
 
 
 # ---------------------------------------------------------------- what an LLM writes becomes a plan
@@ -137,7 +137,7 @@ async def test_what_the_llm_writes_becomes_a_typed_plan_with_its_account() -> No
 async def test_the_first_task_leaves_before_the_second_is_written() -> None:
     first, _ = plan(OCR, ALOUD, MOOD).split(', {"task": "text-to-speech"')
     async with scripted(Stalls(first)) as (planning, llm):
-        stream = planning.Plan(asked(), timeout=20, metadata=caller.metadata())
+        stream = planning.Plan(asked(), timeout=20, metadata=call_context.metadata())
         async with asyncio.timeout(10):
             event = await anext(aiter(stream))
         assert event.task.task == "image-to-text"
@@ -364,7 +364,7 @@ async def test_an_endpoint_that_is_not_there_is_done_without() -> None:
 async def test_words_that_may_not_leave_the_house_are_never_sent() -> None:
     async with scripted(Says(plan(OCR)), internal=False) as (planning, llm):
         told = await events(planning, asked())
-        with caller.acting_for(types.Caller(tenant="default", policy=types.DATA_POLICY_OPEN)):
+        with call_context.acting_for(types.Caller(tenant="default", policy=types.DATA_POLICY_OPEN)):
             open_ = await events(planning, asked())
     assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
     assert "leave the house" in decided(told).fell_back_because

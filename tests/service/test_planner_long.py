@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 
 from gateway.admission import REQUEST_BYTES
+from services.common.errors import Unavailable
 from services.planner.catalog import Catalog
 from services.planner.embedded.planning import Embedded
 from services.planner.plan import Catalogue, Note, NoteKind, Task, Text
 from services.planner.planner import LONG, Planner, Step
 from services.planner.process import OverLimit, PlanningProcess
-from services.runtime.errors import Unavailable
-from tests.long_requests import LONG_REQUESTS
-from tests.planning import STANDARD, asked
+from tests.support.long_requests import LONG_REQUESTS
+from tests.support.plans import STANDARD, asked
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from experts.audio.voices import VOCODER
-from experts.diffusion.control import BASES
-from experts.host import loading
+from experts.audio.voice_conversion import VOCODER
+from experts.diffusion.controlnet import BASES
+from experts.host import load_context
 from experts.host.devices import Places
 from experts.host.expert import Expert, offered, read_expert
 from experts.host.prefetch import prefetch
@@ -78,7 +78,7 @@ def test_a_model_that_was_fetched_is_loaded_without_a_network_with_all_that_it_w
     assert prefetch(Expert(modality, offers, devices=tasks.DEVICES), Places("*=cpu"))
     hub.repositories.clear()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with loading.told(loading.Loading(COMMIT)):
+    with load_context.told(load_context.Loading(COMMIT)):
         assert tasks.TASKS[task](model, "cpu")
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from experts.host.expert import read_expert
 from experts.torch_host.sources import snapshot
-from services.runtime.errors import FailedPrecondition
-from tests.s3 import Bucket
+from services.common.errors import FailedPrecondition
+from tests.support.s3 import Bucket
 from tests.tiny import Tiny
 
 pytestmark = pytest.mark.slow

@@ -15,13 +15,13 @@ from PIL import Image
 
 from experts.host.handler import Media
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL
-from services.runtime.errors import Verdict, verdict
-from tests.expert_room import Room, serving
+from services.common.errors import Verdict, verdict
 from tests.fakes.llm import Says, ScriptedLLM
-from tests.fakes.llm.wire import Request
+from tests.fakes.llm.http import Request
 from tests.fakes.providers import providers
 from tests.fakes.web import Answer, Web
-from tests.hosting import NOT_SERVING, SERVING
+from tests.support.expert_host import NOT_SERVING, SERVING
+from tests.support.served_expert import Room, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's way of sending bytes
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED
-from tests.expert_room import Room, serving
-from tests.fakes import faults
-from tests.fakes.llm.wire import Request
+from tests.fakes import broken_answers
+from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web
-from tests.hosting import NOT_SERVING, SERVING
 from tests.service.test_remote import MOOD, configured, web
+from tests.support.expert_host import NOT_SERVING, SERVING
+from tests.support.served_expert import Room, serving
 
 __all__ = ["configured", "web"]
 
@@ -31,18 +31,18 @@ async def elsewhere() -> AsyncIterator[Web]:
 
 @pytest.fixture
 async def room(configured: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Room]:
-    monkeypatch.setenv("REMOTE_REPLY_BYTES", str(faults.LIMIT))
+    monkeypatch.setenv("REMOTE_REPLY_BYTES", str(broken_answers.LIMIT))
     monkeypatch.setenv("REMOTE_TIMEOUT_SECONDS", "1")
     async with serving("experts.remote", tmp_path) as room:
         yield room
 
 
-@pytest.mark.parametrize("fault", faults.NAMES)
+@pytest.mark.parametrize("fault", broken_answers.NAMES)
 async def test_every_fault_is_a_clear_error_and_the_next_call_is_answered(
     room: Room, web: Web, elsewhere: Web, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _, code = faults.answers("")[fault]
-    web.answers[MODEL] = lambda _: faults.answers(f"{elsewhere.url}/stolen")[fault][0]
+    _, code = broken_answers.answers("")[fault]
+    web.answers[MODEL] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
     error = await room.refused("text-classification", text="my secret words")
     assert error.code.name == code
     assert error.remedy
@@ -56,7 +56,7 @@ async def test_every_fault_is_a_clear_error_and_the_next_call_is_answered(
 
 @pytest.mark.parametrize("fault", ["endless", "a bomb", "an endless refusal", "a refusal's bomb"])
 async def test_what_is_too_large_is_never_held_whole(room: Room, web: Web, fault: str) -> None:
-    answer, _ = faults.answers("")[fault]
+    answer, _ = broken_answers.answers("")[fault]
     web.answers[MODEL] = lambda _: answer
     tracemalloc.start()
     try:
@@ -64,11 +64,11 @@ async def test_what_is_too_large_is_never_held_whole(room: Room, web: Web, fault
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 20 * faults.LIMIT
+    assert most < 20 * broken_answers.LIMIT
 
 
 async def test_what_is_compressed_though_nobody_asked_for_that_is_read(room: Room, web: Web) -> None:
-    web.answers[MODEL] = lambda _: faults.compressed(MOOD)
+    web.answers[MODEL] = lambda _: broken_answers.compressed(MOOD)
     assert (await room.ask("text-classification", text="x"))["text"] == "glad"
     assert web.requests[-1].headers["accept-encoding"] == "identity"
 
@@ -126,11 +126,11 @@ async def test_a_key_that_a_provider_repeats_is_not_repeated(
         assert "strange" not in (await room.refused("text-classification", text="x")).message
 
 
-@pytest.mark.parametrize("fault", faults.NAMES)
+@pytest.mark.parametrize("fault", broken_answers.NAMES)
 async def test_whatever_the_hub_answers_there_are_cards(
     configured: None, web: Web, elsewhere: Web, tmp_path: Path, fault: str
 ) -> None:
-    web.answers["/api/models"] = lambda _: faults.answers(f"{elsewhere.url}/stolen")[fault][0]
+    web.answers["/api/models"] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
     async with serving("experts.remote", tmp_path) as room:
         assert (await room.card("fill-mask")).id == "google-bert/bert-base-uncased"
         assert (await room.refused("conversational", text="x")).remedy  # the Hub is asked who runs it

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.expert_room import Room, serving
-from tests.fakes.llm.wire import Request
+from tests.fakes.llm.http import Request
 from tests.fakes.providers import MODELS
 from tests.fakes.web import Answer, Web
 from tests.service.test_remote import configured, web
+from tests.support.served_expert import Room, serving
 
 __all__ = ["configured", "web"]
 

@@ -11,10 +11,10 @@ from google.protobuf.duration_pb2 import Duration
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import errors
+from services.common.channel import connect
 from services.responder.__main__ import responder
 from services.responder.settings import Settings
-from services.runtime import errors
-from services.runtime.channel import connect
 
 if TYPE_CHECKING:  # this name exists for type checkers only
     from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceAsyncStub

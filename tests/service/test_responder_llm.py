@@ -13,14 +13,14 @@ from structlog.testing import capture_logs
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.llm.estimate import Estimate
+from services.common import call_context
+from services.common.channel import connect
 from services.llm.settings import LlmSettings, Price
+from services.llm.token_estimate import Estimate
 from services.responder.__main__ import responder
-from services.responder.checking import LEFT_OUT, NOT_OURS
-from services.responder.ending import BROKE_OFF, CUT, INTERRUPTED
+from services.responder.finish import BROKE_OFF, CUT, INTERRUPTED
+from services.responder.output_filter import LEFT_OUT, NOT_OURS
 from services.responder.settings import Settings
-from services.runtime import caller
-from services.runtime.channel import connect
 from tests.fakes import Cuts, Fails, Garbage, Says, ScriptedLLM, Stalls, Turn
 
 if TYPE_CHECKING:  # this name exists for type checkers only
@@ -93,8 +93,8 @@ def asked(*tasks: types.TaskStatus, request: str = "Read sign.png aloud", **fiel
 async def told(
     stub: "ResponderServiceAsyncStub", request: pb.RespondRequest, policy: int = types.DATA_POLICY_OPEN
 ) -> tuple[str, types.Decision]:
-    with caller.acting_for(types.Caller(tenant="t", policy=policy)):  # type: ignore[arg-type]  # an enum is an int
-        call = stub.Respond(request, timeout=20, metadata=caller.metadata())
+    with call_context.acting_for(types.Caller(tenant="t", policy=policy)):  # type: ignore[arg-type]  # an enum is an int
+        call = stub.Respond(request, timeout=20, metadata=call_context.metadata())
         *texts, last = [event async for event in call]
     assert all(event.HasField("text") for event in texts)
     return "".join(event.text for event in texts), last.decision
@@ -132,7 +132,7 @@ async def test_no_llm_is_asked_when_the_tokens_of_the_run_are_spent() -> None:
 
 async def test_the_first_words_arrive_before_the_model_has_finished() -> None:
     async with answering(Stalls("The sign says ")) as (stub, llm), asyncio.timeout(10):
-        events = aiter(stub.Respond(asked(READ), metadata=caller.metadata()))
+        events = aiter(stub.Respond(asked(READ), metadata=call_context.metadata()))
         assert (await anext(events)).text == "The "
         llm.released.set()
         assert [event async for event in events][-1].decision.controller == "llm"
@@ -369,8 +369,8 @@ async def test_an_answer_that_is_cut_at_its_limit_is_finished() -> None:
 
 async def test_a_slow_model_leaves_time_to_compose_the_answer() -> None:
     async with answering(Stalls("The sign ")) as (stub, _):
-        with caller.acting_for(types.Caller(policy=types.DATA_POLICY_OPEN)):
-            call = stub.Respond(asked(READ), timeout=3, metadata=caller.metadata())
+        with call_context.acting_for(types.Caller(policy=types.DATA_POLICY_OPEN)):
+            call = stub.Respond(asked(READ), timeout=3, metadata=call_context.metadata())
             events = [event async for event in call]
     answer = "".join(event.text for event in events)
     assert answer.startswith(f"The sign \n\n{BROKE_OFF}")
@@ -388,7 +388,7 @@ async def test_a_context_with_no_room_for_results_is_not_asked() -> None:
 
 async def test_who_leaves_hangs_up_on_the_model() -> None:
     async with answering(Stalls("The sign ")) as (stub, llm), asyncio.timeout(10):
-        call = stub.Respond(asked(READ), metadata=caller.metadata())
+        call = stub.Respond(asked(READ), metadata=call_context.metadata())
         assert (await anext(aiter(call))).text == "The "
         call.cancel()
         assert await llm.left.get() == llm.requests[0]

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from services.runtime import errors, tracing
-from services.runtime.channel import dial
-from services.runtime.server import serving
+from services.common import errors, tracing
+from services.common.channel import dial
+from services.common.server import serving
 from tests.conftest import Serve
 from tests.fakes.tracing import Kept
 

@@ -5,8 +5,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from protos.hugginggpt.v1 import responder_pb2 as pb
-from services.runtime.channel import connect, dial
-from services.runtime.server import serving
+from services.common.channel import connect, dial
+from services.common.server import serving
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
 

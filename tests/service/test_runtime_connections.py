@@ -7,8 +7,8 @@ from typing import Any
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Turn
-from services.runtime.channel import connect
-from services.runtime.server import serving
+from services.common.channel import connect
+from services.common.server import serving
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
 

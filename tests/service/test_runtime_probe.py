@@ -7,14 +7,14 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from protos.hugginggpt.v1 import responder_pb2 as pb
-from services.runtime.server import serving
+from services.common.server import serving
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
 
 
 async def probed(*arguments: str) -> tuple[int, str]:
     """The exit status and what is said."""
-    command = [sys.executable, "-m", "services.runtime.probe", *arguments]
+    command = [sys.executable, "-m", "services.common.probe", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
     _, said = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode is not None

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller, Turn
-from services.runtime import caller, errors
-from services.runtime.channel import dial
-from services.runtime.server import serving
+from services.common import call_context, errors
+from services.common.channel import dial
+from services.common.server import serving
 from tests.conftest import Serve
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
@@ -32,7 +32,7 @@ class Raising(rpc.ResponderServiceServicer):
 
 class TellingCaller(rpc.ResponderServiceServicer):
     async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        await context.write(pb.RespondEvent(text=caller.current().SerializeToString().hex()))
+        await context.write(pb.RespondEvent(text=call_context.current().SerializeToString().hex()))
 
 
 def registered(servicer: rpc.ResponderServiceServicer) -> Any:
@@ -124,8 +124,8 @@ async def test_a_caller_who_has_gone_is_no_bug(serve: Serve) -> None:
 async def test_the_caller_crosses_the_hop(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     who = Caller(tenant="acme", policy=DATA_POLICY_OPEN, request_id="r-1")
-    with caller.acting_for(who):
-        (event,) = await ask(channel, caller.metadata())
+    with call_context.acting_for(who):
+        (event,) = await ask(channel, call_context.metadata())
     assert Caller.FromString(bytes.fromhex(event.text)) == who
 
 
@@ -138,7 +138,7 @@ async def test_a_hop_that_is_told_nothing_acts_as_local(serve: Serve) -> None:
 async def test_metadata_that_is_no_caller_is_refused(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask(channel, ((caller.KEY, b"\xff\xff"),))
+        await ask(channel, ((call_context.KEY, b"\xff\xff"),))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -228,7 +228,7 @@ async def test_before_the_end_there_is_time_to_hand_over_while_calls_still_go_on
 
 
 async def test_closing_is_bounded_and_the_drain_has_what_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.server._CLOSING_SECONDS", 0.0)
+    monkeypatch.setattr("services.common.server._CLOSING_SECONDS", 0.0)
     async with asyncio.timeout(5):
         with capture_logs() as logs:
             async with serving(registered(TellingCaller()), RESPONDER, closing=asyncio.Event().wait, drain_seconds=0.1):

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Turn
-from services.runtime import tracing
-from services.runtime.channel import dial
+from services.common import tracing
+from services.common.channel import dial
 from tests.fakes.collector import collecting
-from tests.logs import logged
-from tests.processes import Start, processes
+from tests.support.logs import logged
+from tests.support.processes import Start, processes
 
 ANY = "127.0.0.1:0"
 COUNTED = ("responder", "rpc.server.call.duration")
@@ -24,7 +24,7 @@ COUNTED = ("responder", "rpc.server.call.duration")
 COUNTING = """
 import asyncio
 from services.orchestrator import metrics as own
-from services.runtime import metrics, telemetry
+from services.common import metrics, telemetry
 telemetry.setup("orchestrator")
 async def main():
     async with metrics.exposed("orchestrator", "127.0.0.1:0"):

@@ -29,15 +29,15 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     Value,
 )
-from services.runtime import errors
-from services.runtime.channel import connect
-from services.runtime.server import serving
+from services.common import errors
+from services.common.channel import connect
+from services.common.server import serving
 from services.selector.__main__ import SERVICE
+from services.selector.address_sources import Listing, parse
 from services.selector.catalog import Catalog
 from services.selector.discovery import Discovery
-from services.selector.sources import Listing, parse
 from tests.fakes import FakeExpert, card
-from tests.selecting import QUICK, Open, Room, selectors
+from tests.support.selector import QUICK, Open, Room, selectors
 
 OCR = card("ocr", "image-to-text")
 MOOD = card("mood", "text-classification", "Sentiment: happy or sad.")

@@ -11,7 +11,7 @@ from services.orchestrator.settings import Settings
 from services.selector.__main__ import selector
 from services.selector.settings import Settings as SelectorSettings
 from tests.fakes import FakeExpert, card
-from tests.orchestrating import END, Cast, House, connected, task
+from tests.support.orchestrator import END, Cast, House, connected, task
 
 TASK = "summarization"
 

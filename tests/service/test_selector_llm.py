@@ -28,17 +28,17 @@ from protos.hugginggpt.v1.types_pb2 import (
     ModelCard,
     Task,
 )
+from services.common import call_context
+from services.common.channel import connect
 from services.llm.client import LLM
 from services.llm.settings import LlmSettings, Price
-from services.runtime import caller
-from services.runtime.channel import connect
 from services.selector.__main__ import selector
 from services.selector.catalog import Catalog
 from services.selector.discovery import Pace
-from services.selector.judge import Judge
+from services.selector.llm_ranker import Judge
+from services.selector.query import Mode, Wanted
 from services.selector.selector import Selector
 from services.selector.settings import Settings
-from services.selector.wanted import Mode, Wanted
 from tests.fakes import Cuts, Fails, FakeExpert, Garbage, Says, ScriptedLLM, Stalls, card
 
 TASK = "text-to-speech"
@@ -63,9 +63,9 @@ class Room:
 
     async def select(self, source: str = "say it", who: Caller = OPEN, seconds: float = 10, **fields: Any) -> Any:
         task = Task(task=TASK, source=source, pinned_model=fields.pop("pinned_model", ""))
-        with caller.acting_for(who):
+        with call_context.acting_for(who):
             request = pb.SelectRequest(task=task, **fields)
-            return await self._stub.Select(request, timeout=seconds, metadata=caller.metadata())
+            return await self._stub.Select(request, timeout=seconds, metadata=call_context.metadata())
 
     async def until_offered(self, *models: str) -> None:
         """Waits until these are the models."""

@@ -7,14 +7,14 @@ from typing import Any
 import grpc
 import pytest
 
-from gateway.catalogue import Catalogue
+from gateway.catalog import Catalogue
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from services.runtime import errors
-from services.runtime.channel import connect
-from services.selector.memory import KIND
+from services.common import errors
+from services.common.channel import connect
+from services.selector.snapshot import KIND
 from tests.fakes import FakeExpert, card
-from tests.selecting import Open, Room, selectors
+from tests.support.selector import Open, Room, selectors
 
 OCR = card("ocr", "image-to-text")
 MOOD = card("mood", "text-classification")

@@ -24,15 +24,15 @@ from protos.hugginggpt.v1.types_pb2 import (
     Caller,
     Task,
 )
+from services.common import call_context
+from services.common.channel import connect
+from services.common.errors import FailedPrecondition
 from services.llm.settings import LlmSettings
-from services.runtime import caller
-from services.runtime.channel import connect
-from services.runtime.errors import FailedPrecondition
 from services.selector.__main__ import selector
 from services.selector.catalog import Catalog
-from services.selector.routes import watching
+from services.selector.routing_status import watching
+from services.selector.routing_table import Route, Table
 from services.selector.settings import Settings
-from services.selector.table import Route, Table
 from tests.fakes import FakeExpert, Says, ScriptedLLM, card
 
 TASK = "object-detection"
@@ -69,9 +69,9 @@ async def opened(folder: Path, table: str, **settings: Any) -> AsyncIterator[Any
 
 
 async def select(stub: Any, run: str = "", **fields: Any) -> pb.SelectResponse:
-    with caller.acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN, run_id=run)):
+    with call_context.acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN, run_id=run)):
         request = pb.SelectRequest(task=Task(task=TASK), **fields)
-        reply: pb.SelectResponse = await stub.Select(request, timeout=10, metadata=caller.metadata())
+        reply: pb.SelectResponse = await stub.Select(request, timeout=10, metadata=call_context.metadata())
     return reply
 
 

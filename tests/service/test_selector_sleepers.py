@@ -13,9 +13,9 @@ from experts.host.settings import Settings
 from protos.hugginggpt.v1 import selector_pb2 as pb
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_DORMANT, ModelCard, Task
-from services.runtime import errors
+from services.common import errors
 from tests.fakes import FakeExpert, card
-from tests.selecting import Open, Room, selectors
+from tests.support.selector import Open, Room, selectors
 
 OCR = card("ocr", "image-to-text")
 MOOD = card("mood", "text-classification")

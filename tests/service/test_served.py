@@ -17,12 +17,12 @@ from experts.host.expert import read_expert
 from experts.host.handler import Media
 from experts.served import oip
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL, REACH_INTERNAL
-from services.runtime.errors import FailedPrecondition, Verdict, verdict
-from tests.expert_room import serving
-from tests.fakes.llm.wire import Request
+from services.common.errors import FailedPrecondition, Verdict, verdict
+from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
 from tests.fakes.web import Answer, Web
-from tests.hosting import NOT_SERVING, SERVING
+from tests.support.expert_host import NOT_SERVING, SERVING
+from tests.support.served_expert import serving
 
 Write = Callable[[str], Path]
 

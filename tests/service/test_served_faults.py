@@ -11,13 +11,13 @@ import pytest
 
 from experts.served import oip
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY
-from services.runtime.errors import Verdict, verdict
-from tests.expert_room import Room, serving
-from tests.fakes import faults
-from tests.fakes.llm.wire import Request
+from services.common.errors import Verdict, verdict
+from tests.fakes import broken_answers
+from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
 from tests.fakes.web import Answer, Web
-from tests.hosting import NOT_SERVING, SERVING
+from tests.support.expert_host import NOT_SERVING, SERVING
+from tests.support.served_expert import Room, serving
 
 CHAT = "/chat/completions"
 TASKS = ["summarization", "text-to-speech", "text-to-image", "feature-extraction"]
@@ -53,7 +53,7 @@ def box(web: Web, **more: Any) -> dict[str, Any]:
         "reach": "internal",
         "key_variable": "BOX_KEY",
         "timeout_seconds": 1,
-        "reply_bytes": faults.LIMIT,
+        "reply_bytes": broken_answers.LIMIT,
         "models": [{"name": "all", "tasks": TASKS}],
         **more,
     }
@@ -90,14 +90,14 @@ async def room(configure: Configure, web: Web, tmp_path: Path) -> AsyncIterator[
         yield room
 
 
-@pytest.mark.parametrize("fault", faults.NAMES)
+@pytest.mark.parametrize("fault", broken_answers.NAMES)
 @pytest.mark.parametrize("task", TASKS)
 async def test_every_fault_is_a_clear_error_and_the_next_call_is_answered(
     room: Room, web: Web, task: str, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with Web.serving() as elsewhere:
-        _, code = faults.answers("")[fault]
-        web.answers[PATHS[task]] = lambda _: faults.answers(f"{elsewhere.url}/stolen")[fault][0]
+        _, code = broken_answers.answers("")[fault]
+        web.answers[PATHS[task]] = lambda _: broken_answers.answers(f"{elsewhere.url}/stolen")[fault][0]
         error = await room.refused(task, text="my secret words")
         assert error.code.name == code
         assert error.remedy

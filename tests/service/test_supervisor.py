@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from services.ports import Ports, free
-from services.runtime.errors import FailedPrecondition, InvalidRequest, ServiceError, Unavailable
-from services.supervisor import Child, supervise
+from services.common.errors import FailedPrecondition, InvalidRequest, ServiceError, Unavailable
+from services.local.ports import Ports, free
+from services.local.supervisor import Child, supervise
 
 TELLING = """
 import os, signal, socket, sys
@@ -63,7 +63,7 @@ signal.pause()
 """,
     "boss": """
 import asyncio, os, sys
-from services.supervisor import Child, supervise
+from services.local.supervisor import Child, supervise
 async def announce(children):
     pass
 async def main():

@@ -10,12 +10,12 @@ import pytest
 
 from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.runtime import caller
-from services.runtime.channel import connect
+from services.common import call_context
+from services.common.channel import connect
 from tests.fakes.collector import OFTEN, refusing, silent
-from tests.logs import logged
-from tests.orchestrating import END, Cast, apart, ref, task
-from tests.processes import Start, processes
+from tests.support.logs import logged
+from tests.support.orchestrator import END, Cast, apart, ref, task
+from tests.support.processes import Start, processes
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ async def run_and_stop(start: Start, settings: Mapping[str, str]) -> None:
 async def _ended(stub: Any, permits: asyncio.Semaphore) -> None:
     request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
     async with permits:
-        events = [event async for event in stub.Run(request, timeout=30, metadata=caller.metadata())]
+        events = [event async for event in stub.Run(request, timeout=30, metadata=call_context.metadata())]
     assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
 
 

@@ -18,8 +18,8 @@ from experts.text.tasks import TASKS
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Value
-from services.runtime import errors
-from services.runtime.channel import dial
+from services.common import errors
+from services.common.channel import dial
 from tests.tiny import Tiny
 
 pytestmark = pytest.mark.slow

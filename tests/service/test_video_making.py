@@ -8,8 +8,8 @@ from PIL import Image
 
 from experts.host.handler import Media
 from experts.video.frames import written
-from experts.video.making import Steps, StoppedError
-from services.runtime.errors import InvalidRequest
+from experts.video.generation import Steps, StoppedError
+from services.common.errors import InvalidRequest
 from tests.tiny import Tiny
 from tests.tiny.films import RED, plain, seen
 from tests.tiny.screened import animated, directed

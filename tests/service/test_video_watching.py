@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from experts.host.handler import Media
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 from tests.tiny import Tiny
 from tests.tiny.films import BLUE, GREEN, RED, filmed, plain, silent_film
 from tests.tiny.sounds import LOW, m4a, tone

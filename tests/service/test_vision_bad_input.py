@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from experts.host.handler import Media
-from experts.vision.captions import image_to_text
-from services.runtime.errors import InvalidRequest, ServiceError
+from experts.vision.image_to_text import image_to_text
+from services.common.errors import InvalidRequest, ServiceError
 from tests.tiny import Served, Tiny, models
 from tests.tiny.pictures import plain, sent
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoImageProcessor, AutoProcessor, OwlViTForObjectDetection, VitPoseForPoseEstimation
 
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 from tests.tiny import Served, Tiny
 from tests.tiny.pictures import LARGE, LEFT, RIGHT, plain, received, sent, square
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer, VisionEncoderDecoderModel
 
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 from tests.tiny import Served, Tiny
 from tests.tiny.pictures import COLOURS, plain, sent
 from tests.tiny.tellers import ANSWERS, CAPTIONS, DATE, PAGES, QUESTION, TOTAL, WRITTEN, document

@@ -17,8 +17,8 @@ import httpx
 import psutil
 import pytest
 
-from services.ports import Ports
-from services.runtime.channel import dial
+from services.common.channel import dial
+from services.local.ports import Ports
 from tests.service.conftest import cast, peers
 
 __all__ = ["cast", "peers"]
@@ -101,7 +101,7 @@ def standing(home: Path, *options: str, **settings: str) -> Iterator[House]:
     """
     home.mkdir(parents=True, exist_ok=True)
     log = home / "log"
-    command = [sys.executable, "-m", "services", *ANY_PORTS, *options]
+    command = [sys.executable, "-m", "services.local", *ANY_PORTS, *options]
     with (
         log.open("wb") as written,
         subprocess.Popen(

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from services.ports import Ports
-from services.runtime.channel import dial
+from services.common.channel import dial
+from services.local.ports import Ports
 from tests.chaos.processes import Member
 
 if TYPE_CHECKING:  # this name exists for type checkers only

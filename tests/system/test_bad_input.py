@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.spoilt import DATA, spoilt
+from tests.support.corrupted_files import DATA, spoilt
 from tests.system.conftest import House
 
 pytestmark = pytest.mark.slow

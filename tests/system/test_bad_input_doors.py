@@ -9,9 +9,9 @@ import httpx
 import pytest
 from grpc import StatusCode
 
-from tests.spoilt import DATA, spoilt
+from tests.support.corrupted_files import DATA, spoilt
 from tests.system.conftest import House
-from tests.system.entrances import Door, GrpcDoor, HttpDoor, Refusal, Run, Spec
+from tests.system.endpoints import Door, GrpcDoor, HttpDoor, Refusal, Run, Spec
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from grpc import StatusCode
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from services.runtime.channel import MESSAGE_BYTES
+from services.common.channel import MESSAGE_BYTES
 from tests.system.conftest import House
-from tests.system.entrances import Refusal, problem, refusal
+from tests.system.endpoints import Refusal, problem, refusal
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Value
-from services.runtime.errors import InvalidRequest
-from tests import postgres as servers
-from tests.batching import PINNED, Asking, notes, state
-from tests.orchestrating import Cast
+from services.common.errors import InvalidRequest
+from tests.support import postgres as servers
+from tests.support.batches import PINNED, Asking, notes, state
+from tests.support.orchestrator import Cast
 from tests.system.conftest import eventually
 from tests.system.replicas import Replica, replicas
 from tests.system.test_takeover import pause

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.campaign import Campaign
-from tests.chaos.stores import BACKENDS
+from tests.chaos.databases import BACKENDS
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.client import HuggingGPT
 from tests.containers import CONTAINERS
-from tests.containers.composing import Composition, composition
+from tests.containers.compose import Composition, composition
 from tests.containers.podman import Podman
 from tests.system.conftest import ROOT, eventually
 

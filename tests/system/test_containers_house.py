@@ -8,8 +8,8 @@ import pytest
 
 from gateway.client import AsyncHuggingGPT, Event
 from tests.containers import CONTAINERS
-from tests.containers.held import PLAN, Held, holding
-from tests.containers.house import House
+from tests.containers.deployment import House
+from tests.containers.held_runs import PLAN, Held, holding
 from tests.system.conftest import ROOT
 
 pytestmark = CONTAINERS

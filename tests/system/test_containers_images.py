@@ -8,8 +8,8 @@ import pytest
 
 from experts.text.tasks import TASKS as TEXT_TASKS
 from tests.containers import CONTAINERS
-from tests.containers.building import BASE, Builder
 from tests.containers.fixtures import VERSION
+from tests.containers.images import BASE, Builder
 from tests.containers.podman import Podman
 
 pytestmark = CONTAINERS
@@ -47,7 +47,7 @@ def test_it_runs_as_nobody_in_particular_and_says_what_it_is(podman: Podman, ima
     assert told["Entrypoint"] == ["python", "-m"]
     assert told["Labels"]["org.opencontainers.image.version"] == VERSION
     assert told["Labels"]["org.opencontainers.image.licenses"]
-    assert whole["Healthcheck"]["Test"][:4] == ["CMD", "python", "-m", "services.runtime.probe"]
+    assert whole["Healthcheck"]["Test"][:4] == ["CMD", "python", "-m", "services.common.probe"]
 
 
 def test_nothing_of_how_it_was_built_is_left(podman: Podman, image: str, inside: Inside) -> None:

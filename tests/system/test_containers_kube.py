@@ -9,16 +9,16 @@ import pytest
 from gateway.client import AsyncHuggingGPT
 from tests.containers import CONTAINERS
 from tests.containers import peers as beside
-from tests.containers.building import Builder
 from tests.containers.container import Container
 from tests.containers.engine import Engine, Network
+from tests.containers.images import Builder
 from tests.containers.podman import Podman
 from tests.manifests import rendering
+from tests.manifests.deployment import House
 from tests.manifests.environment import told
-from tests.manifests.house import House
-from tests.manifests.playing import Pod, played
+from tests.manifests.kube_play import Pod, played
 from tests.manifests.rules.security import USER
-from tests.postgres import PASSWORD
+from tests.support.postgres import PASSWORD
 from tests.system.conftest import ROOT
 
 pytestmark = [*CONTAINERS, pytest.mark.needs("kubectl")]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.containers import CONTAINERS
-from tests.containers.building import REPOSITORY, Builder
-from tests.containers.house import House
+from tests.containers.deployment import House
+from tests.containers.images import REPOSITORY, Builder
 from tests.containers.load import load, revisions
 
 pytestmark = CONTAINERS

@@ -13,16 +13,16 @@ import pytest
 
 from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1 import types_pb2 as types
-from services.runtime.channel import connect
-from services.runtime.errors import ModelFailed
+from services.common.channel import connect
+from services.common.errors import ModelFailed
 from tests.fakes import Fails, ScriptedLLM, Turn
 from tests.fakes.llm.plausible import Plausible
-from tests.logs import logged
 from tests.observability.promql import Known, complaints
 from tests.observability.queries import Query, of_dashboards, of_rules, of_scalers
 from tests.observability.server import Prometheus, reading
-from tests.orchestrating import END, Cast, apart, task
-from tests.processes import Start, processes
+from tests.support.logs import logged
+from tests.support.orchestrator import END, Cast, apart, task
+from tests.support.processes import Start, processes
 from tests.system.conftest import ROOT, House, standing
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("prometheus")]

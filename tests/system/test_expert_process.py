@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY, Value
-from services.runtime.channel import dial
+from services.common.channel import dial
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +83,7 @@ async def reached(process: Process) -> AsyncIterator[grpc.aio.Channel]:
         yield await stack.enter_async_context(dial(f"127.0.0.1:{port}"))
 
 
-@pytest.mark.parametrize("package", ["tests.shouting", "experts.lite"])
+@pytest.mark.parametrize("package", ["tests.support.shouting", "experts.lite"])
 async def test_an_expert_gets_ready_says_so_and_ends_when_told(start: Start, package: str) -> None:
     process = await start(package)
     async with reached(process) as channel:
@@ -99,7 +99,7 @@ async def test_an_expert_gets_ready_says_so_and_ends_when_told(start: Start, pac
 
 
 async def test_an_expert_may_bring_a_task_nobody_knew(start: Start) -> None:
-    async with reached(await start("tests.shouting")) as channel:
+    async with reached(await start("tests.support.shouting")) as channel:
         request = pb.InferRequest(
             task="text-shouting", inputs={"text": Value(text="hear me")}, parameters_json='{"marks":2}'
         )
@@ -108,7 +108,7 @@ async def test_an_expert_may_bring_a_task_nobody_knew(start: Start) -> None:
 
 
 async def test_an_expert_describes_itself_without_being_started() -> None:
-    command = (sys.executable, "-m", "tests.shouting", "--describe")
+    command = (sys.executable, "-m", "tests.support.shouting", "--describe")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     async with asyncio.timeout(30):
         output, _ = await process.communicate()
@@ -210,7 +210,7 @@ async def test_a_folder_that_cannot_be_served_says_why(
 
 
 async def test_only_models_that_are_allowed_are_served(start: Start) -> None:
-    process = await start("tests.shouting", EXPERT_ALLOWED="other")
+    process = await start("tests.support.shouting", EXPERT_ALLOWED="other")
     entry = await logged(process, "cannot run")
     assert "allowed" in entry["error"]
     assert "EXPERT_ALLOWED" in entry["remedy"]

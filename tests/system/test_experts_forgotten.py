@@ -37,7 +37,7 @@ def planned(services: House) -> list[str]:
 
 
 def test_expert_has_one_name_and_is_not_called_once_it_is_forgotten(services: House) -> None:
-    with expert(services.home, "tests.shouting") as address:
+    with expert(services.home, "tests.support.shouting") as address:
         added = json.loads(services.cli("experts", "add", address, "--json").out)["name"]
         eventually(lambda: offered(services))
         assert added in listed(services)
@@ -53,7 +53,7 @@ def test_dormant_expert_is_not_planned_once_it_is_forgotten(
     services: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("EXPERT_MAY_SLEEP", "true")
-    with expert(services.home, "tests.shouting") as address:
+    with expert(services.home, "tests.support.shouting") as address:
         services.cli("experts", "add", address)
         eventually(lambda: offered(services))
     eventually(lambda: listed(services) == {"lite": False, "shouting": True})

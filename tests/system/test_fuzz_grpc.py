@@ -14,7 +14,7 @@ from grpc import StatusCode
 
 from protos.hugginggpt.v1 import gateway_pb2, selector_pb2
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from tests.fuzzing import message, mutated
+from tests.support.fuzzing import message, mutated
 from tests.system.conftest import House
 
 pytestmark = pytest.mark.slow

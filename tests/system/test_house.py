@@ -78,7 +78,7 @@ def test_a_new_kind_of_task_is_planned_without_a_restart(house: House) -> None:
         return "text-shouting" in house.cli("tasks").out
 
     assert not offered()
-    with expert(house.home, "tests.shouting") as address:
+    with expert(house.home, "tests.support.shouting") as address:
         assert house.cli("experts", "add", address).status == 0
         eventually(offered)
         told = house.ask('Shout the sentence "good morning"')

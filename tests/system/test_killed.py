@@ -16,7 +16,7 @@ import pytest
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import Value
 from tests.fakes import FakeExpert, card
-from tests.spoilt import DATA
+from tests.support.corrupted_files import DATA
 from tests.system.conftest import House, eventually, standing
 
 pytestmark = pytest.mark.slow

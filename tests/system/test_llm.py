@@ -208,7 +208,7 @@ def test_without_an_llm_the_embedded_controllers_decide(house: House) -> None:
 
 
 def test_an_endpoint_without_a_model_is_a_clear_error(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "services", *ANY_PORTS]
+    command = [sys.executable, "-m", "services.local", *ANY_PORTS]
     settings = environment(tmp_path, LLM_BASE_URL="http://127.0.0.1:9/v1", LOG_FORMAT="json")
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=30, check=False)
     (line,) = done.stderr.splitlines()

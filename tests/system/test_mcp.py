@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.types import ListRootsResult, Root
 
-from tests.mcp_clients import opened_client, words
+from tests.support.mcp_clients import opened_client, words
 from tests.system.conftest import ROOT, House, environment
 
 pytestmark = pytest.mark.slow

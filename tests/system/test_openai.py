@@ -10,7 +10,7 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from tests.samples import DATA
+from tests.support.samples import DATA
 from tests.system.conftest import House
 
 SIGN = base64.b64encode((DATA / "sign.png").read_bytes()).decode()

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
-from tests.browsing import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, watched
 from tests.system.conftest import ROOT, House
 
 pytestmark = [CHROMIUM, pytest.mark.asyncio(loop_scope="session")]

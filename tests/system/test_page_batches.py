@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
-from tests.browsing import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, watched
 from tests.system.conftest import House
 from tests.system.test_page import SIGN, ended, held
 from tests.system.test_page_pipelines import kept, sound

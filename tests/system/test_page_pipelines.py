@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, Route, expect
 
-from tests.browsing import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, watched
 from tests.system.conftest import ROOT, House
 from tests.system.test_page import DEMO, SIGN, asked, ended
 from tests.system.test_page_reading import DOUBLED, HEADINGS, PALE, UNNAMED

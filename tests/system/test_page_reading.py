@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.browsing import CHROMIUM, Tab, watched
+from tests.support.browser import CHROMIUM, Tab, watched
 from tests.system.conftest import ROOT, House, cli, standing
 
 pytestmark = [pytest.mark.slow, CHROMIUM, pytest.mark.asyncio(loop_scope="session")]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.network_namespace import ANYWHERE, OUTSIDE, behind
 from tests.system.conftest import ROOT, environment
-from tests.walls import ANYWHERE, OUTSIDE, behind
 
 REMEDY = """no network of one's own can be made here: run the tests as root, or let any user make one
 (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); make test-deps has ip"""
@@ -21,7 +21,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """What the house told, and what was seen of it outside: once it stood, under the policy local, and then open."""
     home = tmp_path_factory.mktemp("walls")
     done = subprocess.run(
-        behind("tests.walls.street", str(home)),
+        behind("tests.support.network_namespace.outside", str(home)),
         env=environment(home),
         cwd=ROOT,
         capture_output=True,

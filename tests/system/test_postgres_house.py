@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.ports import free
+from services.local.ports import free
 from tests.system.conftest import standing
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wavering.tasks import TAMPERED
 from tests.system.conftest import ROOT, House, eventually, expert
-from tests.wavering.tasks import TAMPERED
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_an_expert_that_answers_otherwise_is_named(house: House, tmp_path: Path)
 
     plan, tampered = tmp_path / "plan.json", house.home / TAMPERED
     plan.write_text(json.dumps([{"id": 1, "task": "letter-counting", "arguments": {"text": "secret"}}]))
-    with expert(house.home, "tests.wavering") as address:
+    with expert(house.home, "tests.support.wavering") as address:
         house.cli("experts", "add", address)
         eventually(offered)
         run_id = json.loads(house.cli("ask", "--plan", str(plan), "--json").out)["run_id"]

@@ -13,11 +13,11 @@ from grpc import StatusCode
 from grpc_status import rpc_status
 
 from protos.released import TASKS
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.channel import dial
-from tests import elders
-from tests.elders import elder
-from tests.hosting import Gate, Host, hosts, reached
+from services.common.artifacts import ArtifactStore
+from services.common.channel import dial
+from tests.support import previous_release
+from tests.support.expert_host import Gate, Host, hosts, reached
+from tests.support.previous_release import elder
 from tests.system.conftest import ROOT, House
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ async def lite(http: httpx.AsyncClient) -> AsyncIterator[Any]:
     listed = (await http.get("/v1/experts")).json()["data"]
     ((address,),) = (one["addresses"] for one in listed if one["name"] == "lite")
     async with dial(address) as channel:
-        yield elders.stub("ExpertService", channel)
+        yield previous_release.stub("ExpertService", channel)
 
 
 async def test_it_describes_itself_by_the_ports_that_were_released(lite: Any) -> None:
@@ -77,7 +77,7 @@ async def host(tmp_path: Path, gate: Gate) -> AsyncIterator[Host]:
 
 @pytest.fixture
 def expert(host: Host) -> Any:
-    return elders.stub("ExpertService", host.channel)
+    return previous_release.stub("ExpertService", host.channel)
 
 
 def saying(**fields: Any) -> Any:

@@ -15,17 +15,17 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, TASK_STATE_SUCCEEDED, Value
+from services.common.call_context import metadata
+from services.common.database import Query, Steps, opened
+from services.common.kv_store import Notes
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from services.runtime.caller import metadata
-from services.runtime.database import Query, Steps, opened
-from services.runtime.notes import Notes
 from services.selector.catalog import Catalog
-from services.selector.memory import KIND, Memory
-from tests.elders import elder
-from tests.orchestrating import Cast, connected, kinds
-from tests.postgres import emptied
+from services.selector.snapshot import KIND, Memory
 from tests.service.conftest import among
+from tests.support.orchestrator import Cast, connected, kinds
+from tests.support.postgres import emptied
+from tests.support.previous_release import elder
 
 pytestmark = pytest.mark.slow
 

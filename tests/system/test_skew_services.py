@@ -8,13 +8,13 @@ import pytest
 
 from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED
+from services.common.server import serving
 from services.orchestrator.__main__ import orchestrator
-from services.runtime.server import serving
-from tests import elders
-from tests.doors import Doors, opened_doors
 from tests.fakes import ScriptedOrchestrator
-from tests.orchestrating import END, Cast, House, candidate, connected, ref, registered, states, task
 from tests.service.conftest import among
+from tests.support import previous_release
+from tests.support.gateway import Doors, opened_doors
+from tests.support.orchestrator import END, Cast, House, candidate, connected, ref, registered, states, task
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ async def older(peers: dict[str, str]) -> AsyncIterator[dict[str, str]]:
     async with AsyncExitStack() as stack:
         services = {**SERVICES, "expert": "ExpertService"}
         yield {
-            name: await stack.enter_async_context(elders.between(service, peers[name]))
+            name: await stack.enter_async_context(previous_release.between(service, peers[name]))
             for name, service in services.items()
         }
 
@@ -59,7 +59,7 @@ async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
     described = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]
     async with (
         serving(registered(add, ScriptedOrchestrator()), described) as behind,
-        elders.between("OrchestratorService", f"127.0.0.1:{behind.port}") as older,
+        previous_release.between("OrchestratorService", f"127.0.0.1:{behind.port}") as older,
         opened_doors(tmp_path, settings={"orchestrator": older}) as doors,
     ):
         yield doors

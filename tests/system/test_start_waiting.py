@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 
 from protos.hugginggpt.v1 import responder_pb2
+from services.common import server as runtime
+from services.common.database.migrations import MIGRATED, VERSIONS
+from services.common.probe import complaint
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from services.runtime import server as runtime
-from services.runtime.database.migrations import MIGRATED, VERSIONS
-from services.runtime.probe import complaint
-from tests import s3
-from tests.postgres import PASSWORD, Server, serving
-from tests.starting import Started, started
+from tests.support import s3
+from tests.support.failed_starts import Started, started
+from tests.support.postgres import PASSWORD, Server, serving
 from tests.support.required_programs import require
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
-from tests.postgres import PASSWORD
-from tests.starting import started
+from tests.support.certificates import Authority
+from tests.support.failed_starts import started
+from tests.support.postgres import PASSWORD
 
 pytestmark = pytest.mark.slow
 

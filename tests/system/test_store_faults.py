@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.s3 import Bucket, access, made
-from tests.strait import Strait, strait
+from tests.support.faulty_channel import Strait, strait
+from tests.support.s3 import Bucket, access, made
 from tests.system.conftest import ROOT, House, eventually, standing
 
 pytestmark = pytest.mark.slow

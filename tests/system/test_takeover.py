@@ -21,9 +21,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunSpec,
     Value,
 )
-from services.runtime import caller
-from tests import postgres as servers
-from tests.orchestrating import END, Cast, ref, states, task
+from services.common import call_context
+from tests.support import postgres as servers
+from tests.support.orchestrator import END, Cast, ref, states, task
 from tests.system.conftest import eventually
 from tests.system.replicas import Replica, replicas
 
@@ -111,11 +111,13 @@ class Following:
 
 def ask(replica: Replica, on_disconnect: "OnDisconnect.ValueType" = ON_DISCONNECT_UNSPECIFIED) -> Following:
     request = RunRequest(spec=RunSpec(request="do it", on_disconnect=on_disconnect))
-    return Following(replica.stub.Run(request, timeout=SECONDS, metadata=caller.metadata()))
+    return Following(replica.stub.Run(request, timeout=SECONDS, metadata=call_context.metadata()))
 
 
 def watch(replica: Replica, run_id: str) -> Following:
-    return Following(replica.stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=caller.metadata()))
+    return Following(
+        replica.stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
+    )
 
 
 async def pause(replica: Replica, journal: str) -> None:
@@ -136,7 +138,7 @@ def _is_free(file: str) -> bool:
 
 
 async def until_taken_over(stub: "OrchestratorServiceAsyncStub", run_id: str) -> RunEvent:
-    async for event in stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=caller.metadata()):
+    async for event in stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata()):
         if event.HasField("taken_over"):
             return event
     raise AssertionError("the run ended where it began")
@@ -172,7 +174,7 @@ async def test_an_owner_that_was_paused_past_its_lease_writes_nothing_when_it_wa
     assert asked.events == watched.events
     assert calls.firsts == 1
     kept = [
-        await replica.stub.Get(GetRunRequest(run_id=run_id), timeout=SECONDS, metadata=caller.metadata())
+        await replica.stub.Get(GetRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
         for replica in (one, other)
     ]
     assert kept[0] == kept[1]

@@ -15,7 +15,7 @@ from gateway.client import Attachment, HuggingGPT, Item
 from tests.fakes import ScriptedLLM
 from tests.fakes.collector import Collected, collecting
 from tests.fakes.llm.plausible import Plausible
-from tests.mcp_clients import opened_client
+from tests.support.mcp_clients import opened_client
 from tests.system.conftest import ROOT, House, eventually
 from tests.system.test_llm import lived_in
 

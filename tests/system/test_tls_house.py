@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.identity import Certificate
-from tests.certificates import Authority
+from services.common.tls import Certificate
+from tests.support.certificates import Authority
 from tests.system.conftest import standing
 
 pytestmark = pytest.mark.slow

@@ -24,9 +24,9 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Caller, ModelCard, Value
-from services.runtime import caller, errors
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.channel import dial
+from services.common import call_context, errors
+from services.common.artifacts import ArtifactStore
+from services.common.channel import dial
 
 if TYPE_CHECKING:
     from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub
@@ -64,8 +64,8 @@ class Served:
                 request.lists[name].values.extend([await self._value(one) for one in given])
             else:
                 request.inputs[name].CopyFrom(await self._value(given))
-        with caller.acting_for(Caller(tenant=TENANT)):
-            reply = await self.stub.Infer(request, timeout=60, metadata=caller.metadata())
+        with call_context.acting_for(Caller(tenant=TENANT)):
+            reply = await self.stub.Infer(request, timeout=60, metadata=call_context.metadata())
         return {name: await self._plain(value) for name, value in reply.outputs.items()}
 
     async def refusal(

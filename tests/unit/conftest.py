@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from services.common.database import Database, opened
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from services.runtime.database import Database, opened
-from tests.postgres import emptied
-from tests.stages import Stages
+from tests.support.postgres import emptied
+from tests.support.run_stages import Stages
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

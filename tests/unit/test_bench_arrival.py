@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from tests.bench.arrival.knee import knee
-from tests.bench.arrival.samples import Point, Sample
-from tests.bench.arrival.schedule import poisson
-from tests.bench.arrival.simulation import Model, exponential
+from tests.bench.open_loop.knee import knee
+from tests.bench.open_loop.samples import Point, Sample
+from tests.bench.open_loop.schedule import poisson
+from tests.bench.open_loop.simulation import Model, exponential
 from tests.bench.rows import quantile
 
 RATE, MEAN = 80.0, 0.01

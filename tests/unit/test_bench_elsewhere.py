@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import elsewhere
+from tests.bench import other_reports
 
 EVAL = {"how": "five-fold", "taskbench": {"n": 2064, "node_f1": 86.4, "edge_f1": 55.7, "p50_ms": 9.2, "p95_ms": 19.9}}
 CHAOS = [{"runs": 1_000, "complaints": []}, {"runs": 1_000, "complaints": ["one of them"]}]
@@ -15,7 +15,7 @@ async def test_what_has_not_been_measured_is_a_gap_that_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = await elsewhere.rows()
+    rows = await other_reports.rows()
     assert {row.verdict for row in rows} == {"not measured"}
     assert all(row.note.startswith("make ") for row in rows)
 
@@ -24,10 +24,10 @@ async def test_what_has_been_measured_is_held_against_its_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    elsewhere.EVAL.parent.mkdir()
-    elsewhere.EVAL.write_text(json.dumps(EVAL))
-    elsewhere.CHAOS.write_text(json.dumps(CHAOS))
-    rows = {row.id: row for row in await elsewhere.rows()}
+    other_reports.EVAL.parent.mkdir()
+    other_reports.EVAL.write_text(json.dumps(EVAL))
+    other_reports.CHAOS.write_text(json.dumps(CHAOS))
+    rows = {row.id: row for row in await other_reports.rows()}
     assert rows["plan.taskbench_node_f1"].verdict == "missed"
     assert rows["plan.taskbench_edge_f1"].verdict == rows["plan.taskbench_p95_ms"].verdict == "met"
     assert (rows["run.chaos_wrong"].value, rows["run.chaos_wrong"].verdict) == (1, "missed")

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from tests.bench.endtoend import speech
-from tests.bench.endtoend.asking import Told
-from tests.bench.endtoend.company import PACED, pace, speaking
+from tests.bench.endtoend import scripted_llm
+from tests.bench.endtoend.client import Told
 from tests.bench.endtoend.controllers import CONTROLLERS, SHAPES, Controller
+from tests.bench.endtoend.deployment import PACED, pace, speaking
 from tests.bench.endtoend.measuring import makespan_row
 from tests.bench.endtoend.plain import PlainClient
-from tests.bench.rivals.makespan import SCRIPTS, overhead_row
+from tests.bench.peers.makespan import SCRIPTS, overhead_row
 from tests.bench.shapes import TASK, Script
 from tests.fakes import FakeExpert, card
-from tests.fakes.llm.telling import cut
-from tests.fakes.llm.turns import Says
+from tests.fakes.llm.http_reply import cut
+from tests.fakes.llm.scripted_replies import Says
 
 CLOCK_SECONDS = 0.005
 """What sleeps may be shorter than said, by the resolution of timers."""
@@ -23,19 +23,19 @@ BY_NAME = {controller.name: controller for controller in CONTROLLERS}
 
 @pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
 def test_a_task_is_out_with_the_piece_that_closes_it(script: Script) -> None:
-    text = speech.plan(script)
-    pieces = cut(Says(text, chunk=speech.CHARACTERS))
-    planned, whole = speech.planned(script)
+    text = scripted_llm.plan(script)
+    pieces = cut(Says(text, chunk=scripted_llm.CHARACTERS))
+    planned, whole = scripted_llm.planned(script)
     for number, seconds in planned.items():
-        last = round((seconds - speech.FIRST_SECONDS) * speech.TOKENS_PER_SECOND)
+        last = round((seconds - scripted_llm.FIRST_SECONDS) * scripted_llm.TOKENS_PER_SECOND)
         assert f'"source": "step {number}"}}' in "".join(pieces[: last + 1])
         assert f'"source": "step {number}"}}' not in "".join(pieces[:last])
-    assert whole == pytest.approx(speech.FIRST_SECONDS + (len(pieces) - 1) / speech.TOKENS_PER_SECOND)
+    assert whole == pytest.approx(scripted_llm.FIRST_SECONDS + (len(pieces) - 1) / scripted_llm.TOKENS_PER_SECOND)
 
 
 @pytest.mark.parametrize("script", SHAPES.values(), ids=SHAPES)
 def test_the_plan_that_is_said_has_the_graph_of_the_script(script: Script) -> None:
-    tasks = json.loads(speech.plan(script))["tasks"]
+    tasks = json.loads(scripted_llm.plan(script))["tasks"]
     told = {task["id"] + 1: [need + 1 for need in task["dep"] if need >= 0] for task in tasks}
     assert told == {number: list(needs) for number, needs in script.graph.items()}
 
@@ -48,7 +48,7 @@ def test_a_supplied_plan_is_critical_by_its_experts_alone() -> None:
 
 def test_a_plan_of_an_llm_is_critical_from_its_last_task_on_where_the_llm_is_slower_than_the_tasks() -> None:
     script = SHAPES["chain_8"]
-    planned, whole = speech.planned(script)
+    planned, whole = scripted_llm.planned(script)
     critical, tasks = BY_NAME["llm_results"].critical(script)
     assert critical == pytest.approx(planned[8] + 0.05)
     assert critical > whole
@@ -57,11 +57,11 @@ def test_a_plan_of_an_llm_is_critical_from_its_last_task_on_where_the_llm_is_slo
 
 def test_selection_by_an_llm_delays_each_task_once_and_the_answer_follows() -> None:
     script = SHAPES["single"]
-    choice = speech.seconds(speech.choice("noop-large"))
+    choice = scripted_llm.seconds(scripted_llm.choice("noop-large"))
     more = BY_NAME["llm_selects"].critical(script)[0] - BY_NAME["llm"].critical(script)[0]
     assert more == pytest.approx(choice)
     answer = BY_NAME["llm"].critical(script)[0] - BY_NAME["llm_results"].critical(script)[0]
-    assert answer == pytest.approx(speech.seconds(speech.ANSWER))
+    assert answer == pytest.approx(scripted_llm.seconds(scripted_llm.ANSWER))
 
 
 @pytest.mark.parametrize(("tasks", "selecting", "without"), [(1, 3, 2), (4, 6, 2), (8, 10, 2)])
@@ -76,10 +76,10 @@ def test_tokens_are_those_of_the_usage_that_ends_a_run() -> None:
 
 
 def test_who_is_asked_for_a_plan_says_that_of_the_shape_in_the_request() -> None:
-    speaker = speech.Speaker(*SHAPES.values())
-    prompt = f'You plan.\n<data name="request" id="x">\n{speech.request(SHAPES["wide_4"], 7)}\n</data id="x">'
+    speaker = scripted_llm.Speaker(*SHAPES.values())
+    prompt = f'You plan.\n<data name="request" id="x">\n{scripted_llm.request(SHAPES["wide_4"], 7)}\n</data id="x">'
     said = speaker({"messages": [{"role": "user", "content": prompt}]})
-    assert said.text == speech.plan(SHAPES["wide_4"])
+    assert said.text == scripted_llm.plan(SHAPES["wide_4"])
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS, ids=lambda controller: controller.name)

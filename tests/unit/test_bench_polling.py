@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.bench.rivals.makespan import JARVIS
-from tests.bench.rivals.polling import lasts
+from tests.bench.peers.makespan import JARVIS
+from tests.bench.peers.polling import lasts
 from tests.bench.shapes import Script
 
 DEEP = ("single", "chain_4", "diamond", "chain_8")

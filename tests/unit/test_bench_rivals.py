@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from tests.bench.asking import Asker
+from tests.bench.expert_callers import Asker
+from tests.bench.peers import measuring
+from tests.bench.peers.families import descendants, family
 from tests.bench.processes import Running
-from tests.bench.rivals import measuring
-from tests.bench.rivals.families import descendants, family
 
 
 def test_a_family_is_the_first_process_with_all_below_it() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway.cli.batching import telling
-from gateway.cli.batching.ending import Ended
-from gateway.cli.batching.folder import Folder
-from gateway.cli.batching.view import Bar, Lines
+from gateway.cli.batch import report
+from gateway.cli.batch.finish import Ended
+from gateway.cli.batch.live_view import Bar, Lines
+from gateway.cli.batch.output_folder import Folder
 from gateway.client import Batch, BatchResult, BatchSummary
 
 
@@ -64,7 +64,7 @@ def test_an_end_tells_counts_times_and_the_most_frequent_errors(capsys: pytest.C
     }
     over = Batch.model_validate({"batch_id": "batch_1", "state": "incomplete"})
     ended = Ended(over, BatchSummary.model_validate(summary), Folder(Path("out")), seconds=12.34, again=True)
-    telling.tell(ended, as_json=False)
+    report.tell(ended, as_json=False)
     captured = capsys.readouterr()
     told = captured.out.splitlines()
     assert told[:3] == [
@@ -83,7 +83,7 @@ def test_an_end_tells_counts_times_and_the_most_frequent_errors(capsys: pytest.C
 def test_items_that_fail_before_they_run_are_not_to_be_run_again(capsys: pytest.CaptureFixture[str]) -> None:
     over = Batch.model_validate({"batch_id": "batch_1", "state": "failed"})
     summary = BatchSummary.model_validate({"batch_id": "batch_1", "counts": {"total": 2, "failed": 2}})
-    telling.tell(Ended(over, summary, Folder(Path("out"))), as_json=False)
+    report.tell(Ended(over, summary, Folder(Path("out"))), as_json=False)
     assert capsys.readouterr().err == (
         "none of the failed can run as it was sent: mend their inputs,"
         " and start a batch with these: hugginggpt batch --help\n"
@@ -97,7 +97,7 @@ def test_each_of_few_items_has_a_line(capsys: pytest.CaptureFixture[str]) -> Non
     ]
     over = Batch.model_validate({"batch_id": "batch_1", "state": "incomplete"})
     summary = BatchSummary.model_validate({"batch_id": "batch_1", "state": "incomplete", "counts": {"total": 2}})
-    telling.tell(Ended(over, summary, None, [BatchResult.model_validate(each) for each in results]), as_json=False)
+    report.tell(Ended(over, summary, None, [BatchResult.model_validate(each) for each in results]), as_json=False)
     assert capsys.readouterr().out.splitlines()[:2] == [
         "  1 sign.png   0.50 s  Two words",
         "  2 bad.png    0.00 s  bad.png is damaged[2J",
@@ -113,7 +113,7 @@ def test_what_items_are_called_and_say_stays_on_its_line(capsys: pytest.CaptureF
         "errors": [{"reason": "INVALID", "message": forged, "count": 1, "names": [forged]}],
     }
     over = Batch.model_validate({"batch_id": "batch_1", "state": "failed", "failure": failure})
-    telling.tell(Ended(over, BatchSummary.model_validate(summary)), as_json=False)
+    report.tell(Ended(over, BatchSummary.model_validate(summary)), as_json=False)
     captured = capsys.readouterr()
     shown = "a batch_1 completed b gnp.exe[2J"
     assert captured.out.splitlines()[1:] == [

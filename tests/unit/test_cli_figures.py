@@ -1,8 +1,8 @@
 """What trials come to."""
 
-from gateway.cli.comparing.figures import agreed, agreements, figures
-from gateway.cli.comparing.likeness import answer
-from gateway.cli.comparing.trials import Contestant, Trial
+from gateway.cli.comparison.figures import agreed, agreements, figures
+from gateway.cli.comparison.similarity import answer
+from gateway.cli.comparison.trials import Contestant, Trial
 
 A, B = Contestant("a"), Contestant("b", "1")
 FAILED = Trial(None, "it broke")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.batching import files, items
-from gateway.cli.batching.folder import file_name
-from gateway.cli.batching.parameters import Parameters
-from gateway.cli.problem import USAGE, Problem
+from gateway.cli.batch import item_files, items
+from gateway.cli.batch.output_folder import file_name
+from gateway.cli.batch.parameters import Parameters
+from gateway.cli.errors import USAGE, Problem
 from gateway.client import Artifact, FileId, Item, Json, Url
 
 SIGNS = Parameters("read@2", {"image": "image"}, ["image"])
@@ -45,22 +45,22 @@ def problem(file: Path, parameters: Parameters = ASKED, *settings: str) -> str:
 
 def test_names_stand_on_one_line_however_files_are_called(folder: Path) -> None:
     (folder / "two\nlines\u202e.png").write_bytes(b"picture")
-    found = items.of_files(files.of_patterns([str(folder / "two*")]), SIGNS, {})
+    found = items.of_files(item_files.of_patterns([str(folder / "two*")]), SIGNS, {})
     assert [item.name for item in found] == ["two lines.png"]
     (item,) = of_manifest(table(folder, "image,name", '"a.png","x\ny"'), SIGNS)
     assert item.name == "x y"
 
 
 def test_a_folder_is_all_its_files_by_name_but_hidden_ones_and_results(folder: Path) -> None:
-    found = items.of_files(files.of_folder(folder, folder / "out"), SIGNS, {})
+    found = items.of_files(item_files.of_folder(folder, folder / "out"), SIGNS, {})
     assert found.count == 3
     assert [item.name for item in found] == ["a.png", "b.png", "sub/a.png"]
     assert [item.inputs for item in found][2] == {"image": folder / "sub/a.png"}
 
 
 def test_patterns_give_each_file_once_and_names_that_tell_them_apart(folder: Path) -> None:
-    found = files.of_patterns([str(folder / "sub/*.png"), str(folder / "**/a.png"), str(folder / "b.png")])
-    assert [name for name, _ in files.named(found)] == ["sub/a.png", "a.png", "b.png"]
+    found = item_files.of_patterns([str(folder / "sub/*.png"), str(folder / "**/a.png"), str(folder / "b.png")])
+    assert [name for name, _ in item_files.named(found)] == ["sub/a.png", "a.png", "b.png"]
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_patterns_give_each_file_once_and_names_that_tell_them_apart(folder: Pat
 )
 def test_a_pattern_that_fits_no_file_is_a_problem(folder: Path, pattern: str, said: str) -> None:
     with pytest.raises(Problem, match=said):
-        files.of_patterns([str(folder / pattern)])
+        item_files.of_patterns([str(folder / pattern)])
 
 
 def test_an_empty_folder_and_one_that_is_not_there_are_problems(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, said in (("empty", "has no files"), ("gone", "No such file")):
         with pytest.raises(Problem, match=said):
-            files.of_folder(tmp_path / name, tmp_path / "out")
+            item_files.of_folder(tmp_path / name, tmp_path / "out")
 
 
 def test_two_files_of_the_same_name_stay_apart(folder: Path) -> None:
@@ -97,14 +97,14 @@ def test_a_made_file_stays_in_its_folder_whatever_its_item_is_called(tmp_path: P
 
 def test_an_unreadable_file_is_an_item_all_the_same(folder: Path) -> None:
     (folder / "broken.png").symlink_to(folder / "nowhere")
-    assert folder / "broken.png" in files.of_folder(folder, folder / "out")
-    assert files.of_patterns([str(folder / "broken.png")]) == [folder / "broken.png"]
+    assert folder / "broken.png" in item_files.of_folder(folder, folder / "out")
+    assert item_files.of_patterns([str(folder / "broken.png")]) == [folder / "broken.png"]
 
 
 def test_a_name_on_disk_need_be_no_text(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"))
     odd.write_bytes(b"picture")
-    assert [name for name, _ in files.named([odd])] == ["\N{REPLACEMENT CHARACTER}.png"]
+    assert [name for name, _ in item_files.named([odd])] == ["\N{REPLACEMENT CHARACTER}.png"]
 
 
 def test_a_file_goes_to_the_only_parameter_it_can_be_for() -> None:

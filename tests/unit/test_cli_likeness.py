@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.comparing.likeness import answer, correctness, likeness
+from gateway.cli.comparison.similarity import answer, correctness, likeness
 from gateway.client import Artifact
 
 

@@ -11,9 +11,9 @@ import yaml
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from gateway.cli import documents, pipeline_file
-from gateway.cli.graph import drawn, flow
-from gateway.cli.problem import USAGE, Problem
+from gateway.cli import document_file, pipeline_file
+from gateway.cli.errors import USAGE, Problem
+from gateway.cli.plan_graph import drawn, flow
 from gateway.client import Pipeline, Port
 
 ANSWER = """\
@@ -58,7 +58,7 @@ KEPT = Pipeline(
 def imported(folder: Path, text: str, name: str = "") -> pipeline_file.Imported:
     file = folder / "pipeline.yaml"
     file.write_text(text, "utf-8")
-    return pipeline_file.imported(documents.read(file), name)
+    return pipeline_file.imported(document_file.read(file), name)
 
 
 def test_what_is_written_fits_the_schema_and_is_read_back(tmp_path: Path) -> None:
@@ -113,10 +113,13 @@ def test_a_file_may_be_json(tmp_path: Path) -> None:
         ((ANSWER, '{"plan": [{"id": 1, "task": "x", "args": {"a": NaN}}]}'), "has a number or letter that nobody"),
         (("id: 1", "id: 1e999"), "has a number or letter that nobody can send"),
         ((ANSWER, '{"plan": [{"id": 1, "task": "\\ud800"}]}'), "has a number or letter that nobody can send"),
-        ((ANSWER, "a: [" + "b, " * documents.MOST_PARTS + "]"), "line 1: .* more than 50,000 parts have to be JSON"),
+        (
+            (ANSWER, "a: [" + "b, " * document_file.MOST_PARTS + "]"),
+            "line 1: .* more than 50,000 parts have to be JSON",
+        ),
         ((ANSWER, "# nothing"), "holds no plan"),
         ((ANSWER, "[" * 100_000), "nested too deeply|neither JSON nor YAML"),
-        ((ANSWER, "x" * (documents.YAML_BYTES + 1)), "too long for YAML"),
+        ((ANSWER, "x" * (document_file.YAML_BYTES + 1)), "too long for YAML"),
         ((ANSWER, '{"plan": []}'), "holds no plan"),
     ],
 )

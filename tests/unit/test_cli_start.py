@@ -15,8 +15,8 @@ def test_no_command_imports_the_house() -> None:
     program += "print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
-    assert "gateway.cli.asking" in imported
-    assert not {"services.supervisor", "services.light", "gateway.__main__", "fastapi"} & imported
+    assert "gateway.cli.ask" in imported
+    assert not {"services.local.supervisor", "services.local.light_services", "gateway.__main__", "fastapi"} & imported
 
 
 def test_the_python_client_brings_nothing_of_the_services_along() -> None:

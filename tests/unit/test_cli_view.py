@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from gateway.cli.live_view import Lines, Picture, one_line, printable
 from gateway.cli.run import Run
-from gateway.cli.standing import log_line
-from gateway.cli.view import Lines, Picture, one_line, printable
+from gateway.cli.up import log_line
 
 PLANNED = {"task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
 STARTED = {"task_id": 1, "attempt": 1, "task_started": {"by": {"model_id": "rapidocr", "expert": "lite"}}}

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from gateway.cli.tracing.drawing import drawn
+from gateway.cli.tracing.chart import drawn
 from gateway.cli.tracing.waterfall import Span, Waterfall
 
 Told = dict[str, Any]

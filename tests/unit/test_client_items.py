@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.client import Artifact, Attachment, Failure, FileId, Given, InvalidRequest, Item, Json, Unreachable, Url
-from gateway.client.keeping.items import AT_ONCE, IN_MEMORY_BYTES, Lines, Writing
+from gateway.client.pipelines.items import AT_ONCE, IN_MEMORY_BYTES, Lines, Writing
 
 A = Artifact(sha256="a" * 64, name="a.png")
 

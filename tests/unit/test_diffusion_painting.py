@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from experts.diffusion.generation import Order, Painted, Painter
+from experts.diffusion.image_size import Canvas, Size
 from experts.diffusion.maps.depth import normals
 from experts.diffusion.maps.poses import joints
-from experts.diffusion.painting import Order, Painted, Painter
-from experts.diffusion.pictures import text_to_image
-from experts.diffusion.sizes import Canvas, Size
 from experts.diffusion.tasks import TASKS
+from experts.diffusion.text_to_image import text_to_image
 from experts.host.media import open_image
-from services.runtime.errors import InvalidRequest, ModelFailed
+from services.common.errors import InvalidRequest, ModelFailed
 from tests.tiny import Tiny
 
 # diffusers asks torch for TorchScript when it is imported.

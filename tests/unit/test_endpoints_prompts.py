@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from experts.endpoints import prompts
+from experts.endpoints.http_errors import Refusal
 from experts.endpoints.prompts import CHATS, asked, read
-from experts.endpoints.refusals import Refusal
-from experts.host.convert import outlets, written
+from experts.host.conversion import outlets, written
 from experts.host.handler import Media
 from protos.hugginggpt.tasks import standard_tasks
-from services.runtime.errors import CorruptData, InvalidRequest
+from services.common.errors import CorruptData, InvalidRequest
 
 TABLE = Media(b"name,age\nAda,36\n", "text/csv", "people.csv")
 INPUTS: dict[str, Any] = {

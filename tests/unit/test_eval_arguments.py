@@ -12,7 +12,7 @@ from tests.eval.given import beside
 from tests.eval.lines import Answer, Graph, Line
 from tests.eval.planners import Outcome
 from tests.eval.tools import Spelling
-from tests.planning import inputs
+from tests.support.plans import inputs
 
 
 def answer(*given: Mapping[str, Any], tasks: tuple[str, ...]) -> Answer:

@@ -8,7 +8,7 @@ from tests.eval import judge
 from tests.eval.lines import Line
 from tests.eval.planners import Outcome
 from tests.fakes import Says, ScriptedLLM
-from tests.planning import LITE
+from tests.support.plans import LITE
 
 YES = json.dumps({"correct": True, "passing": True, "rational": True, "success": True})
 PARTLY = json.dumps({"correct": False, "passing": True, "rational": True, "success": False})

@@ -11,7 +11,7 @@ from tests.eval.attached import asked_for, named, request
 from tests.eval.comparing import graph
 from tests.eval.lines import Answer, BadLines, Graph, Line, read
 from tests.eval.tools import HUB_NAMES, Spelling, catalogue, names, spelling, unknown
-from tests.planning import STANDARD
+from tests.support.plans import STANDARD
 
 DATA = Path(__file__).parents[1] / "eval" / "data"
 WHOLE: dict[str, Any] = {"id": "1", "request": "Translate", "type": "single", "tasks": ["Translation"], "links": []}

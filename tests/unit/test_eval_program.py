@@ -12,7 +12,7 @@ from tests.eval.lines import Answer, BadLines, Graph, Line
 from tests.eval.planners import Planner, outcomes
 from tests.eval.scoring import scores
 from tests.eval.tools import Spelling
-from tests.planning import STANDARD
+from tests.support.plans import STANDARD
 
 LINES: list[dict[str, Any]] = [
     {"id": "1", "request": "Describe 'example.jpg'.", "type": "single", "tasks": ["Image-to-Text"], "links": []},

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.access.audit import Actor, Audit
-from gateway.access.failures import ALLOWED, WINDOW_SECONDS, Failures
-from gateway.access.gate import KeyGate
-from gateway.access.identity import Identity, identified_as
-from gateway.access.keys import Keys, Terms, digest, parts
-from gateway.access.limits import NO_LIMITS, Limits
-from gateway.access.ring import FRESH_SECONDS, STALE_SECONDS, KeyRing
-from gateway.access.slots import UNSURE_SECONDS, Slots
-from gateway.access.windows import DAY, MINUTE, MemoryCounters, StoredCounters
-from gateway.store import gateway_store
-from services.runtime.database import Database, Operation, Query, Rows, Steps
-from services.runtime.errors import (
+from gateway.auth.api_key_cache import FRESH_SECONDS, STALE_SECONDS, KeyRing
+from gateway.auth.api_keys import Keys, Terms, digest, parts
+from gateway.auth.audit import Actor, Audit
+from gateway.auth.auth_backoff import ALLOWED, WINDOW_SECONDS, Failures
+from gateway.auth.authenticator import KeyGate
+from gateway.auth.identity import Identity, identified_as
+from gateway.database import gateway_store
+from gateway.limits.limits import NO_LIMITS, Limits
+from gateway.limits.rate_window import DAY, MINUTE, MemoryCounters, StoredCounters
+from gateway.limits.run_slots import UNSURE_SECONDS, Slots
+from services.common.database import Database, Operation, Query, Rows, Steps
+from services.common.errors import (
     FailedPrecondition,
     InvalidRequest,
     NotFound,
@@ -25,8 +25,8 @@ from services.runtime.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tests.clock import Clock
-from tests.keyholders import OPERATOR
+from tests.support.api_keys import OPERATOR
+from tests.support.clock import Clock
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_the_log_only_grows_whoever_asks(store: Database, act: str) -> Non
 
 
 async def test_the_log_is_exported_whole_and_in_order(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.access.audit._PAGE", 2)
+    monkeypatch.setattr("gateway.auth.audit._PAGE", 2)
     for number in range(5):
         await Audit(store).record("file.delete", f"file_{number}")
     exported = [entry async for entry in Audit(store).entries()]
@@ -194,7 +194,7 @@ async def test_failures_are_counted_by_network_and_forgotten() -> None:
 
 
 async def test_failures_of_any_number_of_addresses_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.access.failures.MOST", 100)
+    monkeypatch.setattr("gateway.auth.auth_backoff.MOST", 100)
     failures = Failures(Clock(0))
     for number in range(1000):
         failures.count(f"10.0.{number // 256}.{number % 256}")

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from grpc import StatusCode
 
-from gateway.access.origin import OriginGuard
-from gateway.listening import bound, host_and_port, refuse_strangers
-from gateway.status import OutOfRange, Unrouted, WrongMethod, http_status, problem
-from services.runtime import errors
+from gateway.auth.origin_guard import OriginGuard
+from gateway.http.problem import OutOfRange, Unrouted, WrongMethod, http_status, problem
+from gateway.http.server import bound, host_and_port, refuse_strangers
+from services.common import errors
 
 HEADERS = list[tuple[bytes, bytes]]
 

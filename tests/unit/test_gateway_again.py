@@ -1,8 +1,8 @@
 """What a run is asked that does another one again."""
 
-from gateway.recording.account import Account
-from gateway.recording.again import artifacts_of, spec
-from gateway.recording.terms import Hurdle, Terms
+from gateway.provenance.rerun import artifacts_of, spec
+from gateway.provenance.rerun_terms import Hurdle, Terms
+from gateway.provenance.run_account import Account
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE
 from protos.hugginggpt.v1.types_pb2 import RunEvent

@@ -11,7 +11,7 @@ from grpc import StatusCode
 from structlog.testing import capture_logs
 
 from gateway.call_log import CallLog
-from services.runtime.errors import NotFound
+from services.common.errors import NotFound
 
 
 async def logged(error: BaseException | None, set_by_hand: StatusCode | None = None) -> Any:

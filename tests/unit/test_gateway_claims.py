@@ -1,7 +1,7 @@
 import pytest
 
-from gateway.claims import agree, check_claim
-from services.runtime.errors import InvalidRequest
+from gateway.content_type_check import agree, check_claim
+from services.common.errors import InvalidRequest
 
 AGREE = [
     ("", "image/png"), ("application/octet-stream", "image/png"), ("binary/octet-stream", "application/zip"),

@@ -6,8 +6,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gateway.decoding import decode
-from gateway.encoding import dumps, encode
+from gateway.json_decoder import decode
+from gateway.json_encoder import dumps, encode
 from gateway.json_text import loads
 from protos.hugginggpt.v1.types_pb2 import (
     DETERMINISM_NO,
@@ -43,7 +43,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Turn,
     Value,
 )
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 SHA = "ab" * 32
 PICTURE = Artifact(sha256=SHA, media_type="image/png", size_bytes=5_000_000_000, name="sign.png")

@@ -8,19 +8,19 @@ from typing import Any
 import grpc
 import pytest
 
-from gateway.access.endings import Endings
-from gateway.access.following import KEPT_SECONDS, OVERLAP_SECONDS, THOROUGH_SECONDS, USUAL_OVERLAP_SECONDS
-from gateway.access.slots import Slots
-from gateway.access.windows import DAY, StoredCounters
-from gateway.store import gateway_store
+from gateway.auth.completion_watcher import Endings
+from gateway.auth.cursor_follower import KEPT_SECONDS, OVERLAP_SECONDS, THOROUGH_SECONDS, USUAL_OVERLAP_SECONDS
+from gateway.database import gateway_store
+from gateway.limits.rate_window import DAY, StoredCounters
+from gateway.limits.run_slots import Slots
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller, Usage
-from services.runtime.database import Database
-from services.runtime.errors import Overloaded, Unavailable
-from tests.clock import Clock
+from services.common.database import Database
+from services.common.errors import Overloaded, Unavailable
 from tests.conftest import Serve
 from tests.fakes import ScriptedOrchestrator
+from tests.support.clock import Clock
 
 NOW = 20 * 365 * DAY + 1000.0
 
@@ -133,7 +133,7 @@ async def test_tokens_count_for_the_day_the_run_ended(
 async def test_what_ended_while_nobody_answered_is_caught_up_with(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.access.endings.LOOK_SECONDS", 0)
+    monkeypatch.setattr("gateway.auth.completion_watcher.LOOK_SECONDS", 0)
     slots = Slots(store, Clock(NOW))
     await slots.take(await slots.reserve("k", 1), "run_1")
     ledger.away = True
@@ -151,7 +151,7 @@ async def test_what_ended_while_nobody_answered_is_caught_up_with(
 async def test_following_continues_after_an_unexpected_exception(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.access.endings.LOOK_SECONDS", 0)
+    monkeypatch.setattr("gateway.auth.completion_watcher.LOOK_SECONDS", 0)
     ledger.end("run_1", NOW)
     looking, looks = following(channel, store), 0
     real_look = looking.look
@@ -173,7 +173,7 @@ async def test_following_continues_after_an_unexpected_exception(
 async def test_the_last_end_counts_once_however_long_nothing_follows(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.access.endings.LOOK_SECONDS", 0)
+    monkeypatch.setattr("gateway.auth.completion_watcher.LOOK_SECONDS", 0)
     ledger.end("run_1", NOW)
     await following(channel, store).look()
     clock = Clock(NOW + 2 * KEPT_SECONDS)

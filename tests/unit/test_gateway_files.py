@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.files import Allowance, keep
+from gateway.http.multipart import MAX_PARTS, parts
 from gateway.media_types import media_type
-from gateway.multipart import MAX_PARTS, parts
+from gateway.uploads import Allowance, keep
 from protos.hugginggpt.v1.types_pb2 import Artifact
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.artifacts.giving import NAME_CHARACTERS, clean_name
-from services.runtime.errors import InvalidRequest
+from services.common.artifacts import ArtifactStore
+from services.common.artifacts.disposition import NAME_CHARACTERS, clean_name
+from services.common.errors import InvalidRequest
 
 
 def box(kind: bytes, content: bytes) -> bytes:

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.keeping.bodies import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, numbered, paged
-from gateway.keeping.items import Sent
-from gateway.keeping.results import joined, result, table
-from gateway.keeping.summary import MOST_ERRORS, summary
+from gateway.pipelines.batch_body import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, numbered, paged
+from gateway.pipelines.batch_items import Sent
+from gateway.pipelines.batch_results import joined, result, table
+from gateway.pipelines.batch_summary import MOST_ERRORS, summary
 from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
@@ -29,7 +29,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Usage,
     Value,
 )
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 ARTIFACT = Artifact(sha256="ab" * 32, media_type="audio/wav", size_bytes=5, name="speech.wav")
 
@@ -163,7 +163,7 @@ async def test_lines_are_numbered_wherever_they_are_cut() -> None:
 
 
 async def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.keeping.bodies.JSON_BYTES", 100)
+    monkeypatch.setattr("gateway.pipelines.batch_body.JSON_BYTES", 100)
     with pytest.raises(InvalidRequest) as refused:
         _ = [line async for line in numbered(chunks(b"{}\n", *[b"x" * 60] * 2))]
     assert (refused.value.reason, refused.value.message.split(" is")[0]) == ("TOO_LARGE", "line 2")

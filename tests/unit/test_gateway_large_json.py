@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.decoding import MOST_ENTRIES, decode
+from gateway.json_decoder import MOST_ENTRIES, decode
 from gateway.json_text import MAX_DEPTH, MOST_GROUPS, canonical, loads
-from gateway.openai import schema
+from gateway.openai import json_schema
 from protos.hugginggpt.v1.types_pb2 import RunSpec
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 from tests.bench.parsing import LARGE_MESSAGES, WIDE_JSON, doubling_schema
 
 
@@ -54,6 +54,6 @@ def test_deep_is_refused(depth: int, taken: bool, turn: Any) -> None:
 @pytest.mark.timeout(30)
 def test_a_schema_whose_choices_double_is_not_followed_to_the_end() -> None:
     doubling = doubling_schema()
-    schema.check(doubling, "x")
-    assert not schema.holds(doubling, doubling, {"a": 1})
-    assert schema.holds(doubling, doubling, {"a": None})
+    json_schema.check(doubling, "x")
+    assert not json_schema.holds(doubling, doubling, {"a": 1})
+    assert json_schema.holds(doubling, doubling, {"a": None})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.web.pages import Site
+from gateway.web.site_files import Site
 
 DATA = Path(__file__).parents[1] / "data"
 SITE = Site.packaged()

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.public import make_public
+from gateway.public_view import make_public
 from protos.hugginggpt.v1.types_pb2 import (
     TASK_STATE_PLANNED,
     AttemptFailed,

@@ -10,10 +10,10 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from jsonschema import Draft202012Validator
 
-from gateway.encoding import encode
-from gateway.recording.account import Account
-from gateway.recording.record import record
-from gateway.recording.schema import record_schema
+from gateway.json_encoder import encode
+from gateway.provenance.record import record
+from gateway.provenance.run_account import Account
+from gateway.provenance.schema import record_schema
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import RunEvent
 

@@ -6,10 +6,10 @@ import httpx
 
 from gateway.client import Event
 from gateway.client.events import Reader
-from gateway.feed import Feed
-from gateway.sse import EventStream, framed
+from gateway.http.sse import EventStream, framed
+from gateway.run_stream import Feed
 from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
-from services.runtime.errors import CorruptData, Unavailable
+from services.common.errors import CorruptData, Unavailable
 from tests.fakes import ANSWERED
 
 

@@ -4,9 +4,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from gateway.throttle import MEMORY_SECONDS, REFUSED, WAITED_SECONDS, WAITING, Throttle
-from services.runtime.errors import Overloaded
-from tests.clock import Clock
+from gateway.limits.throttle import MEMORY_SECONDS, REFUSED, WAITED_SECONDS, WAITING, Throttle
+from services.common.errors import Overloaded
+from tests.support.clock import Clock
 
 
 def full(throttle: Throttle, tenant: str = "one") -> bool:

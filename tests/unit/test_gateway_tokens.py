@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from pydantic import ValidationError
 
-from gateway.access.jwks import AGAIN_SECONDS, OLD_SECONDS, Jwks
-from gateway.access.limits import Limits
-from gateway.access.settings import AccessSettings
-from gateway.access.tokens import JwtTokens
-from services.runtime.errors import InvalidRequest, PermissionDenied, Unauthenticated
-from tests.clock import Clock
+from gateway.auth.jwks import AGAIN_SECONDS, OLD_SECONDS, Jwks
+from gateway.auth.jwt_tokens import JwtTokens
+from gateway.auth.settings import AccessSettings
+from gateway.limits.limits import Limits
+from services.common.errors import InvalidRequest, PermissionDenied, Unauthenticated
+from tests.support.clock import Clock
 
 ISSUER, AUDIENCE = "https://issuer.example", "hugginggpt"
 LIMITS = Limits(requests_per_minute=7)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gateway.recording import media, tolerance
+from gateway.provenance import media_difference, tolerance
 
 LABELS = [{"label": "joy", "score": 0.9}, {"label": "fear", "score": 0.1}]
 BOX = [{"label": "cat", "score": 0.9, "box": {"xmin": 1000.0, "ymin": 2.0, "xmax": 3000.0, "ymax": 4.0}}]
@@ -81,7 +81,7 @@ def png(picture: Image.Image) -> bytes:
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P"])
 def test_pictures_are_read_as_they_are(mode: str) -> None:
     picture = Image.linear_gradient("L").resize((61, 37)).rotate(20).convert("RGB").convert(mode)
-    found = media._png(png(picture))
+    found = media_difference._png(png(picture))
     assert bytes(found.values) == picture.tobytes()
     assert found.shape[:2] == picture.size
 
@@ -101,7 +101,7 @@ def test_every_filter_of_png_is_undone(kind: int) -> None:
         for name, body in ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
     )
     assert Image.open(io.BytesIO(content)).tobytes() == pixels
-    assert bytes(media._png(content).values) == pixels
+    assert bytes(media_difference._png(content).values) == pixels
 
 
 def _guessed(kind: int, line: bytes, above: bytes) -> Iterator[tuple[int, int]]:
@@ -116,9 +116,9 @@ def _guessed(kind: int, line: bytes, above: bytes) -> Iterator[tuple[int, int]]:
 def test_pictures_may_differ_by_a_level(step: int, same: bool) -> None:
     picture = Image.linear_gradient("L").convert("RGB")
     other = picture.point(lambda level: level + step)
-    told = list(media.difference(png(picture), png(other), "image/png", "image"))
+    told = list(media_difference.difference(png(picture), png(other), "image/png", "image"))
     assert (not told) is same
-    assert list(media.difference(png(picture), png(picture.resize((9, 9))), "image/png", "image"))
+    assert list(media_difference.difference(png(picture), png(picture.resize((9, 9))), "image/png", "image"))
 
 
 def wav(samples: list[int]) -> bytes:
@@ -133,8 +133,8 @@ def wav(samples: list[int]) -> bytes:
 def test_recordings_may_differ_by_a_thousandth(step: int, same: bool) -> None:
     samples = [1000 * (i % 7) for i in range(500)]
     other = [sample + step for sample in samples]
-    assert (not list(media.difference(wav(samples), wav(other), "audio/wav", "audio"))) is same
-    assert list(media.difference(wav(samples), wav(samples[:-1]), "audio/wav", "audio"))
+    assert (not list(media_difference.difference(wav(samples), wav(other), "audio/wav", "audio"))) is same
+    assert list(media_difference.difference(wav(samples), wav(samples[:-1]), "audio/wav", "audio"))
 
 
 def _cut() -> bytes:
@@ -154,5 +154,5 @@ def _cut() -> bytes:
     ],
 )
 def test_what_has_no_measure_says_so(content: bytes, media_type: str) -> None:
-    with pytest.raises(media.NoMeasure):
-        list(media.difference(content, content + b"y", media_type, "out"))
+    with pytest.raises(media_difference.NoMeasure):
+        list(media_difference.difference(content, content + b"y", media_type, "out"))

@@ -7,10 +7,11 @@ from ipaddress import ip_address
 
 import pytest
 
-from gateway.access.audit import Actor
-from gateway.store import gateway_store
-from gateway.webhooks import delivering, sending
-from gateway.webhooks.delivering import Delivering
+from gateway.auth.audit import Actor
+from gateway.database import gateway_store
+from gateway.webhooks import delivery as delivery_module
+from gateway.webhooks import sender
+from gateway.webhooks.delivery import Delivering
 from gateway.webhooks.outbox import Outbox
 from gateway.webhooks.registry import MOST, Delivery, Webhook, Webhooks
 from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
@@ -22,14 +23,14 @@ from protos.hugginggpt.v1.types_pb2 import (
     Caller,
     DataPolicy,
 )
-from services.runtime.caller import acting_for
-from services.runtime.database import Database, Query, Steps
-from services.runtime.errors import FailedPrecondition, PermissionDenied, ServiceError
-from services.runtime.outbound.addresses import Address, AllowList
-from services.runtime.outbound.guard import Guard, Resolve
-from tests.fakes.llm.wire import Request
+from services.common.call_context import acting_for
+from services.common.database import Database, Query, Steps
+from services.common.errors import FailedPrecondition, PermissionDenied, ServiceError
+from services.common.http_fetch.addresses import Address, AllowList
+from services.common.http_fetch.ssrf_guard import Guard, Resolve
+from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web
-from tests.receiving import PATH, allowed, ended_batch, ended_run, told
+from tests.support.webhook_receiver import PATH, allowed, ended_batch, ended_run, told
 
 BY = Actor("default", "operator:test")
 NO_TIME = (0.0, 0.0, 0.0)
@@ -197,8 +198,8 @@ async def test_pauses_grow_are_spread_and_heed_the_receiver(house: Told) -> None
     assert 890 < due - time.time() < 910
     await teller.look()
     assert len(house.web.requests) == 1
-    assert tuple(sorted(delivering.PAUSES)) == delivering.PAUSES
-    assert 3600 < sum(delivering.PAUSES) < 24 * 3600
+    assert tuple(sorted(delivery_module.PAUSES)) == delivery_module.PAUSES
+    assert 3600 < sum(delivery_module.PAUSES) < 24 * 3600
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ async def test_who_is_gone_is_told_no_more(house: Told) -> None:
 
 
 async def test_who_is_slow_is_left_and_keeps_no_other_waiting(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "ATTEMPT_SECONDS", 1.0)
+    monkeypatch.setattr(sender, "ATTEMPT_SECONDS", 1.0)
     slow, quick = await house.webhook(path="/slow"), await house.webhook()
     house.web.answers["/slow"] = never
     await house.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(8)))
@@ -239,7 +240,7 @@ async def test_who_is_slow_is_left_and_keeps_no_other_waiting(house: Told, monke
         await teller.settled()
     assert {delivery.state for delivery in await house.webhooks.deliveries(quick.id)} == {"delivered"}
     first = [delivery for delivery in await house.webhooks.deliveries(slow.id) if delivery.attempts]
-    assert len(first) <= 2 * delivering.AT_ONCE_EACH
+    assert len(first) <= 2 * delivery_module.AT_ONCE_EACH
     assert {delivery.outcome for delivery in first if delivery.outcome} == {"no answer within 1 s"}
 
 
@@ -264,7 +265,7 @@ async def test_ends_of_what_keeps_in_are_told_in_the_house_alone(
 async def test_what_a_gateway_died_over_is_told_by_another(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     webhook = await house.webhook()
     await house.ended(ended_run("run_1", time.time() + 1))
-    monkeypatch.setattr(delivering, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(delivery_module, "LEASE_SECONDS", 1.0)
     house.web.answers[PATH] = never
     async with asyncio.timeout(20), house.delivering().running():
         await house.web.arrived.get()
@@ -276,7 +277,7 @@ async def test_what_a_gateway_died_over_is_told_by_another(house: Told, monkeypa
 
 
 async def test_deliveries_continue_after_an_unexpected_exception(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivering, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(delivery_module, "LOOK_SECONDS", 0)
     teller, looks = house.delivering(), 0
     real_look = teller.look
 
@@ -300,7 +301,7 @@ async def test_attempts_that_raise_unexpectedly_come_to_an_end(house: Told, monk
     async def broken(*_: object) -> None:
         raise RuntimeError("an error that nobody expects")
 
-    monkeypatch.setattr(delivering, "sent", broken)
+    monkeypatch.setattr(delivery_module, "sent", broken)
     webhook = await house.webhook()
     await house.ended(ended_run("run_1", time.time() + 1))
     await house.tell(len(NO_TIME) + 2)

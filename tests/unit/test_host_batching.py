@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from experts.host.batching import LONGEST_WAIT, SHORTEST_WAIT, Queue, Ran
-from experts.host.composing import Composer, Member
+from experts.host.active_calls import CallsUnderWay, CallUnderWay
+from experts.host.batch_composer import Composer, Member
+from experts.host.batcher import LONGEST_WAIT, SHORTEST_WAIT, Queue, Ran
 from experts.host.handler import Batching, Call
-from experts.host.loaded import Loaded
-from experts.host.progress import CallsUnderWay, CallUnderWay
+from experts.host.loaded_model import Loaded
 from experts.host.threads import Promise
-from services.runtime.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
+from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
 
 Raising = Callable[[Sequence[Any]], BaseException | None]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from experts.host.composing import PATIENCE_SECONDS, QUIET_SECONDS, Composer, Member
+from experts.host.active_calls import CallsUnderWay
+from experts.host.batch_composer import PATIENCE_SECONDS, QUIET_SECONDS, Composer, Member
 from experts.host.handler import Batching, single
-from experts.host.loaded import Loaded
-from experts.host.progress import CallsUnderWay
-from tests.clock import Clock
+from experts.host.loaded_model import Loaded
+from tests.support.clock import Clock
 
 
 def model(batching: Batching) -> Loaded:

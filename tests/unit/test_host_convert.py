@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from experts.host.convert import fetched, kept, outlets, written
-from experts.host.form import MOST_VALUES, Form
+from experts.host.conversion import fetched, kept, outlets, written
 from experts.host.handler import Media
+from experts.host.input_validation import MOST_VALUES, Form
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
 from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_AUDIO,
@@ -21,8 +21,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     Value,
 )
-from services.runtime.artifacts import INLINE_BYTES, ArtifactStore
-from services.runtime.errors import CorruptData, InvalidRequest, ModelFailed, NotFound, ServiceError
+from services.common.artifacts import INLINE_BYTES, ArtifactStore
+from services.common.errors import CorruptData, InvalidRequest, ModelFailed, NotFound, ServiceError
 
 SPEC = TaskSpec(
     name="everything",

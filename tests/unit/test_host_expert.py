@@ -10,7 +10,7 @@ import pytest
 
 from experts.host.expert import Expert, read_expert
 from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, REACH_INTERNAL
-from services.runtime.errors import FailedPrecondition, NotFound, ServiceError
+from services.common.errors import FailedPrecondition, NotFound, ServiceError
 
 CARD = {"id": "m", "task": "summarization"}
 TASKS = "TASKS = {'summarization': None, 'text-shouting': None}\n"

@@ -17,10 +17,10 @@ from experts.host.isolation import Budget, Limits, Pool
 from experts.host.isolation.messages import Prepare
 from experts.host.isolation.processes import ForkServer
 from experts.host.threads import Threads, blocked
-from services.runtime.errors import InvalidRequest, ModelFailed, Verdict, verdict
-from tests import isolated_functions as functions
-from tests.process_tree import is_running
-from tests.samples import Waiting
+from services.common.errors import InvalidRequest, ModelFailed, Verdict, verdict
+from tests.support import isolated_functions as functions
+from tests.support.process_tree import is_running
+from tests.support.samples import Waiting
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -30,7 +30,7 @@ UNLIMITED = Limits(1024 * MEBIBYTE, 3600.0, 3600.0)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
-    forks = ForkServer(("experts.host.isolation.worker", "tests.isolated_functions", "numpy", "PIL.Image"))
+    forks = ForkServer(("experts.host.isolation.worker", "tests.support.isolated_functions", "numpy", "PIL.Image"))
     yield forks
     forks.close()
 
@@ -268,7 +268,7 @@ def test_closed_pool_leaves_no_process(pool: Callable[..., Pool]) -> None:
 
 
 def test_fork_server_leaves_no_process() -> None:
-    forks = ForkServer(("experts.host.isolation.worker", "tests.isolated_functions"))
+    forks = ForkServer(("experts.host.isolation.worker", "tests.support.isolated_functions"))
     workers = Pool(lambda: forks, UNLIMITED, size=1, slow=1, slow_seconds=1.0)
     worker = run(workers, functions.process_id)
     forks.close()
@@ -277,7 +277,7 @@ def test_fork_server_leaves_no_process() -> None:
 
 
 def test_workers_end_with_their_fork_server() -> None:
-    servers = [ForkServer(("experts.host.isolation.worker", "tests.isolated_functions")) for _ in range(2)]
+    servers = [ForkServer(("experts.host.isolation.worker", "tests.support.isolated_functions")) for _ in range(2)]
     workers = Pool(lambda: next(one for one in servers if one.is_alive), UNLIMITED, size=1, slow=1, slow_seconds=1.0)
     worker = run(workers, functions.process_id)
     os.kill(servers[0].pid, 9)

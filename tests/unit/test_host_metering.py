@@ -8,8 +8,8 @@ from subprocess import PIPE
 import pytest
 
 from experts.host import metering
+from experts.host.active_calls import CallsUnderWay, Together
 from experts.host.metering import Meter, Pool, Pools, cpus, gpu_name, written
-from experts.host.progress import CallsUnderWay, Together
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"
 

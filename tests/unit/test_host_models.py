@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from experts.host import loading as host_loading
+from experts.host import load_context as host_loading
+from experts.host.active_calls import CallsUnderWay, Step
 from experts.host.expert import Offer
 from experts.host.handler import Handler, Loader, single
-from experts.host.loaded import Loaded
-from experts.host.model import FAILURE_SECONDS, Model, State
+from experts.host.loaded_model import Loaded
+from experts.host.model_slot import FAILURE_SECONDS, Model, State
 from experts.host.models import Limits, Models
-from experts.host.progress import CallsUnderWay, Step
 from protos.hugginggpt.v1.types_pb2 import ModelCard, TaskSpec
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 
 class Clock:

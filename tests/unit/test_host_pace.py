@@ -2,7 +2,7 @@ from math import inf
 
 import pytest
 
-from experts.host.pace import Pace
+from experts.host.latency_model import Pace
 
 
 def learnt(*batches: tuple[float, float]) -> Pace:

@@ -5,7 +5,7 @@ import pytest
 from experts.host.parameters import ParameterReader
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.types_pb2 import Parameter, TaskSpec
-from services.runtime.errors import FailedPrecondition, InvalidRequest
+from services.common.errors import FailedPrecondition, InvalidRequest
 
 DETECTION = ParameterReader(standard_tasks()["object-detection"])
 CLASSIFICATION = ParameterReader(standard_tasks()["text-classification"])

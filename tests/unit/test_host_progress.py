@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from experts.host.progress import CallsUnderWay, Step
+from experts.host.active_calls import CallsUnderWay, Step
 
 
 class Heard:

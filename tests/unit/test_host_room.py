@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from experts.host.device_memory import Room
 from experts.host.devices import Memory
 from experts.host.expert import Offer
 from experts.host.handler import Handler
-from experts.host.model import Model, State
+from experts.host.model_slot import Model, State
 from experts.host.models import Limits, Models
-from experts.host.room import Room
 from protos.hugginggpt.v1.types_pb2 import ModelCard, TaskSpec
-from services.runtime.errors import FailedPrecondition, OutOfMemory
+from services.common.errors import FailedPrecondition, OutOfMemory
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ async def test_who_leaves_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         def add(self, amount: int, labels: object) -> None:
             counted.append((amount, labels))
 
-    monkeypatch.setattr("experts.host.observing.evictions", Counter())
+    monkeypatch.setattr("experts.host.telemetry.evictions", Counter())
     await room(1, Lodger("a")).make(1)
     assert counted == [(1, {"gen_ai.request.model": "a", "device": "cpu"})]
 

@@ -1,4 +1,4 @@
-from experts.host.times import WINDOW, Times
+from experts.host.timing import WINDOW, Times
 
 
 def test_nothing_is_said_before_anything_was_measured() -> None:

@@ -68,12 +68,18 @@ def test_what_is_no_library_of_this_kind_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_programs_need_no_more_of_large_packages_than_is_kept() -> None:
-    command = [sys.executable, "-m", "tests.rehearsal", ",".join(SAID["NARROWED"]), *SAID["IMPORTED"].split()]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.large_imports",
+        ",".join(SAID["NARROWED"]),
+        *SAID["IMPORTED"].split(),
+    ]
     told = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
     assert told.stdout == ""
 
 
 def test_what_is_not_kept_would_be_told() -> None:
-    command = [sys.executable, "-m", "tests.rehearsal", "openai", "openai"]
+    command = [sys.executable, "-m", "tests.support.large_imports", "openai", "openai"]
     told = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
     assert "openai.resources.chat.chat" in told.stdout.split()

@@ -8,7 +8,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import REGISTRY
 
-from tests.instruments import Instrument, instruments
+from tests.support.instruments import Instrument, instruments
 
 
 @pytest.fixture

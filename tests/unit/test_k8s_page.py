@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.manifests.house import House
+from tests.manifests.deployment import House
 from tests.manifests.rendering import K8S, components, overlays, rendered
 from tests.manifests.rules import RULES
 

@@ -9,9 +9,9 @@ from PIL import Image, ImageDraw
 
 from experts.host.handler import Media
 from experts.host.media import png
-from experts.lite.instructions import steps
-from services.runtime.errors import InvalidRequest
-from tests.samples import ask_lite, infer, lite, sample
+from experts.lite.edit_instructions import steps
+from services.common.errors import InvalidRequest
+from tests.support.samples import ask_lite, infer, lite, sample
 
 MODEL = "lite/image-edits"
 

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from experts.host.handler import Inputs, Outputs
-from experts.lite.answers import NO_ANSWER
+from experts.lite.question_answering import NO_ANSWER
 from experts.lite.sentences import MAX_CHARACTERS, sentences, words
-from services.runtime.errors import InvalidRequest
-from tests.samples import ask_lite, infer, lite
+from services.common.errors import InvalidRequest
+from tests.support.samples import ask_lite, infer, lite
 
 ARTICLE = (
     "The Apollo program was the third United States human spaceflight program carried out by NASA, which succeeded in "

@@ -8,13 +8,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from experts.host.handler import Media
 from experts.host.pdf import Line
-from experts.lite.documents import NO_ANSWER
-from experts.lite.forms import answer
-from experts.lite.layout import reading_order
+from experts.lite.document_question_answering import NO_ANSWER
+from experts.lite.form_fields import answer
 from experts.lite.ocr import NO_TEXT
-from services.runtime.errors import InvalidRequest
+from experts.lite.reading_order import reading_order
+from services.common.errors import InvalidRequest
 from tests.data.make import pdf
-from tests.samples import Waiting, ask_lite, infer, lite, sample
+from tests.support.samples import Waiting, ask_lite, infer, lite, sample
 
 pytest.importorskip("rapidocr", reason="there is no wheel of its engine for this machine")
 

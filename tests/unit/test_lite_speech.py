@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from experts.host.audio import read_audio, wav
 from experts.host.handler import Media
-from experts.lite.noise import quieter
+from experts.lite.noise_reduction import quieter
 from experts.lite.sentences import words
-from experts.lite.speech import MAX_CHARACTERS
+from experts.lite.text_to_speech import MAX_CHARACTERS
 from experts.lite.transcription import NO_SPEECH
-from services.runtime.errors import InvalidRequest, ModelFailed
+from services.common.errors import InvalidRequest, ModelFailed
 from tests.data.make import SPOKEN
-from tests.samples import Waiting, ask_lite, infer, lite, sample
+from tests.support.samples import Waiting, ask_lite, infer, lite, sample
 
 TEXT = "We are so happy to see you! Have a wonderful day."
 

@@ -10,8 +10,8 @@ from PIL import Image
 from experts.host.handler import Media
 from experts.host.media import open_image, png
 from experts.lite.detection import Found, merged
-from services.runtime.errors import InvalidRequest
-from tests.samples import ask_lite, infer, lite, sample
+from services.common.errors import InvalidRequest
+from tests.support.samples import ask_lite, infer, lite, sample
 
 FACE = "opencv/haar-frontalface"
 PEOPLE = "opencv/people"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.llm.breaker import COOL_DOWN_SECONDS, FAILURES, Breaker
-from tests.clock import Clock
+from services.llm.circuit_breaker import COOL_DOWN_SECONDS, FAILURES, Breaker
+from tests.support.clock import Clock
 
 
 @pytest.fixture

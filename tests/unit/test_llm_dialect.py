@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.llm.dialect import Ask, Dialect, refusal
+from services.llm.endpoint_capabilities import Ask, Dialect, refusal
 from services.llm.messages import Message, Schema
 from services.llm.settings import LlmSettings
 

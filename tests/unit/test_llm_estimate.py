@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import settings as trying
 from hypothesis import strategies as some
 
-from services.llm.estimate import LEAST, MESSAGE_TOKENS, MOST, REPLY_TOKENS, Estimate, raw
 from services.llm.messages import Message
+from services.llm.token_estimate import LEAST, MESSAGE_TOKENS, MOST, REPLY_TOKENS, Estimate, raw
 
 bounded = trying(max_examples=100, deadline=None, derandomize=True, database=None)
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.manifests import rendering, schemas
-from tests.manifests.house import House
+from tests.manifests.deployment import House
 from tests.manifests.rules import RULES
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("kubectl")]

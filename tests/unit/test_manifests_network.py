@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.manifests.house import Document, House, selects
+from tests.manifests.deployment import Document, House, selects
 from tests.manifests.network import Edge, Network
 from tests.manifests.parts.documents import document
 from tests.manifests.rules.resources import amount

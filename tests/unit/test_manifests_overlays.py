@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.manifests import rendering, schemas
-from tests.manifests.house import Document, House
+from tests.manifests.deployment import Document, House
 from tests.manifests.network import Network
 from tests.manifests.rules import RULES
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.manifests.house import House
+from tests.manifests.deployment import House
 from tests.manifests.rules import RULES
-from tests.manifests.sound import GONE, sound, spoilt
+from tests.manifests.valid_deployment import GONE, sound, spoilt
 
 POD = "spec.template.spec"
 SERVER = f"{POD}.containers.0"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.manifests import schemas
-from tests.manifests.sound import GONE, sound, spoilt
+from tests.manifests.valid_deployment import GONE, sound, spoilt
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from experts.host.audio import read_audio, resampled, wav
 from experts.host.handler import Media
 from experts.host.media import MAX_PIXELS, open_image, pages, png, renamed
 from experts.host.pdf import MAX_PAGE_PIXELS
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 from tests.data.make import pdf
-from tests.isolated_functions import in_place
-from tests.samples import sample
+from tests.support.isolated_functions import in_place
+from tests.support.samples import sample
 
 RED, BLUE = (200, 30, 30), (30, 60, 200)
 

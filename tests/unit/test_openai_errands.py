@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gateway.openai import errands
+from gateway.openai import prompt_shortcuts
 from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, RunSpec, Turn, Value
 from tests.bench.parsing import CHAT_PROMPTS
 
@@ -36,7 +36,7 @@ TITLE = "Read the text in this image"
     ],
 )
 def test_templates_of_front_ends_get_json_in_the_form_they_name(task: str, output: str, expected: object) -> None:
-    answer = errands.answer(RunSpec(request=template(task, output)))
+    answer = prompt_shortcuts.answer(RunSpec(request=template(task, output)))
     assert answer is not None
     assert json.loads(answer) == expected
 
@@ -52,13 +52,13 @@ def test_templates_of_front_ends_get_json_in_the_form_they_name(task: str, outpu
 )
 def test_titles_are_the_first_words(order: str) -> None:
     history = [Turn(role=ROLE_USER, text="what do you see in “it”?"), Turn(role=ROLE_ASSISTANT, text="A cat.")]
-    assert errands.answer(RunSpec(request=order, history=history)) == "What do you see in it"
-    assert errands.answer(RunSpec(request=f"{order}\n\nUser: hello there\nAI: hi")) == "Hello there"
+    assert prompt_shortcuts.answer(RunSpec(request=order, history=history)) == "What do you see in it"
+    assert prompt_shortcuts.answer(RunSpec(request=f"{order}\n\nUser: hello there\nAI: hi")) == "Hello there"
 
 
 def test_plain_titles_are_plain() -> None:
     asked = template("Generate a concise title with an emoji.", "Return ONLY the title text, nothing else.")
-    assert errands.answer(RunSpec(request=asked)) == TITLE
+    assert prompt_shortcuts.answer(RunSpec(request=asked)) == TITLE
 
 
 @pytest.mark.parametrize(
@@ -73,17 +73,17 @@ def test_plain_titles_are_plain() -> None:
     ],
 )
 def test_what_users_want_is_planned(request_: str) -> None:
-    assert errands.answer(RunSpec(request=request_)) is None
+    assert prompt_shortcuts.answer(RunSpec(request=request_)) is None
 
 
 def test_who_sends_files_wants_more_than_a_title() -> None:
     spec = RunSpec(request=template("Generate a title.", '{ "title": "" }'))
     spec.inputs.append(NamedValue(name="file1", value=Value(text="x")))
-    assert errands.answer(spec) is None
+    assert prompt_shortcuts.answer(spec) is None
 
 
 @pytest.mark.parametrize("name", CHAT_PROMPTS)
 @pytest.mark.timeout(30)
 def test_text_that_is_slow_to_match_is_a_prompt_of_a_front_end_only_if_it_begins_like_one(name: str) -> None:
-    answer = errands.answer(RunSpec(request=f"{CHAT_PROMPTS[name]}x"))
+    answer = prompt_shortcuts.answer(RunSpec(request=f"{CHAT_PROMPTS[name]}x"))
     assert answer == ("New chat" if name == "beginnings" else None)

@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from gateway.openai import schema
-from gateway.openai.facts import known
-from gateway.openai.fields import Fields
-from gateway.openai.filling import Unfillable, filled
-from gateway.openai.forms import of_chat
+from gateway.openai import json_schema
+from gateway.openai.json_fields import Fields
+from gateway.openai.output_facts import known
+from gateway.openai.response_format import of_chat
+from gateway.openai.structured_output import Unfillable, filled
 from protos.hugginggpt.v1.types_pb2 import Artifact, Task, TaskResult, TaskStatus, Value
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 SITE = "http://h"
 OBJECTS = [
@@ -79,7 +79,7 @@ BOX = thing(xmin=NUMBER, ymin=NUMBER, xmax=NUMBER, ymax=NUMBER)
     ids=lambda side: json.dumps(side)[:50],
 )
 def test_a_schema_is_filled_from_what_the_tasks_gave(wanted: dict[str, Any], expected: Any) -> None:
-    schema.check(wanted, "schema")
+    json_schema.check(wanted, "schema")
     assert filled(wanted, known(TASKS, "In words.", SITE)) == expected
 
 
@@ -97,7 +97,7 @@ def test_a_schema_is_filled_from_what_the_tasks_gave(wanted: dict[str, Any], exp
     ids=lambda wanted: json.dumps(wanted)[:50],
 )
 def test_what_is_not_there_is_never_made_up(wanted: dict[str, Any]) -> None:
-    schema.check(wanted, "schema")
+    json_schema.check(wanted, "schema")
     with pytest.raises(Unfillable):
         filled(wanted, known(TASKS, "In words.", SITE))
 
@@ -122,7 +122,7 @@ def test_what_is_not_there_is_never_made_up(wanted: dict[str, Any]) -> None:
 )
 @pytest.mark.timeout(20)
 def test_no_schema_costs_without_end(wanted: dict[str, Any]) -> None:
-    schema.check(wanted, "schema")
+    json_schema.check(wanted, "schema")
     with pytest.raises(Unfillable):
         filled(wanted, known(TASKS, "In words.", SITE))
 
@@ -151,4 +151,4 @@ def test_schemas_that_cannot_be_used_are_refused(wanted: Any) -> None:
 
 
 def test_names_of_properties_are_not_keywords() -> None:
-    schema.check(thing(pattern=TEXT, allOf=TEXT, enum={"enum": [{"pattern": "x"}]}), "schema")
+    json_schema.check(thing(pattern=TEXT, allOf=TEXT, enum={"enum": [{"pattern": "x"}]}), "schema")

@@ -10,9 +10,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from gateway.openai.completion import Completion
-from gateway.openai.projection import Event, Projection, projection
-from gateway.openai.terms import NOTE, Terms
+from gateway.openai.chat_completion import Completion
+from gateway.openai.request_options import NOTE, Terms
+from gateway.openai.response_projection import Event, Projection, projection
 from protos.hugginggpt.v1.types_pb2 import (
     NOTE_KIND_UNMAPPED,
     RUN_STATE_CANCELLED,
@@ -31,7 +31,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     TaskWaiting,
 )
-from tests.openai_clients import WORK, done, over, said, task
+from tests.support.openai_clients import WORK, done, over, said, task
 
 SCHEMA = {"type": "object", "properties": {"sentiment": {"enum": ["positive"]}}, "required": ["sentiment"]}
 NEVER = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from services.orchestrator.admission import BEHIND_SECONDS, WAITING_SECONDS, Admission
-from services.orchestrator.view import RunView
-from services.runtime.errors import Overloaded
-from tests.clock import Clock
+from services.common.errors import Overloaded
+from services.orchestrator.runs.admission import BEHIND_SECONDS, WAITING_SECONDS, Admission
+from services.orchestrator.runs.run_state import RunView
+from tests.support.clock import Clock
 
 
 def live(**tenants: int) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import pytest
 
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.common.database import Database
+from services.common.errors import FailedPrecondition
 from services.orchestrator.journal.tables import Row
-from services.orchestrator.live import LiveRun
-from services.orchestrator.runs import Runs
-from services.runtime.database import Database
-from services.runtime.errors import FailedPrecondition
-from tests.stages import Stages, Troubled, forever, running, to_the_end
+from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.service import Runs
+from tests.support.run_stages import Stages, Troubled, forever, running, to_the_end
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def test_a_run_that_is_approved_and_cancelled_at_once_is_cancelled(databas
 async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(
     database: Database, planned: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.stages.LEASE_SECONDS", 60.0)  # nobody else would take it soon
+    monkeypatch.setattr("tests.support.run_stages.LEASE_SECONDS", 60.0)  # nobody else would take it soon
     claiming, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(Troubled):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import BatchSpec, NamedValue, NewItem, Pipeline, Plan, Task, Value
+from services.common.database import Database
 from services.orchestrator.journal.batch_rows import NewBatch
-from services.runtime.database import Database
 from tests.unit.test_orchestrator_batch_retention import CALLER, Batched
 
 KIB = 1024

@@ -23,6 +23,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     Task,
     Value,
 )
+from services.common.database import Database, Query, Steps, sqlite
+from services.common.errors import NotFound
 from services.orchestrator.batches.items import settled
 from services.orchestrator.journal import Journal, LeaseLost, batch_removal
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
@@ -30,9 +32,7 @@ from services.orchestrator.journal.batch_rows import NewBatch
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.pipelines import KeptPipelines
 from services.orchestrator.journal.tables import NewRun
-from services.orchestrator.view import RunView
-from services.runtime.database import Database, Query, Steps, sqlite
-from services.runtime.errors import NotFound
+from services.orchestrator.runs.run_state import RunView
 from tests.unit.test_orchestrator_retention import World
 
 CALLER = Caller(tenant="default")

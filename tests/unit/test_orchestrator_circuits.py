@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.orchestrator.calling.circuits import (
+from services.orchestrator.experts.circuit_breaker import (
     COOL_DOWN_SECONDS,
     FAILURES,
     FORGET_SECONDS,
@@ -13,7 +13,7 @@ from services.orchestrator.calling.circuits import (
     Circuits,
     Key,
 )
-from tests.clock import Clock
+from tests.support.clock import Clock
 
 PLACE = Key("expert", address="127.0.0.1:1")
 MODEL = Key("expert", model="model")

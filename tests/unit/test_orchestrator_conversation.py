@@ -15,10 +15,10 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunEvent,
     RunSpec,
 )
-from services.orchestrator.conversation import EARLIER_RUNS, turns_of
+from services.common.database import Database, Operation, Rows
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import NewRun
-from services.runtime.database import Database, Operation, Rows
+from services.orchestrator.runs.conversation import EARLIER_RUNS, turns_of
 
 
 class CountingReads:

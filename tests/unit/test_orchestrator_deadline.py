@@ -6,7 +6,7 @@ import time
 import pytest
 
 from services.orchestrator.deadline import Deadline
-from tests.clock import Clock
+from tests.support.clock import Clock
 
 
 def test_seconds_left_follow_the_monotonic_clock() -> None:

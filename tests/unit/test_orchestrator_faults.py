@@ -9,15 +9,15 @@ import pytest
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
-from services.orchestrator.batches.tenure import Tenure
-from services.orchestrator.bells import Bells
+from services.common.database import Contradiction, Database, Query, Steps
+from services.common.errors import CorruptData, FailedPrecondition, Unavailable
+from services.orchestrator.batches.leases import Tenure
 from services.orchestrator.faults import TAKEOVER_ATTEMPTS, FaultCounter
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, NewBatch
 from services.orchestrator.journal.batches import KeptBatches
-from services.runtime.database import Contradiction, Database, Query, Steps
-from services.runtime.errors import CorruptData, FailedPrecondition, Unavailable
-from tests.stages import GONE, LEASE_SECONDS, SPEC, Stages, Troubled, forever, running, to_the_end, watched
+from services.orchestrator.notifier import Bells
+from tests.support.run_stages import GONE, LEASE_SECONDS, SPEC, Stages, Troubled, forever, running, to_the_end, watched
 
 GARBAGE = b"\xff\xff\xff"
 CALLER = types.Caller(tenant="default")

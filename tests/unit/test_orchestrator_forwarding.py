@@ -6,8 +6,8 @@ from typing import Any
 
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
-from services.orchestrator.forwarding import Forwarding
-from services.runtime.server import serving
+from services.common.server import serving
+from services.orchestrator.runs.forwarding import Forwarding
 from tests.fakes import ScriptedOrchestrator
 
 

@@ -14,10 +14,10 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     Value,
 )
+from services.common.database import Contradiction, Database, opened
+from services.common.errors import AlreadyExists, FailedPrecondition, NotFound
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Command, Memo, NewRun
-from services.runtime.database import Contradiction, Database, opened
-from services.runtime.errors import AlreadyExists, FailedPrecondition, NotFound
 
 
 def new(run_id: str, *, key: str = "", digest: str = "d", tenant: str = "default") -> NewRun:

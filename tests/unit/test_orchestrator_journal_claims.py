@@ -19,13 +19,13 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     Value,
 )
+from services.common.artifacts import ArtifactStore
+from services.common.database import Database, opened
+from services.common.database.queries import Contradiction
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, Memo
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.database import Database, opened
-from services.runtime.database.queries import Contradiction
-from tests.postgres import emptied
+from tests.support.postgres import emptied
 from tests.unit.test_orchestrator_journal import event, new
 
 LATER = 9e9

@@ -7,11 +7,11 @@ import pytest
 
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.common.database import Database
 from services.orchestrator.journal import Journal
-from services.orchestrator.live import LiveRun
-from services.orchestrator.view import RunView
-from services.runtime.database import Database
-from tests.stages import GONE, SPEC, Stages, Troubled, running, to_the_end, watched
+from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.run_state import RunView
+from tests.support.run_stages import GONE, SPEC, Stages, Troubled, running, to_the_end, watched
 
 
 class Noting(Troubled):
@@ -29,7 +29,7 @@ class Noting(Troubled):
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.live.JOURNAL_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.01)
 
 
 async def test_a_row_is_never_ahead_of_its_events_though_the_journal_is_away_meanwhile(

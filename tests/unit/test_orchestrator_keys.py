@@ -8,12 +8,12 @@ import asyncpg
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import Caller, RunAccepted, RunEvent, RunSpec
+from services.common.artifacts import ArtifactStore
+from services.common.database import Contradiction, Database, Query, Steps, opened
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, NewRun
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.database import Contradiction, Database, Query, Steps, opened
-from tests.postgres import emptied
+from tests.support.postgres import emptied
 
 EXPIRED = IDEMPOTENCY_SECONDS + 60
 

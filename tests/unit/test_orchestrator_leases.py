@@ -7,11 +7,11 @@ import pytest
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.common.database import Database, Query, Steps
+from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal
-from services.orchestrator.live import LiveRun
-from services.runtime.database import Database, Query, Steps
-from services.runtime.errors import Unavailable
-from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
+from services.orchestrator.runs.run_log import LiveRun
+from tests.support.run_stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
 
 
 async def stolen(database: Database, run_id: str) -> None:

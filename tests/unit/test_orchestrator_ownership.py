@@ -7,10 +7,10 @@ from collections.abc import Collection
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunAccepted, RunEvent
+from services.common.database import Database
 from services.orchestrator.journal import Journal
-from services.orchestrator.live import LiveRun
-from services.runtime.database import Database
-from tests.stages import SPEC, Stages, Troubled, forever, running, to_the_end
+from services.orchestrator.runs.run_log import LiveRun
+from tests.support.run_stages import SPEC, Stages, Troubled, forever, running, to_the_end
 
 
 async def test_runs_are_kept_while_others_are_taken_up_slowly(database: Database, stages: Stages) -> None:

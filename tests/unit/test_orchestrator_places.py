@@ -6,15 +6,15 @@ import time
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import Caller
-from services.orchestrator.batches import places
-from services.orchestrator.batches.places import PACE_SECONDS, Places
+from services.orchestrator.batches import slots
+from services.orchestrator.batches.slots import PACE_SECONDS, Places
 
 TENANT, MANY, FEW = (Caller(tenant=tenant) for tenant in ("tenant", "many", "few"))
 
 
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "CALM_SECONDS", 10.0)
+    monkeypatch.setattr(slots, "CALM_SECONDS", 10.0)
 
 
 def of(most: int, people: bool = False, crowded: bool = False) -> Places:
@@ -56,7 +56,7 @@ async def test_items_begin_one_by_one_while_people_ask() -> None:
 
 
 async def test_nothing_begins_without_memory_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "CROWDED_SECONDS", 0.001)
+    monkeypatch.setattr(slots, "CROWDED_SECONDS", 0.001)
     full = [True, True, False]
     shared = Places(1, lambda: False, lambda: full.pop(0))
     assert await shared.take(TENANT, 1) == 1
@@ -113,28 +113,28 @@ async def test_a_key_has_no_more_places_than_it_may_in_all_its_batches() -> None
 
 
 async def test_items_start_though_no_round_of_the_event_loop_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "CALM_SECONDS", 0.0)
-    monkeypatch.setattr(places, "CALM_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(slots, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(slots, "CALM_WAIT_SECONDS", 0.02)
     async with asyncio.timeout(30):
         assert await of(5).take(TENANT, 3) == 3
 
 
 async def test_long_wait_for_a_short_round_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "CALM_SECONDS", 0.0)
-    monkeypatch.setattr(places, "CALM_WAIT_SECONDS", 0.02)
-    monkeypatch.setattr(places, "REPORT_SECONDS", 0.01)
-    assert await reported(of(5)) == {places.BUSY}
+    monkeypatch.setattr(slots, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(slots, "CALM_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(slots, "REPORT_SECONDS", 0.01)
+    assert await reported(of(5)) == {slots.BUSY}
 
 
 async def test_long_wait_for_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "CROWDED_SECONDS", 0.001)
-    monkeypatch.setattr(places, "REPORT_SECONDS", 0.0015)
+    monkeypatch.setattr(slots, "CROWDED_SECONDS", 0.001)
+    monkeypatch.setattr(slots, "REPORT_SECONDS", 0.0015)
     full = [True, True, False]
-    assert await reported(Places(1, lambda: False, lambda: full.pop(0))) == {places.CROWDED}
+    assert await reported(Places(1, lambda: False, lambda: full.pop(0))) == {slots.CROWDED}
 
 
 async def test_wait_for_others_items_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(slots, "REPORT_SECONDS", 0.0)
     shared = of(1)
     await shared.take(TENANT, 1)
     waiting = asyncio.create_task(reported(shared))

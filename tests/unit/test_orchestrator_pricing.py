@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Run, RunEvent, Usage
-from services.orchestrator.outcome import spent
 from services.orchestrator.pricing import MOST_TOLD, Prices, used
+from services.orchestrator.runs.result import spent
+from services.orchestrator.runs.run_state import RunView
 from services.orchestrator.settings import Settings
-from services.orchestrator.view import RunView
 
 PRICES = {"cpu": 0.01, "gpu-l4": 0.2}
 

@@ -9,8 +9,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from protos.hugginggpt.v1.types_pb2 import Endpoint
-from services.orchestrator.calling.replicas import FORGET_SECONDS, FRESH_SECONDS, LONG_QUEUE, UNUSED_SECONDS, Replicas
-from tests.clock import Clock
+from services.orchestrator.experts.load_balancer import (
+    FORGET_SECONDS,
+    FRESH_SECONDS,
+    LONG_QUEUE,
+    UNUSED_SECONDS,
+    Replicas,
+)
+from tests.support.clock import Clock
 
 A, B, C = "a:1", "b:1", "c:1"
 

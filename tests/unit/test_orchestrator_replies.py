@@ -12,9 +12,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskSpec,
     Value,
 )
-from services.orchestrator.calling.replies import check
-from services.runtime.artifacts import INLINE_BYTES
-from services.runtime.errors import CorruptData
+from services.common.artifacts import INLINE_BYTES
+from services.common.errors import CorruptData
+from services.orchestrator.experts.reply_validation import check
 
 SPEC = TaskSpec(
     name="seeing",

@@ -24,13 +24,13 @@ from protos.hugginggpt.v1.types_pb2 import (
     TaskResult,
     Value,
 )
+from services.common.artifacts import ArtifactStore
+from services.common.database import Database, Query, Steps, opened
+from services.common.errors import AlreadyExists, NotFound
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.holds import Holds
+from services.orchestrator.journal.artifact_refs import Holds
 from services.orchestrator.journal.retention import ARTIFACT_SECONDS, Retention
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Memo, NewRun
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.database import Database, Query, Steps, opened
-from services.runtime.errors import AlreadyExists, NotFound
 
 KEEP = 1000.0
 

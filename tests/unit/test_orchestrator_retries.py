@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.orchestrator.calling.retries import EARNED, RESERVE, RetryBudget, backoff, refusal_backoff, spend
+from services.orchestrator.experts.backoff import EARNED, RESERVE, RetryBudget, backoff, refusal_backoff, spend
 
 
 def test_a_budget_has_a_reserve_and_then_what_calls_earn() -> None:

@@ -11,11 +11,11 @@ import pytest
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.common.database import Database, opened
+from services.common.errors import Unavailable
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
-from services.orchestrator.live import LiveRun
-from services.runtime.database import Database, opened
-from services.runtime.errors import Unavailable
-from tests.stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
+from services.orchestrator.runs.run_log import LiveRun
+from tests.support.run_stages import GONE, SPEC, Stages, Troubled, forever, running, serving, to_the_end, watched
 
 
 async def test_a_run_whose_caller_leaves_while_it_is_kept_is_driven(database: Database, stages: Stages) -> None:
@@ -126,7 +126,7 @@ async def test_a_live_run_is_watched_from_its_first_event(database: Database, st
 async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
     database: Database, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.live.JOURNAL_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.runs.run_log.JOURNAL_PAUSE_SECONDS", 0.01)
     journal = Troubled(database)
     journal.trouble["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
@@ -139,7 +139,7 @@ async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
 async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
     stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.runtime.database.sqlite._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.05)
     async with opened(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as other, running(Troubled(other), stages) as runs:
         blocker = sqlite3.connect(tmp_path / "other.sqlite", isolation_level=None)
         with contextlib.closing(blocker):

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import Budget, Failure, RunEvent
-from services.orchestrator.spending import Spending
+from services.orchestrator.runs.budget import Spending
 
 
 class Run:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from services.orchestrator.calling.turns import INTERACTIVE_IN_A_ROW, Turn, Turns
+from services.orchestrator.experts.limiter import INTERACTIVE_IN_A_ROW, Turn, Turns
 
 
 def turn(run: str = "run", expert: str = "expert", tenant: str = "tenant", *, batch: bool = False) -> Turn:

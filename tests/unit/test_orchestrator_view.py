@@ -1,6 +1,6 @@
 from protos.hugginggpt.v1 import types_pb2 as types
 from protos.hugginggpt.v1.types_pb2 import RunEvent
-from services.orchestrator.view import RunView
+from services.orchestrator.runs.run_state import RunView
 
 
 def view(*events: RunEvent) -> RunView:

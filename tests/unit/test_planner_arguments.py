@@ -11,8 +11,8 @@ from services.planner.embedded.questions import asked
 from services.planner.embedded.streams import Stream
 from services.planner.embedded.wording import read
 from services.planner.plan import Modality, Reference
-from tests.planning import STANDARD, planned, written
-from tests.planning import asked as sent
+from tests.support.plans import STANDARD, planned, written
+from tests.support.plans import asked as sent
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from services.planner.check import complaints
 from services.planner.embedded.building import Builder, lacks_more, with_remarks
 from services.planner.embedded.learned.parsing import Graph
 from services.planner.embedded.learned.reading import read
@@ -16,8 +15,9 @@ from services.planner.embedded.learned.words import tokens
 from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
 from services.planner.plan import Catalogue, Draft, Modality, NoteKind, Port, Spec
+from services.planner.plan_check import complaints
 from services.planner.request import Request
-from tests.planning import LITE, STANDARD, asked, planned, written
+from tests.support.plans import LITE, STANDARD, asked, planned, written
 
 LEARNED = weights()
 RULES = Rules(STANDARD)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from services.planner.check import MOST_REFERENCES, complaints, objection
 from services.planner.plan import (
     HARD_LIMIT,
     Input,
@@ -18,7 +17,8 @@ from services.planner.plan import (
     Unset,
     Value,
 )
-from tests.planning import STANDARD, file
+from services.planner.plan_check import MOST_REFERENCES, complaints, objection
+from tests.support.plans import STANDARD, file
 
 INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("notes.txt")}
 OCR = Task(1, "image-to-text", {"image": Input("file1")})

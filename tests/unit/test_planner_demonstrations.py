@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from services.planner.check import complaints
 from services.planner.llm.demonstrations import FILE, Demonstration, Demonstrations, read
-from services.planner.llm.reading import Reader
+from services.planner.llm.json_stream import Reader
 from services.planner.llm.repair import Drafting
 from services.planner.plan import Modality, Task
-from tests.planning import STANDARD, inputs
+from services.planner.plan_check import complaints
+from tests.support.plans import STANDARD, inputs
 
 ALL = tuple(read(FILE.read_text(encoding="utf-8")))
 SHIPPED = Demonstrations.shipped()

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from services.planner.check import complaints
 from services.planner.plan import SPLIT_LIMIT, Catalogue, Modality, NoteKind, Parameter, Port, Spec, Text
+from services.planner.plan_check import complaints
 from services.planner.request import Named, Request, Turn
-from tests.planning import LITE, STANDARD, asked, file, planned, written
+from tests.support.plans import LITE, STANDARD, asked, file, planned, written
 
 Row = tuple[str, tuple[str, ...], list[str]]
 

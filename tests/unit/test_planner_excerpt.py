@@ -2,7 +2,7 @@
 
 from services.planner.excerpt import QUOTED_CHARACTERS, Excerpt, excerpt
 from services.planner.plan import Decision, Draft, Many, Note, NoteKind, Task, Text
-from tests.planning import asked
+from tests.support.plans import asked
 
 CHARACTERS = 3_000
 CONTENT = " ".join(f"word{number}" for number in range(20_000))

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.planner.check import complaints
 from services.planner.embedded.foreign import tongue
 from services.planner.embedded.foreign.lexicons import SUPPORTED, Kind
 from services.planner.embedded.foreign.lexicons import tongue as lexicon_of
 from services.planner.embedded.wording import read
 from services.planner.plan import NoteKind, Text
-from tests.planning import STANDARD, asked, planned, written
+from services.planner.plan_check import complaints
+from tests.support.plans import STANDARD, asked, planned, written
 
 Row = tuple[str, tuple[str, ...], list[str]]
 

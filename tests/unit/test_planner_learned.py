@@ -26,7 +26,7 @@ from tests.eval.lines import Line
 from tests.eval.lines import read as read_lines
 from tests.eval.training.examples import examples
 from tests.eval.training.learning import learned
-from tests.planning import STANDARD, asked
+from tests.support.plans import STANDARD, asked
 
 pytestmark = pytest.mark.slow
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from services.planner.following import beyond
+from services.common.errors import InvalidRequest
+from services.planner.continuation import beyond
 from services.planner.plan import Decision, Draft, Input, Reference, Task, Text
 from services.planner.planner import checked, sound
-from services.runtime.errors import InvalidRequest
-from tests.planning import LITE, asked, file, planned, written
+from tests.support.plans import LITE, asked, file, planned, written
 
 OCR = Task(1, "image-to-text", {"image": Input("file1")})
 ALOUD = Task(2, "text-to-speech", {"text": Reference(1, "text")})

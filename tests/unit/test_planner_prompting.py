@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.planner.llm.material import Material
-from services.planner.llm.prompting import Asked, Prompting
+from services.planner.llm.inputs import Material
+from services.planner.llm.prompt import Asked, Prompting
 from services.planner.llm.schema import plan_schema
 from services.planner.plan import (
     Catalogue,
@@ -23,7 +23,7 @@ from services.planner.plan import (
 )
 from services.planner.request import Continue, Named, Prior, Replan, Request, State, Turn
 from tests.bench.parsing import PIECES
-from tests.planning import LITE, STANDARD, asked, crowd, file, inputs
+from tests.support.plans import LITE, STANDARD, asked, crowd, file, inputs
 
 ROOM = 7_168
 TIGHT = 4_096 - 1_024

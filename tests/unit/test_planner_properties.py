@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.planner.check import complaints
-from services.planner.llm.reading import RawTask, Reader
+from services.planner.llm.json_stream import RawTask, Reader
 from services.planner.llm.repair import Drafting
 from services.planner.plan import Input, Reference, Task, Value
-from tests.planning import STANDARD, file
+from services.planner.plan_check import complaints
+from tests.support.plans import STANDARD, file
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.planner.llm.reading import MOST_OBJECT, MOST_TEXT, RawNote, Reader
+from services.planner.llm.json_stream import MOST_OBJECT, MOST_TEXT, RawNote, Reader
 from services.planner.plan import NoteKind
 
 FIRST = {"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file1>"}}

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from services.planner.check import complaints
-from services.planner.llm.reading import RawTask
+from services.planner.llm.json_stream import RawTask
 from services.planner.llm.repair import Drafting
 from services.planner.plan import (
     SPLIT_LIMIT,
@@ -23,7 +22,8 @@ from services.planner.plan import (
     Text,
     Value,
 )
-from tests.planning import LITE, STANDARD, file, written
+from services.planner.plan_check import complaints
+from tests.support.plans import LITE, STANDARD, file, written
 
 INPUTS: dict[str, Value] = {"file1": file("sign.png"), "file2": file("talk.wav")}
 

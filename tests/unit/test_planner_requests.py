@@ -3,7 +3,7 @@
 import pytest
 
 from services.planner.plan import NoteKind
-from tests.planning import STANDARD, asked, planned, written
+from tests.support.plans import STANDARD, asked, planned, written
 
 Row = tuple[str, tuple[str, ...], list[str]]
 

@@ -14,7 +14,7 @@ from services.planner.plan import Catalogue, Decision, Draft
 from services.planner.planner import LONG, Planner, Step
 from services.planner.process import PlanningProcess
 from services.planner.request import Request
-from tests.planning import LITE, STANDARD, asked
+from tests.support.plans import LITE, STANDARD, asked
 
 SHORT = "describe it"
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from services.planner.llm.naming import nearest, parameter_meant
-from services.planner.llm.reading import RawTask
+from services.planner.llm.json_stream import RawTask
+from services.planner.llm.names import nearest, parameter_meant
+from services.planner.llm.plan_format import SOURCE_LENGTH, Fault, sketch
 from services.planner.llm.values import (
     Absent,
     Data,
@@ -16,9 +17,8 @@ from services.planner.llm.values import (
     Words,
     meanings,
 )
-from services.planner.llm.wire import SOURCE_LENGTH, Fault, sketch
 from tests.bench.parsing import VALUES
-from tests.planning import STANDARD, file
+from tests.support.plans import STANDARD, file
 
 NAMES = Names({"file1": file("sign.png"), "file2": file("talk.wav"), "file3": file("my notes.txt")})
 

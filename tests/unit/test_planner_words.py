@@ -11,7 +11,7 @@ from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import resources
 from services.planner.embedded.wording import read
 from services.planner.plan import Parameter, Spec
-from tests.planning import STANDARD, asked
+from tests.support.plans import STANDARD, asked
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from services.responder.account import Artifact
-from services.responder.checking import LEFT_OUT, LONGEST_WORD, NOT_OURS, Checked
-from services.responder.known import Known, address
-from services.responder.links import LONGEST_LABEL, LONGEST_TARGET
-from services.responder.telling import inert
+from services.responder.allowed_links import Known, address
+from services.responder.escape import inert
+from services.responder.markdown_links import LONGEST_LABEL, LONGEST_TARGET
+from services.responder.output_filter import LEFT_OUT, LONGEST_WORD, NOT_OURS, Checked
+from services.responder.run_summary import Artifact
 
 SPEECH = Artifact("speech.wav", "audio/wav", 120_345)
 SIGN = Artifact("my sign [1].png", "image/png", 9)

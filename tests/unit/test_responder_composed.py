@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.responder.account import Account, Artifact, Json, Remark, RemarkKind, State, Task, Trouble
-from services.responder.composed import composed
+from services.responder.escape import LONGEST_TEXT, inert, quoted, size
 from services.responder.responder import LONGEST_PIECE, pieces, rest
-from services.responder.telling import LONGEST_TEXT, inert, quoted, size
+from services.responder.run_summary import Account, Artifact, Json, Remark, RemarkKind, State, Task, Trouble
+from services.responder.template_answer import composed
 
 SPEECH = Artifact("speech.wav", "audio/wav", 120_345)
 ALOUD = "Read the text in this image aloud"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from services.responder.account import Account, Remark, RemarkKind, State, Task, Trouble
-from services.responder.ending import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
+from services.responder.finish import BROKE_OFF, CUT, FINISHED, INTERRUPTED, continued, ending, whole
+from services.responder.run_summary import Account, Remark, RemarkKind, State, Task, Trouble
 
 READ = Task(1, "image-to-text", State.SUCCEEDED, outputs={"text": "Exit"})
 FAILED = Task(2, "text-to-speech", State.FAILED, source="aloud", trouble=Trouble("no voice", "install one"))

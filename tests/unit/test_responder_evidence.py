@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.responder import evidence
-from services.responder.account import Account, Artifact, Json, State, Task, Trouble, Turn
-from services.responder.budget import shares, within
-from services.responder.condensed import condensed
-from services.responder.telling import shortened
-from services.responder.thoughts import Thoughts
+from services.responder.escape import shortened
+from services.responder.reasoning_filter import Thoughts
+from services.responder.run_summary import Account, Artifact, Json, State, Task, Trouble, Turn
+from services.responder.summarize_outputs import condensed
+from services.responder.token_budget import shares, within
 
 
 def count(text: str) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.responder.going_on import GoingOn, beginning
+from services.responder.resume import GoingOn, beginning
 
 SENT = "The sign in your picture says “Exit”. It was read by rapid"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.errors import CorruptData, InvalidRequest, NotFound, Unavailable
+from services.common.artifacts import ArtifactStore
+from services.common.errors import CorruptData, InvalidRequest, NotFound, Unavailable
 
 HELLO = hashlib.sha256(b"hello").hexdigest()
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.artifacts.store import READ_BYTES
-from services.runtime.errors import CorruptData, InvalidRequest, NotFound, Unavailable
-from tests.s3 import Bucket
-from tests.web import opened_web, reply
+from services.common.artifacts import ArtifactStore
+from services.common.artifacts.store import READ_BYTES
+from services.common.errors import CorruptData, InvalidRequest, NotFound, Unavailable
+from tests.support.s3 import Bucket
+from tests.support.web_server import opened_web, reply
 
 HELLO = hashlib.sha256(b"hello").hexdigest()
 LARGE = bytes(range(256)) * 4096 * 12
@@ -186,10 +186,10 @@ async def test_a_bucket_that_is_not_there_is_told(bucket: Bucket) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds become tenths."""
-    monkeypatch.setattr("services.runtime.artifacts.backends.REQUEST", timedelta(seconds=0.5))
-    monkeypatch.setattr("services.runtime.artifacts.staging.ABANDON_SECONDS", 1.0)
+    monkeypatch.setattr("services.common.artifacts.backends.REQUEST", timedelta(seconds=0.5))
+    monkeypatch.setattr("services.common.artifacts.staging.ABANDON_SECONDS", 1.0)
     retries = {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
-    monkeypatch.setattr("services.runtime.artifacts.backends._RETRIES", retries)
+    monkeypatch.setattr("services.common.artifacts.backends._RETRIES", retries)
 
 
 @pytest.fixture

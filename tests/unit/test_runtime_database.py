@@ -10,8 +10,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from services.runtime.database import Contradiction, Database, Into, Operation, Query, Rows, Steps, opened
-from services.runtime.errors import FailedPrecondition, InvalidRequest, Unavailable
+from services.common.database import Contradiction, Database, Into, Operation, Query, Rows, Steps, opened
+from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
 
 SCHEMA = "notes"
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY, number INTEGER NOT NULL)"
@@ -191,7 +191,7 @@ async def test_a_migration_killed_in_its_middle_is_completed_by_the_next_start(a
     stalling = ENDLESS if "://" not in address else "SELECT pg_sleep(1.5)"
     program = f"""
 import asyncio
-from services.runtime.database import opened
+from services.common.database import opened
 async def main():
     async with opened({address!r}, {SCHEMA!r}, [{FIRST!r}, "CREATE TABLE half (id TEXT); {stalling}"]):
         pass

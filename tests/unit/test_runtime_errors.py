@@ -3,8 +3,8 @@ import pytest
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
-from services.runtime import errors
-from services.runtime.errors import ServiceError, Verdict, from_rpc, verdict
+from services.common import errors
+from services.common.errors import ServiceError, Verdict, from_rpc, verdict
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from protos.hugginggpt.v1 import expert_pb2
-from services.runtime import identity
-from services.runtime.channel import connect, dial
-from services.runtime.errors import FailedPrecondition, Unavailable
-from services.runtime.identity import Identity
-from services.runtime.server import Serving, serving
-from services.runtime.settings import ServiceSettings
-from tests.certificates import Authority
+from services.common import tls
+from services.common.channel import connect, dial
+from services.common.errors import FailedPrecondition, Unavailable
+from services.common.server import Serving, serving
+from services.common.settings import ServiceSettings
+from services.common.tls import Identity
+from tests.support.certificates import Authority
 
 SERVICE = expert_pb2.DESCRIPTOR.services_by_name["ExpertService"]
 
@@ -33,7 +33,7 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture(autouse=True)
 def nobody() -> Iterator[None]:
     yield
-    identity.assume(None)
+    tls.assume(None)
 
 
 @asynccontextmanager
@@ -55,36 +55,36 @@ async def is_refused(port: int, channel: grpc.aio.Channel) -> bool:
 
 
 async def test_services_of_one_house_speak_by_name_and_by_address(authority: Authority) -> None:
-    identity.assume(authority.identity("planner"))
+    tls.assume(authority.identity("planner"))
     async with served() as running:
         assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
         assert await asked(connect(f"dns:///localhost:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_who_has_no_certificate_of_the_house_is_not_let_in(authority: Authority, tmp_path: Path) -> None:
-    identity.assume(authority.identity("planner"))
+    tls.assume(authority.identity("planner"))
     stranger = Authority(tmp_path / "theirs").identity("planner")
     async with served() as running:
-        identity.assume(None)
+        tls.assume(None)
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
         known = grpc.ssl_channel_credentials(authority.file.read_bytes())
         options = [("grpc.ssl_target_name_override", "hugginggpt")]
         assert await is_refused(
             running.port, grpc.aio.secure_channel(f"127.0.0.1:{running.port}", known, options=options)
         )
-        identity.assume(replace(stranger, authority=stranger.authority))
+        tls.assume(replace(stranger, authority=stranger.authority))
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
 async def test_a_server_that_is_not_of_the_house_is_not_spoken_to(authority: Authority, tmp_path: Path) -> None:
-    identity.assume(Authority(tmp_path / "theirs").identity("planner"))
+    tls.assume(Authority(tmp_path / "theirs").identity("planner"))
     async with served() as running:
-        identity.assume(authority.identity("orchestrator"))
+        tls.assume(authority.identity("orchestrator"))
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
 async def test_probes_are_answered_without_tls_and_nothing_else_is(authority: Authority, unused_tcp_port: int) -> None:
-    identity.assume(authority.identity("planner"))
+    tls.assume(authority.identity("planner"))
     address = f"127.0.0.1:{unused_tcp_port}"
     async with served(health_listen=address):
         assert await asked(grpc.aio.insecure_channel(address)) == health_pb2.HealthCheckResponse.SERVING
@@ -97,7 +97,7 @@ async def test_probes_are_answered_without_tls_and_nothing_else_is(authority: Au
 
 async def test_a_renewed_certificate_is_shown_to_who_comes_next(authority: Authority) -> None:
     own = authority.identity("planner")
-    identity.assume(own)
+    tls.assume(own)
     async with served() as running:
         before = await _shown(running.port, own)
         authority.identity("planner")
@@ -155,7 +155,7 @@ def test_what_others_would_not_accept_is_named_at_the_start(
     if wrong == "garbage":
         own.certificate.chain.write_text("garbage")
     with pytest.raises(FailedPrecondition, match=said) as refused:
-        identity.assume(own)
+        tls.assume(own)
     assert refused.value.reason == "CERTIFICATE"
     assert refused.value.remedy
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there_is_named(authority: Authority) -> None:
     own = authority.identity("planner")
     own.certificate.key.unlink()
     with pytest.raises(Unavailable, match="No such file"):
-        identity.assume(own)
+        tls.assume(own)
 
 
 def test_half_an_identity_is_refused(authority: Authority) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
-from services.runtime.errors import InvalidRequest, ServiceError
-from services.runtime.outbound.addresses import Address, AllowList, is_public
-from services.runtime.outbound.guard import LOOKUPS, Guard, resolved
-from services.runtime.outbound.reading import Limits, answer
+from services.common.errors import InvalidRequest, ServiceError
+from services.common.http_fetch.addresses import Address, AllowList, is_public
+from services.common.http_fetch.fetch import Limits, answer
+from services.common.http_fetch.ssrf_guard import LOOKUPS, Guard, resolved
 
 CLOSED = [
     "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "169.254.0.1",

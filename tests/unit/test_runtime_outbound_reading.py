@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import trustme
 
-from services.runtime.errors import ServiceError
-from services.runtime.outbound.addresses import Address, AllowList
-from services.runtime.outbound.guard import Guard
-from services.runtime.outbound.reading import Answer, Limits, answer
-from tests.web import Reply, Web, opened_web, redirect, reply
+from services.common.errors import ServiceError
+from services.common.http_fetch.addresses import Address, AllowList
+from services.common.http_fetch.fetch import Answer, Limits, answer
+from services.common.http_fetch.ssrf_guard import Guard
+from tests.support.web_server import Reply, Web, opened_web, redirect, reply
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(5000)
 LIMITS = Limits(10_000, answer_seconds=0.5, total_seconds=2)

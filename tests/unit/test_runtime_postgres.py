@@ -10,12 +10,12 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from services.runtime.database import Operation, Query, Rows, Steps, opened
-from services.runtime.database.lines import Line
-from services.runtime.database.notices import Notices
-from services.runtime.database.places import Connection, Place
-from services.runtime.errors import FailedPrecondition, InvalidRequest, Unavailable
-from tests.postgres import PASSWORD, emptied
+from services.common.database import Operation, Query, Rows, Steps, opened
+from services.common.database.connection import Line
+from services.common.database.dsn import Connection, Place
+from services.common.database.notifications import Notices
+from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
+from tests.support.postgres import PASSWORD, emptied
 
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
 
@@ -105,7 +105,7 @@ async def refusal(address: str, kind: type[Exception]) -> str:
 
 
 async def test_a_server_that_is_not_there_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.patience.SECONDS", 0.3)
+    monkeypatch.setattr("services.common.wait.SECONDS", 0.3)
     started = time.monotonic()
     async with asyncio.timeout(30):
         said = await refusal("postgresql://me:secret@127.0.0.1:9/notes", Unavailable)
@@ -142,7 +142,7 @@ async def test_a_user_that_may_not_make_tables_is_refused(url: str) -> None:
 
 
 async def test_another_that_migrates_for_too_long_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.database.postgres._MIGRATION_SECONDS", 0.2)
+    monkeypatch.setattr("services.common.database.postgres._MIGRATION_SECONDS", 0.2)
     other = await asyncpg.connect(url)
     await other.fetch("SELECT pg_advisory_lock(hashtextextended('migrate notes', 0))")
     assert "another process" in await refusal(url, Unavailable)
@@ -183,7 +183,7 @@ async def test_a_lost_server_is_said_quickly_and_found_again(url: str) -> None:
 
 
 async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.database.places.COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr("services.common.database.dsn.COMMAND_SECONDS", 0.3)
     async with asyncio.timeout(20), plugged(url) as cable, opened(cable.url, "notes", [FIRST]) as database:
         await database.write(noted("a"), "a")
         cable.flows.clear()
@@ -195,7 +195,7 @@ async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monke
 
 
 async def test_what_a_frozen_process_has_locked_is_free_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.database.places.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("services.common.database.dsn.IDLE_SECONDS", 0.3)
 
     def freezing() -> Steps[None]:
         yield Query("INSERT INTO notes (id) VALUES ('a')")
@@ -324,8 +324,8 @@ async def test_more_changes_than_a_notice_can_name_are_told_as_any(url: str) -> 
 
 async def test_without_its_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    for name in [name for name in sys.modules if name.startswith("services.runtime.database.")]:
+    for name in [name for name in sys.modules if name.startswith("services.common.database.")]:
         if name.rpartition(".")[2] in {"postgres", "places", "lines", "notices"}:
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("services.runtime.database.postgres", raising=False)
+    monkeypatch.delattr("services.common.database.postgres", raising=False)
     assert "hugginggpt[postgres]" in await refusal("postgresql://me:secret@127.0.0.1:9/notes", FailedPrecondition)

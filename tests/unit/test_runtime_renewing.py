@@ -14,12 +14,12 @@ from structlog.testing import capture_logs
 from protos.hugginggpt.v1 import responder_pb2 as pb
 from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Turn
-from services.runtime import identity
-from services.runtime.channel import connect, dial
-from services.runtime.identity import Identity
-from services.runtime.renewing import Renewing
-from services.runtime.server import serving
-from tests.certificates import Authority
+from services.common import tls
+from services.common.channel import connect, dial
+from services.common.server import serving
+from services.common.tls import Identity
+from services.common.tls_channel import Renewing
+from tests.support.certificates import Authority
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
 
@@ -51,11 +51,11 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def own(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
     """This process's, looked at for each call."""
-    monkeypatch.setattr("services.runtime.identity.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("services.common.tls.LOOK_SECONDS", 0.0)
     shown = authority.identity("planner")
-    identity.assume(shown)
+    tls.assume(shown)
     yield shown
-    identity.assume(None)
+    tls.assume(None)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from services.runtime import spans
+from services.common import spans
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.database import Operation, Query, Rows, Steps, opened
-from services.runtime.database.sqlite import SQLite
-from services.runtime.errors import Unavailable
+from services.common.database import Operation, Query, Rows, Steps, opened
+from services.common.database.sqlite import SQLite
+from services.common.errors import Unavailable
 
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
 
@@ -39,7 +39,7 @@ async def test_a_file_that_cannot_be_used_is_a_clear_error(path: Path, spoil: Ca
 
 
 async def test_a_locked_database_fails_the_write_clearly(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.runtime.database.sqlite._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.05)
     async with opened(path, "notes", [FIRST]) as database:
         blocker = sqlite3.connect(path, isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
@@ -56,7 +56,7 @@ async def test_unexpected_error_fails_the_write_and_not_the_next(path: Path, mon
 
     async with asyncio.timeout(30), opened(path, "notes", [FIRST]) as database:
         with monkeypatch.context() as patch:
-            patch.setattr("services.runtime.database.sqlite._all_done", broken)
+            patch.setattr("services.common.database.sqlite._all_done", broken)
             with pytest.raises(Unavailable):
                 await database.write(noted("a"))
         await database.write(noted("a"))
@@ -79,8 +79,8 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Pa
 def test_a_file_that_may_only_be_read_is_a_clear_error() -> None:
     program = """
 import asyncio, os, sys
-from services.runtime.database import opened, sqlite
-from services.runtime.errors import Unavailable
+from services.common.database import opened, sqlite
+from services.common.errors import Unavailable
 if os.getuid() == 0:  # root may write any file
     os.setgroups([])
     os.setuid(65534)

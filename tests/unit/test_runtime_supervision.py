@@ -5,9 +5,9 @@ import asyncio
 import pytest
 import structlog
 
-from services.runtime import supervision
-from services.runtime.errors import Unavailable
-from services.runtime.supervision import supervise
+from services.common import supervision
+from services.common.errors import Unavailable
+from services.common.supervision import supervise
 
 
 async def test_loop_that_raises_is_started_again() -> None:

@@ -8,7 +8,8 @@ import structlog
 from opentelemetry import trace
 
 from protos.hugginggpt.v1.types_pb2 import Caller
-from services.runtime import caller, telemetry
+from services.common import call_context
+from services.common import logging as logging_module
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +29,8 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.setup("planner")
-    with caller.acting_for(Caller(request_id="r-1", run_id="run_1")):
+    logging_module.setup("planner")
+    with call_context.acting_for(Caller(request_id="r-1", run_id="run_1")):
         structlog.get_logger("somewhere").info("planned", tasks=3)
     (line,) = lines(capsys)
     assert line.pop("timestamp")
@@ -46,14 +47,14 @@ def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_line_has_its_service_in_whatever_context_it_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     before = contextvars.copy_context()
-    telemetry.setup("planner")
+    logging_module.setup("planner")
     before.run(structlog.get_logger("somewhere").info, "planned")
     (line,) = lines(capsys)
     assert line["service"] == "planner"
 
 
 def test_a_line_within_a_span_has_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.setup("planner")
+    logging_module.setup("planner")
     with trace.use_span(trace.NonRecordingSpan(trace.SpanContext(0xAB, 0xCD, is_remote=True))):
         structlog.get_logger("somewhere").info("planned")
         logging.getLogger("library").warning("beware")
@@ -61,7 +62,7 @@ def test_a_line_within_a_span_has_its_trace(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_libraries_speak_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.setup("planner", level="WARNING")
+    logging_module.setup("planner", level="WARNING")
     logging.getLogger("library").warning("beware of %s", "this")
     logging.getLogger("library").info("not said")
     (line,) = lines(capsys)
@@ -69,7 +70,7 @@ def test_libraries_speak_the_same_way(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_debugging_is_of_the_house_and_never_of_libraries(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.setup("planner", level="DEBUG")
+    logging_module.setup("planner", level="DEBUG")
     logging.getLogger("openai._base_client").debug("a whole prompt")
     structlog.get_logger("services.planner").debug("a fact")
     assert [line["event"] for line in lines(capsys)] == ["a fact"]
@@ -77,7 +78,7 @@ def test_debugging_is_of_the_house_and_never_of_libraries(capsys: pytest.Capture
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
 def test_an_exception_is_told_without_local_values(capsys: pytest.CaptureFixture[str], style: str) -> None:
-    telemetry.setup("planner", style=style)
+    logging_module.setup("planner", style=style)
     secret = "hunter" + str(2)
     try:
         int(secret == "") / 0
@@ -89,6 +90,6 @@ def test_an_exception_is_told_without_local_values(capsys: pytest.CaptureFixture
 
 
 def test_people_can_read_it(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.setup("planner", style="pretty")
+    logging_module.setup("planner", style="pretty")
     structlog.get_logger("somewhere").info("planned", tasks=3)
     assert "planned" in capsys.readouterr().err

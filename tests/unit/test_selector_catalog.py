@@ -19,8 +19,8 @@ from protos.hugginggpt.v1.types_pb2 import (
     Port,
     TaskSpec,
 )
-from services.runtime.errors import CorruptData, FailedPrecondition, NotFound
-from services.selector import roster
+from services.common.errors import CorruptData, FailedPrecondition, NotFound
+from services.selector import expert_list
 from services.selector.catalog import Catalog
 from services.selector.replica import Attention
 from tests.fakes import card
@@ -64,7 +64,7 @@ def answers(catalog: Catalog, address: str, described: DescribeResponse) -> None
 
 
 def row(catalog: Catalog, name: str) -> Expert:
-    return {expert.name: expert for expert in roster.experts(catalog)}[name]
+    return {expert.name: expert for expert in expert_list.experts(catalog)}[name]
 
 
 def test_what_an_expert_describes_can_be_planned_with_the_words_of_the_standard(catalog: Catalog) -> None:
@@ -206,7 +206,7 @@ def test_an_address_that_is_no_longer_listed_is_forgotten_with_its_expert(catalo
     clock.now += 10
     catalog.expire()
     assert not catalog.view.tasks
-    assert roster.experts(catalog) == []
+    assert expert_list.experts(catalog) == []
 
 
 def test_an_address_that_never_answered_is_named(catalog: Catalog, clock: Clock) -> None:
@@ -307,7 +307,7 @@ def test_forgetting(catalog: Catalog) -> None:
     catalog.dropped(HERE)
     catalog.forget("vision")
     assert not catalog.view.tasks
-    assert roster.experts(catalog) == []
+    assert expert_list.experts(catalog) == []
 
 
 def test_load_is_fresh_and_no_news(catalog: Catalog) -> None:

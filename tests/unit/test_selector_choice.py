@@ -8,11 +8,11 @@ import pytest
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, REACH_UNSPECIFIED, ModelCard
-from services.runtime.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
+from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
+from services.selector.query import Avoid, Mode, Wanted, languages_of
 from services.selector.selector import Choice, Selector
-from services.selector.wanted import Avoid, Mode, Wanted, languages_of
 from tests.fakes import card
 
 TEXT, OBJECTS = "text-classification", "object-detection"

@@ -9,9 +9,9 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
 from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, REACH_EXTERNAL, ModelCard
 from services.selector.catalog import Catalog
-from services.selector.clear import is_clear, rivals
+from services.selector.query import Avoid, Mode, Wanted
 from services.selector.selector import Choice, Selector
-from services.selector.wanted import Avoid, Mode, Wanted
+from services.selector.shortcut import is_clear, rivals
 from tests.fakes import card
 
 TASK = "text-to-speech"

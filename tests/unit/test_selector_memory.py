@@ -4,10 +4,10 @@ from obstore.store import MemoryStore
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
-from services.runtime.errors import Unavailable
-from services.runtime.notes import Notes
+from services.common.errors import Unavailable
+from services.common.kv_store import Notes
 from services.selector.catalog import Catalog
-from services.selector.memory import KIND, Memory
+from services.selector.snapshot import KIND, Memory
 from tests.fakes import card
 
 ASLEEP = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], may_sleep=True)

@@ -10,10 +10,10 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, ModelCard
 from services.selector.catalog import Catalog
-from services.selector.clear import rivals
-from services.selector.question import Question, can_be_named, posed
+from services.selector.llm_prompt import Question, can_be_named, posed
+from services.selector.query import Mode, Wanted
 from services.selector.selector import CANDIDATES, Selector
-from services.selector.wanted import Mode, Wanted
+from services.selector.shortcut import rivals
 from tests.fakes import card
 
 TASK = "text-classification"

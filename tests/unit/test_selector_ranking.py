@@ -1,7 +1,7 @@
 import pytest
 
 from services.selector.ranking import Merits, Presence, Ranking, Wish, Word
-from services.selector.words import stemmed, words
+from services.selector.tokens import stemmed, words
 
 
 def wish(text: str = "", *languages: str, internal_first: bool = True) -> Wish:

@@ -8,13 +8,13 @@ import pytest
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, ModelCard
-from services.runtime.errors import FailedPrecondition, NotFound
+from services.common.errors import FailedPrecondition, NotFound
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
-from services.selector.routes import problems
+from services.selector.query import Avoid, Mode, Wanted
+from services.selector.routing_status import problems
+from services.selector.routing_table import Named, Route, Table, named
 from services.selector.selector import Choice, Controller, Selector
-from services.selector.table import Named, Route, Table, named
-from services.selector.wanted import Avoid, Mode, Wanted
 from tests.fakes import card
 
 TASK = "object-detection"

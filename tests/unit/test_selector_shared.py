@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.selector.shared import Shared
+from services.selector.cache import Shared
 
 
 class Oracle:

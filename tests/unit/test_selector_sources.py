@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.errors import InvalidRequest
-from services.selector.sources import Folder, Listed, Listing, Resolved, parse
+from services.common.errors import InvalidRequest
+from services.selector.address_sources import Folder, Listed, Listing, Resolved, parse
 
 
 def test_the_setting_says_which_source_is_meant(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from services.runtime.errors import FailedPrecondition
-from services.selector.table import Named, Table, read
+from services.common.errors import FailedPrecondition
+from services.selector.routing_table import Named, Table, read
 
 WHOLE = """\
 format: hugginggpt/routes/1

@@ -1,6 +1,6 @@
 import pytest
 
-from services.selector.words import affirmed, stem, stemmed, stems
+from services.selector.tokens import affirmed, stem, stemmed, stems
 
 
 @pytest.mark.parametrize(

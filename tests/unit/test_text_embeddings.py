@@ -8,7 +8,7 @@ import torch
 
 from experts.text.embeddings import _pooled, _pooling_of
 from experts.torch_host.checkpoint import Checkpoint
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 pytestmark = pytest.mark.slow
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experts.host.handler import Media
-from experts.text.grids import Grid, read_grid
 from experts.text.languages import languages, named, recognised
-from experts.text.pieces import fitted, packed, sentences
-from experts.text.summaries import shortened
-from services.runtime.errors import InvalidRequest
+from experts.text.summarization import shortened
+from experts.text.table_input import Grid, read_grid
+from experts.text.text_chunks import fitted, packed, sentences
+from services.common.errors import InvalidRequest
 
 
 def count(text: str) -> int:

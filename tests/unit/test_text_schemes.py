@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from experts.text.schemes import Scheme, scheme_of
-from services.runtime.errors import FailedPrecondition
+from experts.text.language_tokens import Scheme, scheme_of
+from services.common.errors import FailedPrecondition
 
 
 class Tokens:

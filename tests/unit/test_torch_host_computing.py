@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from experts.torch_host.batches import in_passes, padded
 from experts.torch_host.classification import best
 from experts.torch_host.devices import TorchDevices, computing, device_named, dtype_for
 from experts.torch_host.generation import Sampling, _sampler, generated
-from services.runtime.errors import FailedPrecondition, ModelFailed, OutOfMemory
+from experts.torch_host.padding import in_passes, padded
+from services.common.errors import FailedPrecondition, ModelFailed, OutOfMemory
 
 pytestmark = pytest.mark.slow
 

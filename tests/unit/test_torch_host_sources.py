@@ -10,11 +10,11 @@ from obstore.store import MemoryStore
 from structlog.testing import capture_logs
 from tenacity import wait_none
 
-from experts.host import loading
-from experts.torch_host.choosing import METADATA, chosen
+from experts.host import load_context
 from experts.torch_host.devices import TorchDevices
+from experts.torch_host.file_selection import METADATA, chosen
 from experts.torch_host.sources import snapshot
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 from tests.fakes.hub import Hub, Repository, running_hub
 
 FILES: Mapping[str, bytes] = {
@@ -91,7 +91,7 @@ def test_the_commit_of_what_is_here_is_known_without_asking(hub: Hub) -> None:
 def test_a_download_is_told_of_as_it_goes(hub: Hub) -> None:
     hub.repositories[MODEL] = Repository(FILES)
     steps: list[tuple[float, str]] = []
-    with loading.told(loading.Loading(progress=lambda *step: steps.append(step))), capture_logs() as logs:
+    with load_context.told(load_context.Loading(progress=lambda *step: steps.append(step))), capture_logs() as logs:
         snapshot(MODEL)
     assert steps[0] == (0, f"asking {hub.endpoint} for the model")
     assert steps[-1][0] == pytest.approx(1, abs=0.01)
@@ -122,7 +122,7 @@ def test_a_hub_that_takes_connections_and_says_nothing_is_not_waited_for(
     steps: list[str] = []
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
-        loading.told(loading.Loading(progress=lambda _, message: steps.append(message))),
+        load_context.told(load_context.Loading(progress=lambda _, message: steps.append(message))),
         capture_logs() as logs,
     ):
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -6,8 +6,8 @@ from PIL.Image import Image
 
 from experts.host.handler import Media
 from experts.video.frames import sampled, written
-from services.runtime.errors import InvalidRequest, ModelFailed
-from tests.isolated_functions import in_place
+from services.common.errors import InvalidRequest, ModelFailed
+from tests.support.isolated_functions import in_place
 from tests.tiny.films import Pixels, filmed, plain, seen
 
 

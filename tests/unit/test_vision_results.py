@@ -6,9 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
-from experts.vision.drawing import Found, boxed, counted, overlaid, plural
+from experts.vision.image_batches import alike, fitted
 from experts.vision.masks import distinct
-from experts.vision.pictures import alike, fitted
+from experts.vision.overlays import Found, boxed, counted, overlaid, plural
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from xml.etree.ElementTree import fromstring
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.traced import Told, waterfall
-from tests.waterfall import Bar, drawn
+from tests.support.trace_picture import Told, waterfall
+from tests.support.waterfall import Bar, drawn
 
 SERVER, CLIENT, OWN = Span.SPAN_KIND_SERVER, Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_INTERNAL
 MS = 1_000_000

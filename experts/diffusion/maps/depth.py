@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.maps.drawing import Drawer
+from experts.diffusion.maps.map_maker import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import on_device

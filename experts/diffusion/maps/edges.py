@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.maps.drawing import opened
+from experts.diffusion.maps.map_maker import opened
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.host.media import png, renamed
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.maps.drawing import Drawer
 from experts.diffusion.maps.edges import drawer, soft_edges
+from experts.diffusion.maps.map_maker import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
-from services.runtime.errors import FailedPrecondition
+from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     import torch

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from experts.diffusion.checkpoints import at_commit
-from experts.diffusion.maps.drawing import Drawer
+from experts.diffusion.maps.map_maker import Drawer
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.finite import checked
 from experts.torch_host.generation import on_device
-from services.runtime.errors import InvalidRequest
+from experts.torch_host.non_finite import checked
+from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -15,7 +15,7 @@ from experts.host.handler import Call
 from experts.host.isolation import messages
 from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, Budget, Limits, crashed, limit_exceeded
 from experts.host.isolation.processes import Exit, Worker
-from services.runtime.errors import ServiceError, Unavailable
+from services.common.errors import ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
 

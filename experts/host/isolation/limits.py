@@ -3,7 +3,7 @@
 import signal
 from dataclasses import dataclass, replace
 
-from services.runtime.errors import InvalidRequest
+from services.common.errors import InvalidRequest
 
 LIMIT_REASON = "DECODE_LIMIT"
 CRASH_REASON = "DECODE_CRASH"

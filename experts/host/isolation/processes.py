@@ -16,7 +16,7 @@ from typing import Any
 from experts.host import metering
 from experts.host.isolation import fork_server, messages
 from experts.host.isolation.channel import Channel, create_memory
-from services.runtime.errors import ModelFailed, ServiceError
+from services.common.errors import ModelFailed, ServiceError
 
 START_SECONDS = 60.0
 """Longest start of the fork server, which imports the decoders, and longest wait for the end of a process."""

@@ -15,7 +15,7 @@ from experts.host.isolation.pool import Pool
 from experts.host.isolation.processes import ForkServer
 from experts.host.isolation.worker import is_worker
 from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
-from services.runtime import caller
+from services.common import call_context
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -166,7 +166,7 @@ def run_in(
     budget: Budget | None = None,
 ) -> T:
     """As `isolated`, in a pool of one's own."""
-    current = caller.current()
+    current = call_context.current()
     result: T = pool.run(
         function,
         arguments,

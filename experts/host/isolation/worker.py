@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from experts.host.blame import is_out_of_memory
 from experts.host.devices import resident_bytes, trim
 from experts.host.isolation import messages
 from experts.host.isolation.channel import Channel, MessageTooLong
+from experts.host.model_errors import is_out_of_memory
 from experts.host.threads import sendable
-from services.runtime.errors import ServiceError
+from services.common.errors import ServiceError
 
 GROWTH_BYTES = 192 * 1024 * 1024
 """A worker that keeps so much more memory after a call than before its first ends, and is replaced."""

@@ -21,11 +21,11 @@ from mcp.types import (
 )
 
 from gateway.client import AsyncHuggingGPT, HuggingGPTError
-from gateway.mcp import telling
-from gateway.mcp.bridge.errands import Errands, names_files, offered
+from gateway.mcp import rendering
 from gateway.mcp.bridge.folders import Folders
+from gateway.mcp.bridge.local_files import Errands, names_files, offered
 from gateway.mcp.bridge.roots import Context, missing, roots
-from services.runtime.errors import InvalidRequest, ServiceError, Unavailable
+from services.common.errors import InvalidRequest, ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -65,14 +65,14 @@ class Bridge:
         try:
             return await self._called(context, params)
         except ServiceError as error:
-            return telling.refused(error)
+            return rendering.refused(error)
         except HuggingGPTError as error:
-            return telling.refused(InvalidRequest(error.message, reason=error.code, remedy=error.remedy))
+            return rendering.refused(InvalidRequest(error.message, reason=error.code, remedy=error.remedy))
         except MCPError as error:
-            return telling.refused(Unavailable(f"the gateway: {error.message}", remedy="is it still running?"))
+            return rendering.refused(Unavailable(f"the gateway: {error.message}", remedy="is it still running?"))
         except Exception:
             log.exception("unexpected error")
-            return telling.refused(ServiceError("internal error", remedy="try again"))
+            return rendering.refused(ServiceError("internal error", remedy="try again"))
 
     async def list_resources(self, _context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         return await self._client.list_resources(cursor=params.cursor if params else None)

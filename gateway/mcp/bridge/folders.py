@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from services.runtime.errors import InvalidRequest, PermissionDenied
+from services.common.errors import InvalidRequest, PermissionDenied
 
 SCHEME = "file://"
 

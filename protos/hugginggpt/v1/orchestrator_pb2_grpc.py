@@ -252,7 +252,7 @@ class OrchestratorServiceServicer:
         of one that breaks off before that nothing is kept. An item that does not fit
         the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
         if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
-        for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
+        for it (services/common/upload_acks.py) sends no item for nothing. Safe to retry with an idempotency key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -71,7 +71,7 @@ class OrchestratorServiceStub:
     of one that breaks off before that nothing is kept. An item that does not fit
     the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
     if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
-    for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
+    for it (services/common/upload_acks.py) sends no item for nothing. Safe to retry with an idempotency key.
     """
     GetBatch: _grpc.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]
     """A batch as it stands. NOT_FOUND/BATCH if there is none."""
@@ -138,7 +138,7 @@ class OrchestratorServiceAsyncStub(OrchestratorServiceStub):
     of one that breaks off before that nothing is kept. An item that does not fit
     the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
     if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
-    for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
+    for it (services/common/upload_acks.py) sends no item for nothing. Safe to retry with an idempotency key.
     """
     GetBatch: _aio.UnaryUnaryMultiCallable[_orchestrator_pb2.GetBatchRequest, _types_pb2.Batch]  # type: ignore[assignment]
     """A batch as it stands. NOT_FOUND/BATCH if there is none."""
@@ -286,7 +286,7 @@ class OrchestratorServiceServicer(metaclass=_abc_1.ABCMeta):
         of one that breaks off before that nothing is kept. An item that does not fit
         the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
         if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
-        for it (services/runtime/taking.py) sends no item for nothing. Safe to retry with an idempotency key.
+        for it (services/common/upload_acks.py) sends no item for nothing. Safe to retry with an idempotency key.
         """
 
     @_abc_1.abstractmethod

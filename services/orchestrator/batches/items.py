@@ -14,9 +14,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunSpec,
 )
 from services.orchestrator.journal.batch_rows import BatchRow, Item
-from services.orchestrator.journal.puts import Puts
+from services.orchestrator.journal.row_writers import Puts
 from services.orchestrator.journal.statements import BATCH_RUNS
-from services.orchestrator.pipelines.ports import ends, output_name
+from services.orchestrator.pipelines.parameters import ends, output_name
 
 
 def spec_of(batch: BatchRow, item: Item) -> RunSpec:

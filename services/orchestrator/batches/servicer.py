@@ -8,10 +8,10 @@ from typing import Any
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Batch
-from services.orchestrator.batches.batches import Batches
+from services.common import upload_acks
+from services.orchestrator.batches.service import Batches
 from services.orchestrator.journal.batch_ends import BatchEnds
 from services.orchestrator.paging import moment, page_size, position, token, wanted
-from services.runtime import taking
 
 
 class BatchCalls(rpc.OrchestratorServiceServicer):
@@ -21,7 +21,7 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
     _batch_ends: BatchEnds
 
     async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> Batch:
-        return await self._batches.start(request_iterator, partial(taking.tell, context))
+        return await self._batches.start(request_iterator, partial(upload_acks.tell, context))
 
     async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
         return await self._batches.get(request.batch_id)

@@ -4,11 +4,11 @@ from typing import Any
 
 from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, BatchCounts, BatchSpec, Caller
+from services.common.database import Database
 from services.orchestrator.journal import batch_statements as sql
 from services.orchestrator.journal.batch_rows import counted, counts
-from services.orchestrator.journal.reading import decoded
+from services.orchestrator.journal.row_readers import decoded
 from services.orchestrator.paging import timestamp
-from services.runtime.database import Database
 
 MOST = 1_000
 """Ends whose counts are remembered: who follows asks for the last ones again and again."""

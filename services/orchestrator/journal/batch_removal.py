@@ -5,13 +5,13 @@
 from typing import TypeVar
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED
+from services.common.database import Database, Query, Steps
 from services.orchestrator.journal import batch_statements as sql
-from services.orchestrator.journal.batch_refusals import under_way, unknown
+from services.orchestrator.journal.artifact_refs import LET_GO
+from services.orchestrator.journal.batch_errors import under_way, unknown
 from services.orchestrator.journal.batch_statements import HIDDEN
-from services.orchestrator.journal.holds import LET_GO
-from services.orchestrator.journal.reading import only
+from services.orchestrator.journal.row_readers import only
 from services.orchestrator.journal.tables import ENDED
-from services.runtime.database import Database, Query, Steps
 
 T = TypeVar("T")
 

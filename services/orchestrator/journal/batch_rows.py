@@ -21,7 +21,7 @@ from protos.hugginggpt.v1.types_pb2 import (
     Pipeline,
     RunState,
 )
-from services.orchestrator.journal.reading import decoded
+from services.orchestrator.journal.row_readers import decoded
 from services.orchestrator.journal.tables import ENDED
 
 

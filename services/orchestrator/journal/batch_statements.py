@@ -5,8 +5,8 @@
 from collections.abc import Collection
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, RUN_STATE_RUNNING
+from services.common.database import Dialect, Into
 from services.orchestrator.journal.pages import paged
-from services.runtime.database import Dialect, Into
 
 _FIELDS = (
     *("id", "tenant", "state", "created", "ended", "total", "caller", "spec", "pipeline"),

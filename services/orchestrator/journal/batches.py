@@ -22,8 +22,11 @@ from protos.hugginggpt.v1.types_pb2 import (
     Pipeline,
     RunState,
 )
+from services.common.database import Database, Operation, Query, Steps
 from services.orchestrator.journal import batch_statements as sql
-from services.orchestrator.journal.batch_refusals import same_batch, under_way, unknown, unplanned
+from services.orchestrator.journal.artifact_digests import digests
+from services.orchestrator.journal.artifact_refs import HOLDS
+from services.orchestrator.journal.batch_errors import same_batch, under_way, unknown, unplanned
 from services.orchestrator.journal.batch_rows import (
     BatchRow,
     Claimed,
@@ -36,15 +39,12 @@ from services.orchestrator.journal.batch_rows import (
     queued,
 )
 from services.orchestrator.journal.errors import LeaseLost
-from services.orchestrator.journal.holds import HOLDS
 from services.orchestrator.journal.journal import Journal
 from services.orchestrator.journal.pages import Page, page
-from services.orchestrator.journal.puts import Puts
-from services.orchestrator.journal.reading import only
-from services.orchestrator.journal.references import digests
+from services.orchestrator.journal.row_readers import only
+from services.orchestrator.journal.row_writers import Puts
 from services.orchestrator.journal.statements import BATCH_RUNS
 from services.orchestrator.journal.tables import ENDED, NewRun
-from services.runtime.database import Database, Operation, Query, Steps
 
 T = TypeVar("T")
 

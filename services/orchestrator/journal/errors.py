@@ -1,6 +1,6 @@
 """Errors of the journal."""
 
-from services.runtime.errors import CorruptData, Unavailable
+from services.common.errors import CorruptData, Unavailable
 
 
 class LeaseLost(Unavailable):

@@ -18,17 +18,17 @@ from protos.hugginggpt.v1.types_pb2 import (
     RunState,
     TaskResult,
 )
+from services.common.database import Contradiction, Database, Operation, Query, Steps
+from services.common.errors import FailedPrecondition, NotFound, Unavailable
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
 from services.orchestrator.journal.errors import LeaseLost
-from services.orchestrator.journal.failed import failed
-from services.orchestrator.journal.once import once
-from services.orchestrator.journal.puts import Puts, kept, remembered
-from services.orchestrator.journal.reading import decoded, only, row
+from services.orchestrator.journal.failed_runs import failed
+from services.orchestrator.journal.idempotency import once
+from services.orchestrator.journal.row_readers import decoded, only, row
+from services.orchestrator.journal.row_writers import Puts, kept, remembered
 from services.orchestrator.journal.stored_events import StoredEvents
 from services.orchestrator.journal.tables import ENDED, Command, Ended, Memo, NewRun, Row
-from services.runtime.database import Contradiction, Database, Operation, Query, Steps
-from services.runtime.errors import FailedPrecondition, NotFound, Unavailable
 
 T = TypeVar("T")
 

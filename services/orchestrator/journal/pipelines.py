@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from protos.hugginggpt.v1.types_pb2 import Pipeline
-from services.orchestrator.journal.holds import HOLDS, LET_GO
+from services.common.database import Database, Into, Query, Rows, Steps
+from services.orchestrator.journal.artifact_digests import digests
+from services.orchestrator.journal.artifact_refs import HOLDS, LET_GO
 from services.orchestrator.journal.pages import Page, page, paged
-from services.orchestrator.journal.references import digests
-from services.runtime.database import Database, Into, Query, Rows, Steps
 
 _LATEST = "SELECT version, pipeline FROM pipelines WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1"
 _VERSIONS = Into(

@@ -19,14 +19,14 @@ from uuid import uuid4
 import structlog
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent
+from services.common.artifacts import ArtifactStore
+from services.common.database import Database, Query, Rows, Steps
+from services.common.supervision import supervise
+from services.orchestrator.journal.artifact_digests import digests
 from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
-from services.orchestrator.journal.reading import decoded
-from services.orchestrator.journal.references import digests
+from services.orchestrator.journal.row_readers import decoded
 from services.orchestrator.journal.statements import ALIVE, REFERENCES
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS
-from services.runtime.artifacts import ArtifactStore
-from services.runtime.database import Database, Query, Rows, Steps
-from services.runtime.supervision import supervise
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@
 from collections.abc import Collection
 
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED
-from services.runtime.database import Dialect, Into
+from services.common.database import Dialect, Into
 
 FIELDS = (
     "id",

@@ -5,11 +5,11 @@ from collections import defaultdict
 from google.protobuf.message import DecodeError
 
 from protos.hugginggpt.v1.types_pb2 import RunEvent
+from services.common.database import Database
 from services.orchestrator.journal import statements
 from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.journal.reading import decoded
+from services.orchestrator.journal.row_readers import decoded
 from services.orchestrator.journal.tables import Row
-from services.runtime.database import Database
 
 PAGE_BYTES = 8 * 1024 * 1024
 """Bytes of events read at a time."""

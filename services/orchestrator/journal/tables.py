@@ -193,7 +193,7 @@ MIGRATIONS = (
     DROP TABLE idempotency_before
     """,
 )
-"""In SQLite's words; services.runtime.database.migrations says what a script may do."""
+"""In SQLite's words; services.common.database.migrations says what a script may do."""
 
 ENDED = frozenset({RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE, RUN_STATE_FAILED, RUN_STATE_CANCELLED})
 

@@ -5,9 +5,9 @@ from typing import Any
 from protos.hugginggpt.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.types_pb2 import Pipeline, PipelineRef
+from services.common.errors import InvalidRequest
 from services.orchestrator.paging import page_size
-from services.orchestrator.pipelines.pipelines import Pipelines
-from services.runtime.errors import InvalidRequest
+from services.orchestrator.pipelines.service import Pipelines
 
 _NEWEST = 2**31
 

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.planner.check import objection
 from services.planner.embedded.languages import PATTERN as LANGUAGE
 from services.planner.embedded.languages import TAGS
 from services.planner.plan import Parameter, Spec
+from services.planner.plan_check import objection
 
 _NUMBER_WORDS = {
     word: number

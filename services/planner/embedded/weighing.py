@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from services.planner.check import references
 from services.planner.embedded.learned.parsing import Graph
 from services.planner.embedded.learned.reading import Reading
 from services.planner.embedded.learned.stages import SENT, Hints
 from services.planner.embedded.rules import Drafted
 from services.planner.embedded.senses import sense, senses_of
 from services.planner.plan import NoteKind
+from services.planner.plan_check import references
 
 SURE, LIKELY = 0.9, 0.6
 """The certainty of rules all of whose words are plain, and what is enough where people send files of their own."""

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from services.planner.check import complaints, references
-from services.planner.llm.filling import Scene
-from services.planner.llm.reading import RawTask
-from services.planner.llm.shaping import Shape, shaped, waits_for
+from services.planner.llm.json_stream import RawTask
+from services.planner.llm.normalize import Shape, shaped, waits_for
+from services.planner.llm.plan_format import Fault, Sketch, Wrong, sketch
+from services.planner.llm.port_values import Scene
 from services.planner.llm.values import Names
-from services.planner.llm.wire import Fault, Sketch, Wrong, sketch
 from services.planner.plan import HARD_LIMIT, Catalogue, Task, Value
+from services.planner.plan_check import complaints, references
 
 
 class _State(Enum):

@@ -11,17 +11,17 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experts.host.composing import QUIET_SECONDS
+from experts.host.batch_composer import QUIET_SECONDS
 from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest
 from protos.hugginggpt.v1.types_pb2 import TASK_STATE_REUSED, NewItem, Plan
-from tests.batching import Asking, note, step
-from tests.bench.asking import Asker, reaching
-from tests.bench.batches.asking import asking, loaded, seconds
+from tests.bench.batches.client import asking, loaded, seconds
 from tests.bench.dense.tasks import TASK
+from tests.bench.expert_callers import Asker, reaching
 from tests.bench.host import CALLERS, ONE_CORE
 from tests.bench.load import per_second
 from tests.bench.processes import service, staged
 from tests.bench.rows import Row
+from tests.support.batches import Asking, note, step
 
 ITEMS, ROUNDS = 256, 5
 PLACES = CALLERS * 3 // 4

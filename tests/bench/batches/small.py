@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 import grpc
 
 from protos.hugginggpt.v1.types_pb2 import Artifact, Batch, NamedValue, NewItem, Value
-from services.runtime.channel import connect
-from tests.batching import Asking
-from tests.bench.batches.asking import asking, loaded
+from services.common.channel import connect
+from tests.bench.batches.client import asking, loaded
 from tests.bench.cast import TALLY
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.processes import Stage, staged
 from tests.bench.rows import Row
 from tests.bench.shapes import NAMED, Script
+from tests.support.batches import Asking
 
 ITEMS, FEW = 10_000, 1_000
 CPU_MS, RESUME_SECONDS, GROWTH_MB = 2.0, 2.0, 15

@@ -6,8 +6,8 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from tests.bench.endtoend import speech
-from tests.bench.endtoend.company import EXPERT_SECONDS, ROLES
+from tests.bench.endtoend import scripted_llm
+from tests.bench.endtoend.deployment import EXPERT_SECONDS, ROLES
 from tests.bench.shapes import TASK, Script, longest
 
 SHAPES = {
@@ -59,21 +59,21 @@ class Controller:
         body = {"bypass_memo": True} | ({} if self.answers else {"mode": "results"})
         if self.supplied:
             return body | {"plan": _supplied(SHAPES[name])}
-        return body | {"request": speech.request(SHAPES[name], number) if self.asking else WORDS[name]}
+        return body | {"request": scripted_llm.request(SHAPES[name], number) if self.asking else WORDS[name]}
 
     def ready(self, script: Script) -> tuple[Mapping[int, float], float]:
         """Seconds until each task could start, but for what it needs, and until the plan is whole."""
         if "planner" not in self.asking:
             return dict.fromkeys(script.graph, 0.0), 0.0
-        planned, whole = speech.planned(script)
-        chosen = speech.seconds(speech.choice(f"{TASK}-large")) if "selector" in self.asking else 0.0
+        planned, whole = scripted_llm.planned(script)
+        chosen = scripted_llm.seconds(scripted_llm.choice(f"{TASK}-large")) if "selector" in self.asking else 0.0
         return {task_id: seconds + chosen for task_id, seconds in planned.items()}, whole
 
     def critical(self, script: Script) -> tuple[float, int]:
         """Seconds of the longest way to the answer, and the tasks on it."""
         ready, planned = self.ready(script)
         last, tasks = longest(script.graph, ready, script.seconds())
-        answer = speech.seconds(speech.ANSWER) if self.answers and "responder" in self.asking else 0.0
+        answer = scripted_llm.seconds(scripted_llm.ANSWER) if self.answers and "responder" in self.asking else 0.0
         return max(last, planned) + answer, tasks
 
     def calls(self, tasks: int) -> int:

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from tests.bench.endtoend import speech
-from tests.bench.endtoend.asking import Told, ask
-from tests.bench.endtoend.company import speaking, standing
+from tests.bench.endtoend import scripted_llm
+from tests.bench.endtoend.client import Told, ask
 from tests.bench.endtoend.controllers import CONTROLLERS, SHAPES, Controller
+from tests.bench.endtoend.deployment import speaking, standing
 from tests.bench.endtoend.plain import PlainClient
 from tests.bench.rows import Row, gap, median
 from tests.bench.shapes import longest
@@ -134,7 +134,7 @@ def _firsts(cell: Cell) -> Iterator[Row]:
     yield _first(cell, "event", median([run.soonest for run in cell.runs], digits=6), 0.0, FIRST_EVENT_MS)
     yield _first(cell, "task", cell.seconds("task_started"), ready[1], 1000 * planned or None)
     if cell.controller.answers:
-        speaks = speech.FIRST_SECONDS if "responder" in cell.controller.asking else 0.0
+        speaks = scripted_llm.FIRST_SECONDS if "responder" in cell.controller.asking else 0.0
         yield _first(cell, "answer", cell.seconds("answer_chunk"), max(last, planned) + speaks)
 
 

@@ -16,8 +16,8 @@ import httpx
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.types_pb2 import Value
-from services.runtime.channel import dial
-from tests.bench.endtoend import speech
+from services.common.channel import dial
+from tests.bench.endtoend import scripted_llm
 from tests.bench.endtoend.controllers import Controller
 from tests.bench.shapes import INPUTS, TASK, Script
 
@@ -80,9 +80,9 @@ class PlainClient:
                 yield task_id
             return
         written, ids = "", iter(script.graph)
-        async for piece in self._completion("You plan.", {"request": speech.request(script, number)}):
-            before, written = len(speech.ends(written)), written + piece
-            for _ in range(len(speech.ends(written)) - before):
+        async for piece in self._completion("You plan.", {"request": scripted_llm.request(script, number)}):
+            before, written = len(scripted_llm.ends(written)), written + piece
+            for _ in range(len(scripted_llm.ends(written)) - before):
                 yield next(ids)
 
     async def _select(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
 from experts.torch_host.devices import TorchDevices, computing
-from tests.bench.nobody import Nobody
+from tests.bench.no_server import Nobody
 
 TASK = "summarization"
 MODELS = ("bert-large", "vit-large", "whisper-large", "sdxl-unet")

@@ -14,11 +14,11 @@ import grpc
 from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
 from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunSpec
-from services.llm.estimate import Estimate
+from services.common.channel import connect
+from services.llm.token_estimate import Estimate
 from services.planner.catalog import standard_specs
-from services.planner.llm.prompting import Prompting
+from services.planner.llm.prompt import Prompting
 from services.planner.request import Request, Turn
-from services.runtime.channel import connect
 from tests.bench.cast import TALLY
 from tests.bench.curves import Curve, Measured, Point
 from tests.bench.load import PATIENCE_SECONDS

@@ -12,10 +12,10 @@ from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.selector_pb2 import SelectRequest, WatchCatalogueRequest
 from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1.types_pb2 import ROLE_USER, Argument, Task, Turn, Value
-from services.runtime.channel import connect
+from services.common.channel import connect
 from tests.bench.curves import Curve, Measured
-from tests.bench.house import TASK
 from tests.bench.load import PATIENCE_SECONDS
+from tests.bench.local_stack import TASK
 from tests.bench.processes import Running, service
 from tests.bench.rows import Row, median
 from tests.fakes import FakeExpert, card

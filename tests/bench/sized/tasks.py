@@ -10,7 +10,7 @@ from PIL import Image
 from experts.host.handler import Media
 from experts.text.classification import text_classification
 from experts.vision.classification import image_classification
-from tests.bench.nobody import Nobody
+from tests.bench.no_server import Nobody
 
 BERT, VIT = "bench/bert", "bench/vit"
 TASK_OF = {BERT: "text-classification", VIT: "image-classification"}

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.fakes.llm.examined import examined
-from tests.fakes.llm.turns import Says
+from tests.fakes.llm.doctor_answers import examined
+from tests.fakes.llm.scripted_replies import Says
 
 _DATA = re.compile(r'<data name="([^"]+)" id="([^"]+)">\n(.*?)\n</data id="\2">', re.DOTALL)
 _TASK = re.compile(r"^([\w-]+): (.*) \((.*)\) -> ([^;\n]*)", re.MULTILINE)

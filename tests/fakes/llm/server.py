@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from tests.fakes.llm import wire
-from tests.fakes.llm.telling import Exchange, error, tell
-from tests.fakes.llm.turns import Fails, Script, Turn
+from tests.fakes.llm import http
+from tests.fakes.llm.http_reply import Exchange, error, tell
+from tests.fakes.llm.scripted_replies import Fails, Script, Turn
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 """What this server takes for a token."""
@@ -100,15 +100,15 @@ class ScriptedLLM:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = await wire.received(reader)
+            request = await http.received(reader)
             if request.path.endswith("/chat/completions") and request.method == "POST":
                 self.keys.append(request.headers.get("authorization", ""))
                 await self._chat(json.loads(request.body), reader, writer)
             elif request.path.endswith("/v1/models"):
                 listed = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in self._models]
-                await wire.send_json(writer, {"object": "list", "data": listed})
+                await http.send_json(writer, {"object": "list", "data": listed})
             else:
-                await wire.send_json(writer, error("there is nothing here"), status=404)
+                await http.send_json(writer, error("there is nothing here"), status=404)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # a client that leaves is part of the script
         finally:
@@ -134,7 +134,7 @@ class ScriptedLLM:
     async def _answer(self, body: Any, writer: asyncio.StreamWriter) -> None:
         if "response_format" in body and not self._schema:
             refusal = error("this server does not support response_format", param="response_format")
-            await wire.send_json(writer, refusal, status=400)
+            await http.send_json(writer, refusal, status=400)
             return
         seen, tokens = _cut(body, self._context)
         try:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.manifests.house import Document
+from tests.manifests.deployment import Document
 
 NAMESPACE = "hugginggpt"
 

@@ -1,6 +1,6 @@
 """Scaling, doors, monitors and certificates of the sound house."""
 
-from tests.manifests.house import Document
+from tests.manifests.deployment import Document
 from tests.manifests.parts.documents import document
 
 

@@ -1,6 +1,6 @@
 """Who may call whom in the sound house."""
 
-from tests.manifests.house import Document
+from tests.manifests.deployment import Document
 from tests.manifests.parts.documents import document
 
 PRIVATE = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "168.63.129.16/32", "100.64.0.0/10"]

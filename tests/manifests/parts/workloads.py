@@ -1,6 +1,6 @@
 """Workloads with all that belongs to them."""
 
-from tests.manifests.house import Document
+from tests.manifests.deployment import Document
 from tests.manifests.parts.documents import NAMESPACE, document
 from tests.manifests.rules.images import version
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from tests.manifests.house import House
+from tests.manifests.deployment import House
 from tests.manifests.rules import (
     availability,
     extensions,

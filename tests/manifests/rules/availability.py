@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from tests.manifests.deployment import GPU, Container, Document, House, Workload, called, listed, selects
 from tests.manifests.environment import drawn
-from tests.manifests.house import GPU, Container, Document, House, Workload, called, listed, selects
 
 POOL = "hugginggpt.dev/pool"
 LARGE = ("expert-video", "expert-diffusion")

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from tests.manifests.deployment import Document, House, Workload, called, listed
 from tests.manifests.environment import drawn
-from tests.manifests.house import Document, House, Workload, called, listed
 
 
 def routes_lead_to_services(house: House) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from tests.manifests.deployment import Container, House
 from tests.manifests.environment import WITH_WEIGHTS, known_to, programs, told
-from tests.manifests.house import Container, House
 
 
 def files_are_mounted(house: House) -> Iterator[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.manifests.deployment import Container, House
 from tests.manifests.environment import module_of
-from tests.manifests.house import Container, House
 
 _EXACT = re.compile(r".+(:v?\d+\.\d+(\.\d+)?[\w.-]*|@sha256:[0-9a-f]{64})")
 _PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -42,7 +42,7 @@ def images_run_what_they_hold(house: House) -> Iterator[str]:
 def _foreign(container: Container) -> str:
     name = container.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     module = module_of(container)
-    if module == "services.runtime.probe":
+    if module == "services.common.probe":
         return ""
     core = module.startswith(("services.", "gateway"))
     matches = core if name == "core" else module == name.replace("expert-", "experts.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from tests.manifests.house import Document, House, Workload, called, selects
+from tests.manifests.deployment import Document, House, Workload, called, selects
 from tests.manifests.network import Edge, Network, ports
 
 Block = IPv4Network | IPv6Network

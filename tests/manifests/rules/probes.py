@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.manifests.house import Container, House
+from tests.manifests.deployment import Container, House
 
 HEALTH_PORT = 50052
 NAMES = ("startup", "readiness", "liveness")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.manifests.house import EXPERT, Container, Document, House, Workload, called, listed
+from tests.manifests.deployment import EXPERT, Container, Document, House, Workload, called, listed
 
 GIVEN = {
     "hugginggpt-database",

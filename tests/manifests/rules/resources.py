@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from tests.manifests.house import GPU, Container, House, listed
+from tests.manifests.deployment import GPU, Container, House, listed
 
 NEEDED = ("cpu", "memory", "ephemeral-storage")
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from tests.manifests.deployment import House, Workload, called
 from tests.manifests.environment import drawn
-from tests.manifests.house import House, Workload, called
 
 _DEMAND = re.compile(r'expert_queue_depth\{[^}]*expert="([\w-]+)"[^}]*\}')
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from tests.manifests.deployment import Container, House, called, listed
 from tests.manifests.environment import programs, told
-from tests.manifests.house import Container, House, called, listed
 from tests.manifests.rules.network import ARROWS, role
 
 _SECRET = re.compile(r"(KEY|TOKEN|PASSWORD|SECRET|CREDENTIALS)(_ID)?$")

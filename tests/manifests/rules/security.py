@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.manifests.house import Container, House, Workload, listed
+from tests.manifests.deployment import Container, House, Workload, listed
 
 USER = 65532
 """Of our images."""

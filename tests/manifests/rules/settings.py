@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_settings import BaseSettings
 
+from tests.manifests.deployment import Container, House, called, listed
 from tests.manifests.environment import (
     LIBRARIES,
     PROGRAMS,
@@ -17,7 +18,6 @@ from tests.manifests.environment import (
     settings_of,
     told,
 )
-from tests.manifests.house import Container, House, called, listed
 
 _DIALLED = re.compile(r"(?:dns:///)?([\w.-]+):(\d+)")
 _URL = re.compile(r"([a-z0-9+]+)://(?:[^/@\s]*@)?([\w.-]+)(?::(\d+))?(?:[/?].*)?")

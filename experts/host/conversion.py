@@ -1,0 +1,197 @@
+"""Values to plain Python and back, by port: what a model sees, and what of its results may leave; on a thread."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from math import inf, isfinite
+from typing import Any
+
+from experts.host import strict_json
+from experts.host.handler import Inputs, Media, Outputs
+from experts.host.input_validation import MEDIA_TYPES, Argument, check_size, name_of
+from protos.hugginggpt.v1.types_pb2 import MODALITY_JSON, MODALITY_TEXT, Port, TaskSpec, Value
+from services.common.artifacts import INLINE_BYTES, ArtifactStore
+from services.common.errors import CorruptData, InvalidRequest, ModelFailed, NotFound
+
+_DEEPEST = 8
+"""How far into an output a number that is none is looked for."""
+
+_ABSENT = "send the file again; where every file fails so, give this expert the house's ARTIFACTS_URL, and its volume"
+
+# ---------------------------------------------------------------- what a model sees
+
+
+async def fetched(
+    given: Iterable[Argument], store: ArtifactStore, tenant: str, *, max_bytes: float = inf
+) -> Callable[[], Inputs]:
+    """Gets the artifacts; the function returned makes plain Python of all, and belongs on a thread.
+
+    Raises:
+        NotFound: ARTIFACT, the tenant has none of that digest.
+        InvalidRequest: one is empty, or they are larger than was said.
+    """
+    contents = [
+        (argument.port, [(value, await _content(argument.port, value, store, tenant)) for value in argument.values])
+        for argument in given
+    ]
+    check_size([(port.name, sum(len(content) for _, content in received)) for port, received in contents], max_bytes)
+    return partial(_plain_inputs, contents)
+
+
+async def _content(port: Port, value: Value, store: ArtifactStore, tenant: str) -> bytes:
+    if value.WhichOneof("kind") != "artifact":
+        return b""
+    try:
+        content = await store.get(tenant, value.artifact.sha256)
+    except (NotFound, InvalidRequest, CorruptData) as error:
+        error.port = port.name
+        if isinstance(error, NotFound):
+            error.remedy = _ABSENT
+        raise
+    if not content and port.modality != MODALITY_TEXT:  # of which _text says more
+        raise InvalidRequest(f"the file for input {port.name} is empty", port=port.name, remedy=f"send {name_of(port)}")
+    return content
+
+
+def _plain_inputs(contents: Iterable[tuple[Port, Sequence[tuple[Value, bytes]]]]) -> Inputs:
+    inputs: dict[str, Any] = {}
+    for port, received in contents:
+        plain = [_plain(port, value, content) for value, content in received]
+        inputs[port.name] = plain if port.many else plain[0]
+    return inputs
+
+
+def _plain(port: Port, value: Value, content: bytes) -> Any:
+    if port.modality == MODALITY_TEXT:
+        return _text(port, value.text or _decoded(port, content))
+    if port.modality == MODALITY_JSON:
+        return _json(port, value.json or _decoded(port, content))
+    if value.WhichOneof("kind") == "json":
+        return Media(value.json.encode(), "application/json", f"{port.name}.json")
+    return Media(content, value.artifact.media_type, value.artifact.name)
+
+
+def _text(port: Port, text: str) -> str:
+    if not text.strip():
+        raise InvalidRequest(f"input {port.name} has no text in it", port=port.name, remedy="send some text")
+    return text
+
+
+def _decoded(port: Port, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidRequest(
+            f"the file for input {port.name} is not UTF-8 text", port=port.name, remedy="save it as UTF-8"
+        ) from None
+
+
+def _json(port: Port, text: str) -> Any:
+    try:
+        return strict_json.read(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"input {port.name} is not JSON: {error}", port=port.name, remedy="send valid JSON with finite numbers"
+        ) from None
+
+
+# ---------------------------------------------------------------- what may leave
+
+Written = Mapping[str, Value | Media]
+"""By output port; Media still have to be put into the store."""
+
+
+def outlets(spec: TaskSpec) -> Mapping[str, Port]:
+    """The output ports of a task by name."""
+    return {port.name: port for port in spec.outputs}
+
+
+def written(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> Written:
+    """What a model gave, checked against the ports of its task; belongs on a thread.
+
+    Raises:
+        CorruptData: it breaks the spec.
+        ModelFailed: a number is not finite.
+    """
+    if outputs.keys() != ports.keys():
+        _check_names(ports, model_id, outputs)
+    return {name: _written(ports[name], model_id, output) for name, output in outputs.items()}
+
+
+def _check_names(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> None:
+    complaints = [f"there is no output {name}" for name in outputs if name not in ports]
+    complaints += [f"output {name} is missing" for name, port in ports.items() if port.required and name not in outputs]
+    if complaints:
+        raise _broken(model_id, complaints[0])
+
+
+async def kept(outputs: Written, store: ArtifactStore, tenant: str) -> dict[str, Value]:
+    """The outputs as values; media are now artifacts of the tenant."""
+    values = {}
+    for name, output in outputs.items():
+        if isinstance(output, Media):
+            artifact = await store.put(tenant, output.content, media_type=output.media_type, name=output.name)
+            values[name] = Value(artifact=artifact)
+        else:
+            values[name] = output
+    return values
+
+
+def _written(port: Port, model_id: str, output: Any) -> Value | Media:
+    if port.modality == MODALITY_JSON:
+        text = _canonical(port, model_id, output)
+        return _spilled(port, model_id, text, "application/json", ".json") or Value(json=text)
+    if port.modality == MODALITY_TEXT and isinstance(output, str):
+        return _spilled(port, model_id, output, "text/plain", ".txt") or Value(text=output)
+    if port.modality == MODALITY_TEXT or not _is_media_for(port, output):
+        what = type(output).__name__
+        if isinstance(output, Media):
+            what = output.media_type if output.content else "empty"
+        raise _broken(model_id, f"output {port.name} is {what}, not {name_of(port)}")
+    return output  # type: ignore[no-any-return]  # it is Media
+
+
+def _is_media_for(port: Port, output: Any) -> bool:
+    return (
+        isinstance(output, Media) and bool(output.content) and output.media_type.startswith(MEDIA_TYPES[port.modality])
+    )
+
+
+def _canonical(port: Port, model_id: str, output: Any) -> str:
+    try:
+        return strict_json.write(output)
+    except TypeError as error:
+        raise _broken(model_id, f"output {port.name} is not JSON: {error}") from None
+    except (ValueError, RecursionError):
+        found = next(_not_finite(output, port.name, _DEEPEST), f"output {port.name} is not JSON with finite numbers")
+        raise ModelFailed(
+            f"{model_id} failed on this input: {found}", remedy="try another input or another model"
+        ) from None
+
+
+def _not_finite(value: Any, path: str, depth: int) -> Iterator[str]:
+    """Which numbers of an output are none, by their place in it."""
+    if isinstance(value, float) and not isfinite(value):
+        yield f"output {path} is {value}"
+    if not depth or isinstance(value, str):
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _not_finite(item, f"{path}.{key}", depth - 1)
+    elif isinstance(value, Sequence):
+        for index, item in enumerate(value):
+            yield from _not_finite(item, f"{path}[{index}]", depth - 1)
+
+
+def _spilled(port: Port, model_id: str, text: str, media_type: str, suffix: str) -> Media | None:
+    """The text as media if it is too long to travel inline."""
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        raise _broken(model_id, f"output {port.name} has characters in it that are none") from None
+    return Media(content, media_type, port.name + suffix) if len(content) > INLINE_BYTES else None
+
+
+def _broken(model_id: str, complaint: str) -> CorruptData:
+    return CorruptData(
+        f"{model_id} broke the ports of its task: {complaint}", remedy="report it to whoever made the expert"
+    )

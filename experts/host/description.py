@@ -1,0 +1,83 @@
+"""How an expert describes itself."""
+
+import hashlib
+from datetime import timedelta
+
+from experts.host.active_calls import Step
+from experts.host.expert import Expert, Offer
+from experts.host.model_slot import State
+from experts.host.models import Models
+from experts.host.settings import Settings
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load, Loading
+from protos.hugginggpt.v1.types_pb2 import (
+    MODEL_STATE_FAILED,
+    MODEL_STATE_LOADABLE,
+    MODEL_STATE_READY,
+    REACH_EXTERNAL,
+    ModelCard,
+    ModelState,
+)
+
+_STATES: dict[State, ModelState.ValueType] = {
+    State.LOADABLE: MODEL_STATE_LOADABLE,
+    State.READY: MODEL_STATE_READY,
+    State.FAILED: MODEL_STATE_FAILED,
+}
+
+
+class Description:
+    """An expert and how it is now."""
+
+    def __init__(self, expert: Expert, models: Models, settings: Settings) -> None:
+        self.start_time: timedelta | None = None
+        """From the start of the process until it was ready; None before that."""
+        self._expert, self._models, self._settings = expert, models, settings
+        self._tasks = tuple({offer.spec.name: offer.spec for offer in expert.offers}.values())
+
+    def since(self, known_revision: str) -> DescribeResponse:
+        """The whole, or only revision and load if the revision is the one known."""
+        whole = self._whole()
+        if whole.revision == known_revision:
+            return DescribeResponse(revision=known_revision, unchanged=True, load=self.load())
+        whole.load.CopyFrom(self.load())
+        return whole
+
+    def load(self) -> Load:
+        models = self._models
+        return Load(
+            waiting=models.waiting,
+            running=models.running,
+            loaded=sorted(models.loaded),
+            free_bytes=models.free_bytes,
+            loading=[_loading(model.id, step) for model in models.all if (step := model.loading)],
+        )
+
+    def _whole(self) -> DescribeResponse:
+        whole = DescribeResponse(
+            expert=self._expert.name,
+            version=self._expert.version,
+            tasks=self._tasks,
+            models=[self._card(offer) for offer in self._expert.offers],
+            may_sleep=self._settings.may_sleep,
+        )
+        if self.start_time is not None:
+            whole.start_time.FromTimedelta(self.start_time)
+        whole.revision = hashlib.sha256(whole.SerializeToString(deterministic=True)).hexdigest()[:16]
+        return whole
+
+    def _card(self, offer: Offer) -> ModelCard:
+        model, card = self._models.get(offer.spec.name, offer.card.id), ModelCard()
+        card.CopyFrom(offer.card)
+        card.state, card.revision, card.loaded_bytes = _STATES[model.state], model.revision, model.loaded_bytes
+        if not card.region and card.reach != REACH_EXTERNAL:
+            card.region = self._settings.region
+        if failure := model.failure:
+            card.failure = f"{failure.message}; {failure.remedy}"
+        for field, seconds in ((card.p50, model.times.p50), (card.p95, model.times.p95)):
+            if seconds:
+                field.FromTimedelta(timedelta(seconds=seconds))
+        return card
+
+
+def _loading(model_id: str, step: Step) -> Loading:
+    return Loading(model=model_id, fraction=step.fraction, message=step.message)

@@ -1,0 +1,220 @@
+"""What a sentence asks to be done to a picture, as steps in its order; whatever is left over is not understood."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from experts.lite.word_lists import vocabulary
+from services.common.errors import InvalidRequest
+
+ABILITIES = (
+    "grey or black and white, sepia, invert, edges, pencil sketch, blur, sharpen, brighter or darker, more or less "
+    "contrast, resize (to 800x600, to 50%, to 800 pixels wide, half the size), crop (to 800x600, to a square), "
+    "rotate (by 90 degrees, left, right), flip or mirror (horizontally, vertically)"
+)
+
+_SYNONYMS = (
+    (r"\S+\.(?:png|jpe?g|webp|gif|bmp|tiff?|heic|heif|avif|pdf)\b", " "),
+    (r"(?<=\d),(?=\d{3}\b)", ""),
+    (
+        r"\bblack[ -](?:and|&)[ -]white\b|\bb\s?[&/]\s?w\b|\b(?:without|no|remove)\s+(?:the\s+|all\s+)?colou?rs?\b",
+        "grey",
+    ),
+    (r"\bgr[ae]y[ -]?scaled?\b|\bgray\b", "grey"),
+    (r"\b(?:counter|anti)[ -]?clockwise\b", "counterclockwise"),
+    (r"\bupside[ -]down\b", "upsidedown"),
+    (r"\bper\s?cent\b", "%"),
+    (r"°|\bdeg\b|\bdegrees?\b", " degrees"),
+    (r"(?<=\d)\s*(?:px|pixels?)\b", " px"),
+    (r"(?<=\d)\s*(?:x|×|by)\s*(?=\d)", "x"),
+)
+_CLAUSE_ENDS = re.compile(r"[,;.!?\n](?!\d)|\b(?:and|then)\b")
+_OBJECT = re.compile(r"\b(?:of|showing|called|named)\s+(?:[\w'’-]+\s*)+")
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change, by name, with its numbers."""
+
+    name: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Clause:
+    """The part of the instruction that one change, or several without an "and", stand in."""
+
+    text: str
+
+    @property
+    def words(self) -> list[str]:
+        return _WORD.findall(self.text)
+
+    def has(self, *words: str) -> bool:
+        return any(word in self.words for word in words)
+
+    def number(self, unit: str = r"(?!\s*%)") -> float | None:
+        match = re.search(rf"(?<![\dx.]){_NUMBER}(?![\dx.]){unit}", self.text)
+        return float(match[1]) if match else None
+
+    def pair(self) -> tuple[float, float] | None:
+        match = re.search(r"(\d+)x(\d+)", self.text)
+        return (float(match[1]), float(match[2])) if match else None
+
+    def strength(self) -> float:
+        """Slightly is half, strongly is double."""
+        if self.has("slightly", "little", "bit", "gently", "softly", "lightly"):
+            return 0.5
+        return 2.0 if self.has("strongly", "heavily", "very", "lot", "much") else 1.0
+
+
+def steps(instruction: str) -> list[Step]:
+    """All steps in order. InvalidRequest, saying what there is, where nothing or not everything is understood."""
+    found: list[Step] = []
+    unknown: list[str] = []
+    for clause in _clauses(instruction.lower()):
+        names = _names(clause)
+        found += [_STEPS[name](clause) for name in names]
+        unknown += [word for word in _WORD.findall(_OBJECT.sub(" ", clause.text)) if word not in _UNDERSTOOD]
+    if unknown or not found:
+        raise _refused(
+            f"it has words that mean nothing here: “{' '.join(unknown[:_SHOWN])}”" if found else "no known change"
+        )
+    return found
+
+
+def _refused(why: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The instruction cannot be followed: {why}.",
+        remedy=f"This model can do: {ABILITIES}.",
+        port="instruction",
+    )
+
+
+def _clauses(text: str) -> Iterator[Clause]:
+    """Cut at "and", "then" and commas; what names no change belongs to the one before."""
+    for pattern, plain in _SYNONYMS:
+        text = re.sub(pattern, plain, text)
+    held = ""
+    for part in _CLAUSE_ENDS.split(text):
+        if held and _names(Clause(held)) and _names(Clause(part)):
+            yield Clause(held)
+            held = part
+        else:
+            held = f"{held} {part}"
+    yield Clause(held)
+
+
+def _names(clause: Clause) -> list[str]:
+    """The changes a clause names, each once, in the order of their words."""
+    names = list(dict.fromkeys(_KEYWORDS[word] for word in clause.words if word in _KEYWORDS))
+    if not names and clause.has("turn") and clause.has("left", "right", "clockwise", "counterclockwise"):
+        return ["rotate"]
+    if not names and clause.number(r"\s*px"):
+        return ["resize"]
+    return [name for name in names if not (name == "rotate" and "flip" in names and clause.has("upsidedown"))]
+
+
+def _plain(name: str) -> Callable[[Clause], Step]:
+    return lambda _clause: Step(name)
+
+
+def _blur(clause: Clause) -> Step:
+    return Step("blur", {"radius": clause.number() or 6 * clause.strength()})
+
+
+def _sharpen(clause: Clause) -> Step:
+    return Step("sharpen", {"amount": 1.5 * clause.strength()})
+
+
+def _tone(name: str) -> Callable[[Clause], Step]:
+    def read(clause: Clause) -> Step:
+        down = clause.has("darker", "darken", "less", "reduce", "decrease", "lower", "weaker")
+        percent = clause.number(r"\s*%") or 30 * clause.strength()
+        return Step(name, {"factor": max(0.0, 1 - percent / 100) if down else 1 + percent / 100})
+
+    return read
+
+
+def _resize(clause: Clause) -> Step:
+    down = clause.has("smaller", "shrink", "reduce", "half", "halve", "down")
+    if pair := clause.pair():
+        return Step("resize", {"width": pair[0], "height": pair[1]})
+    if percent := clause.number(r"\s*%"):
+        relative = re.search(rf"\bby\s+{_NUMBER}\s*%", clause.text) and clause.has(
+            "shrink", "reduce", "smaller", "increase"
+        )
+        change = 1 - percent / 100 if down else 1 + percent / 100
+        return Step("scale", {"factor": change if relative else percent / 100})
+    if clause.has("thumbnail"):
+        return Step("side", {"longest": clause.number() or 256})
+    if size := clause.number(r"\s*px") or (
+        clause.number() if clause.has("width", "height", "wide", "high", "tall") else None
+    ):
+        side = "high" if clause.has("height", "high", "tall") else "wide" if clause.has("width", "wide") else "longest"
+        return Step("side", {side: size})
+    if not (down or clause.number() or clause.has("larger", "bigger", "enlarge", "double", "twice", "increase")):
+        raise _refused("it does not say to what size")
+    factor = clause.number() or 2.0
+    return Step("scale", {"factor": 1 / factor if down else factor})
+
+
+def _crop(clause: Clause) -> Step:
+    if pair := clause.pair():
+        return Step("crop", {"width": pair[0], "height": pair[1]})
+    if percent := clause.number(r"\s*%"):
+        return Step("crop", {"share": percent / 100})
+    if clause.has("square"):
+        return Step("square")
+    raise _refused("it does not say to what the picture is to be cropped")
+
+
+def _rotate(clause: Clause) -> Step:
+    """Degrees count counter-clockwise, as in geometry; an angle alone is meant clockwise, as on a dial."""
+    degrees = clause.number() or (180.0 if clause.has("upsidedown") else 90.0)
+    return Step("rotate", {"degrees": degrees if clause.has("left", "counterclockwise") else -degrees})
+
+
+def _flip(clause: Clause) -> Step:
+    return Step("flip" if clause.has("vertical", "vertically", "upsidedown", "top", "bottom") else "mirror")
+
+
+_STEPS: Mapping[str, Callable[[Clause], Step]] = {
+    "grey": _plain("grey"),
+    "sepia": _plain("sepia"),
+    "invert": _plain("invert"),
+    "edges": _plain("edges"),
+    "sketch": _plain("sketch"),
+    "blur": _blur,
+    "sharpen": _sharpen,
+    "brightness": _tone("brightness"),
+    "contrast": _tone("contrast"),
+    "resize": _resize,
+    "crop": _crop,
+    "rotate": _rotate,
+    "flip": _flip,
+}
+_KEYWORDS = {
+    word: name
+    for name, words in {
+        "grey": "grey monochrome desaturate desaturated",
+        "sepia": "sepia",
+        "invert": "invert inverted negative",
+        "edges": "edge edges outline outlines contour contours canny",
+        "sketch": "sketch sketched pencil",
+        "blur": "blur blurred blurry blurrier soften",
+        "sharpen": "sharp sharpen sharpened sharper",
+        "brightness": "bright brighter brighten brightness lighter lighten dark darker darken",
+        "contrast": "contrast",
+        "resize": "resize resized rescale scale scaled shrink enlarge enlarged smaller larger bigger half halve double "
+        "twice thumbnail width height wide tall size",
+        "crop": "crop cropped square",
+        "rotate": "rotate rotated rotation spin tilt upsidedown degrees",
+        "flip": "flip flipped mirror mirrored reflect",
+    }.items()
+    for word in words.split()
+}
+_UNDERSTOOD = frozenset(vocabulary()["instruction_words"]) | set(_KEYWORDS)

@@ -1,0 +1,191 @@
+"""Changes of pictures by instruction (Pillow and OpenCV): colours, lines, sharpness, size, place."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from experts.host.handler import Handler, Inputs, Outputs, Parameters
+from experts.host.isolation import isolated_single
+from experts.host.media import open_image, png, renamed
+from experts.lite.edit_instructions import ABILITIES, steps
+from services.common.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_CANNY_SIDE = 1000
+_MOST_PIXELS = 40_000_000
+_SEPIA = (0.393, 0.769, 0.189, 0, 0.349, 0.686, 0.168, 0, 0.272, 0.534, 0.131, 0)
+
+Numbers = Mapping[str, float]
+
+
+def image_to_image(_model_id: str, _device: str) -> Handler:
+    """Nothing to load."""
+    return isolated_single(_edit, port="image")
+
+
+def _edit(inputs: Inputs, _parameters: Parameters) -> Outputs:
+    """In a worker process."""
+    instruction = str(inputs.get("instruction") or "")
+    if not instruction.strip():
+        raise InvalidRequest(
+            "There is no instruction that says what to do with the picture.",
+            remedy=f"Say what to do. This model can do: {ABILITIES}.",
+            port="instruction",
+        )
+    planned = steps(instruction)
+    picture = open_image(inputs["image"], alpha=True)
+    for step in planned:
+        picture = _CHANGES[step.name](picture, step.numbers)
+    return {"image": png(picture, renamed(inputs["image"], "-".join(step.name for step in planned[:3]), "png"))}
+
+
+def _on_colours(change: "Callable[[Image, Numbers], Image]") -> "Callable[[Image, Numbers], Image]":
+    """Keeps what is transparent as it is."""
+
+    def changed(picture: "Image", numbers: Numbers) -> "Image":
+        result = change(picture.convert("RGB"), numbers).convert("RGB")
+        if picture.mode == "RGBA":
+            result.putalpha(picture.getchannel("A"))
+        return result
+
+    return changed
+
+
+def _grey(picture: "Image", _numbers: Numbers) -> "Image":
+    return picture.convert("L")
+
+
+def _sepia(picture: "Image", _numbers: Numbers) -> "Image":
+    return picture.convert("RGB", _SEPIA)
+
+
+def _invert(picture: "Image", _numbers: Numbers) -> "Image":
+    from PIL import ImageOps
+
+    return ImageOps.invert(picture)
+
+
+def _edges(picture: "Image", _numbers: Numbers) -> "Image":
+    """White lines on black, as models that draw after edges expect them; thresholds follow the picture's own steps."""
+    import cv2
+    import numpy as np
+    from PIL import Image
+
+    smooth = cv2.GaussianBlur(np.asarray(picture.convert("L")), (0, 0), max(1.0, max(picture.size) / _CANNY_SIDE))
+    otsu, _ = cv2.threshold(smooth, 0, 255, cv2.THRESH_OTSU)
+    return Image.fromarray(cv2.Canny(smooth, otsu / 2, otsu, L2gradient=True))
+
+
+def _sketch(picture: "Image", _numbers: Numbers) -> "Image":
+    """Each pixel against its surroundings: flat is white paper, a step down is a line."""
+    import cv2
+    import numpy as np
+    from PIL import Image
+
+    grey = np.asarray(picture.convert("L"))
+    around = cv2.GaussianBlur(grey, (0, 0), max(2.0, max(picture.size) / 100))
+    return Image.fromarray(cv2.divide(grey, cv2.max(around, 1), scale=250))
+
+
+def _blur(picture: "Image", numbers: Numbers) -> "Image":
+    from PIL import ImageFilter
+
+    return picture.filter(ImageFilter.GaussianBlur(min(numbers["radius"], max(picture.size))))
+
+
+def _sharpen(picture: "Image", numbers: Numbers) -> "Image":
+    from PIL import ImageFilter
+
+    return picture.filter(ImageFilter.UnsharpMask(radius=2, percent=round(100 * numbers["amount"]), threshold=2))
+
+
+def _brightness(picture: "Image", numbers: Numbers) -> "Image":
+    from PIL import ImageEnhance
+
+    return ImageEnhance.Brightness(picture).enhance(numbers["factor"])
+
+
+def _contrast(picture: "Image", numbers: Numbers) -> "Image":
+    from PIL import ImageEnhance
+
+    return ImageEnhance.Contrast(picture).enhance(numbers["factor"])
+
+
+def _resize(picture: "Image", numbers: Numbers) -> "Image":
+    from PIL.Image import Resampling
+
+    width, height = max(1, round(numbers["width"])), max(1, round(numbers["height"]))
+    if width * height > _MOST_PIXELS:
+        raise InvalidRequest(
+            f"The picture would have {width} x {height} pixels; at most {_MOST_PIXELS // 1_000_000} million are made.",
+            remedy="Ask for a smaller size.",
+            port="instruction",
+        )
+    return picture.resize((width, height), Resampling.LANCZOS)
+
+
+def _scale(picture: "Image", numbers: Numbers) -> "Image":
+    factor = numbers["factor"]
+    return _resize(picture, {"width": picture.width * factor, "height": picture.height * factor})
+
+
+def _side(picture: "Image", numbers: Numbers) -> "Image":
+    sides = {"wide": picture.width, "high": picture.height, "longest": max(picture.size)}
+    ((side, size),) = numbers.items()
+    return _scale(picture, {"factor": size / sides[side]})
+
+
+def _crop(picture: "Image", numbers: Numbers) -> "Image":
+    """From the middle; never more than there is."""
+    share = numbers.get("share", 1.0)
+    width = min(picture.width, max(1, round(numbers.get("width", picture.width * share))))
+    height = min(picture.height, max(1, round(numbers.get("height", picture.height * share))))
+    left, top = (picture.width - width) // 2, (picture.height - height) // 2
+    return picture.crop((left, top, left + width, top + height))
+
+
+def _square(picture: "Image", _numbers: Numbers) -> "Image":
+    side = min(picture.size)
+    return _crop(picture, {"width": side, "height": side})
+
+
+def _rotate(picture: "Image", numbers: Numbers) -> "Image":
+    """Nothing is cut off; the corners that open are white, or transparent where the picture may be."""
+    from PIL.Image import Resampling
+
+    corners = (255,) * 3 if picture.mode == "RGB" else (0,) * 4
+    return picture.rotate(numbers["degrees"], Resampling.BICUBIC, expand=True, fillcolor=corners)
+
+
+def _flip(picture: "Image", _numbers: Numbers) -> "Image":
+    from PIL.Image import Transpose
+
+    return picture.transpose(Transpose.FLIP_TOP_BOTTOM)
+
+
+def _mirror(picture: "Image", _numbers: Numbers) -> "Image":
+    from PIL.Image import Transpose
+
+    return picture.transpose(Transpose.FLIP_LEFT_RIGHT)
+
+
+_CHANGES: "Mapping[str, Callable[[Image, Numbers], Image]]" = {
+    "grey": _on_colours(_grey),
+    "sepia": _on_colours(_sepia),
+    "invert": _on_colours(_invert),
+    "edges": _on_colours(_edges),
+    "sketch": _on_colours(_sketch),
+    "blur": _blur,
+    "sharpen": _on_colours(_sharpen),
+    "brightness": _on_colours(_brightness),
+    "contrast": _on_colours(_contrast),
+    "resize": _resize,
+    "scale": _scale,
+    "side": _side,
+    "crop": _crop,
+    "square": _square,
+    "rotate": _rotate,
+    "flip": _flip,
+    "mirror": _mirror,
+}

@@ -1,0 +1,111 @@
+"""What a video shows: its class, or a description."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.classification import best, is_several, labels_of, probabilities
+from experts.torch_host.devices import computing
+from experts.torch_host.generation import generated, on_device
+from experts.torch_host.resident import Resident
+from experts.video.frames import sampled
+from services.common.errors import FailedPrecondition
+
+_USUAL_FRAMES = 16
+_USUAL_TOKENS = 50
+
+
+def video_classification(model_id: str, device: str) -> Handler:
+    """VideoMAE or TimeSformer."""
+    from transformers import AutoImageProcessor, AutoModelForVideoClassification
+
+    checkpoint = Checkpoint.of(model_id, device)
+    processor = checkpoint.processor(AutoImageProcessor)
+    return Classifier(checkpoint, checkpoint.model(AutoModelForVideoClassification), processor)
+
+
+def video_to_text(model_id: str, device: str) -> Handler:
+    """GIT, taught with frames of videos.
+
+    Raises:
+        FailedPrecondition: LOAD_FAILED, it knows single pictures only.
+    """
+    from transformers import AutoProcessor, GitForCausalLM
+
+    checkpoint = Checkpoint.of(model_id, device)
+    model = checkpoint.model(GitForCausalLM)
+    if not model.config.num_image_with_embedding:
+        raise FailedPrecondition(
+            f"{model_id} describes single pictures, not videos",
+            reason="LOAD_FAILED",
+            remedy="take one that was taught with videos, such as microsoft/git-base-vatex",
+        )
+    return Describer(checkpoint, model, checkpoint.processor(AutoProcessor))
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One caller's video, as the model takes it."""
+
+    pixels: Any
+    parameters: Parameters
+
+
+class Classifier(Resident):
+    def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
+        super().__init__(checkpoint, model)
+        self._processor, self._frames = processor, int(getattr(model.config, "num_frames", _USUAL_FRAMES))
+        self._labels, self._several = labels_of(model.config), is_several(model.config)
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Clip:
+        frames = sampled(inputs["video"], self._frames)
+        return Clip(self._processor([frames], return_tensors="pt")["pixel_values"], parameters)
+
+    def cost(self, item: Clip) -> float:
+        return float(item.pixels.shape[1])
+
+    def run(self, items: Sequence[Clip], call: Call) -> list[tuple[list[float], int]]:  # noqa: ARG002  # one pass
+        import torch
+
+        batch = {"pixel_values": torch.cat([item.pixels for item in items])}
+        with computing(self.model_id):
+            logits = self.model(**on_device(batch, self.model)).logits
+        rows = probabilities(logits, several=self._several)
+        return [(row, item.parameters["top_k"]) for row, item in zip(rows, items, strict=True)]
+
+    def finish(self, raw: tuple[list[float], int]) -> Outputs:
+        scores, top_k = raw
+        labels = best(scores, self._labels, top_k)
+        return {"labels": labels, "text": labels[0]["label"]}
+
+
+class Describer(Resident):
+    def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
+        super().__init__(checkpoint, model)
+        self._tokenizer, self._images = processor.tokenizer, processor.image_processor
+        self._frames = int(model.config.num_image_with_embedding)
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> Clip:
+        frames = sampled(inputs["video"], self._frames)
+        return Clip(self._images(frames, return_tensors="pt")["pixel_values"].unsqueeze(0), parameters)
+
+    def cost(self, item: Clip) -> float:
+        return float(item.pixels.shape[1])
+
+    def run(self, items: Sequence[Clip], call: Call) -> list[list[int]]:
+        import torch
+
+        room = self.model.config.max_position_embeddings - 1
+        asked = items[0].parameters.get("max_new_tokens") or _USUAL_TOKENS  # all items have the same parameters
+        start = torch.full((len(items), 1), self._tokenizer.cls_token_id)
+        batch = {
+            "pixel_values": torch.cat([item.pixels for item in items]),
+            "input_ids": start,
+            "attention_mask": torch.ones_like(start),
+        }
+        return generated(self.model, batch, call, max_new_tokens=min(asked, room), model_id=self.model_id)
+
+    def finish(self, raw: list[int]) -> Outputs:
+        return {"text": self._tokenizer.decode(raw, skip_special_tokens=True).strip()}

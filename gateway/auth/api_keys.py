@@ -1,0 +1,198 @@
+"""API keys: hgpt_{public id}_{secret}, of which only a digest of the secret is kept.
+
+The secret is 256 random bits, so its SHA-256 is as good as a slow hash: nobody can try out what might have been
+chosen, for nothing was. A slow one would only let strangers keep the gateway busy.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gateway.auth.audit import Actor, recorded
+from gateway.limits.limits import Limits
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
+from services.common.artifacts.keys import is_tenant
+from services.common.database import Database, Query, Rows, Steps
+from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
+
+PREFIX = "hgpt_"
+
+NAME_CHARACTERS = 100
+
+_TOKEN = re.compile(r"hgpt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_COLUMNS = "id, digest, name, tenant, policy, admin, limits, created, expires, revoked"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a key is good for."""
+
+    tenant: str
+    name: str = ""
+    policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED
+    admin: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Fields of Limits; those left out are as the gateway is set up."""
+    expires: float | None = None
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key, without its secret."""
+
+    id: str
+    digest: bytes = field(repr=False)
+    terms: Terms
+    created: float
+    revoked: float | None = None
+
+    def fits(self, secret: str) -> bool:
+        """Whether the secret is this key's; takes the same time whatever it is."""
+        return hmac.compare_digest(self.digest, digest(secret))
+
+    def state(self, now: float) -> str:
+        """It is active, expired or revoked."""
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.terms.expires is not None and self.terms.expires <= now else "active"
+
+
+def digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def parts(token: str) -> tuple[str, str] | None:
+    """Public id and secret of what looks like a key."""
+    found = _TOKEN.fullmatch(token)
+    return (found[1], found[2]) if found else None
+
+
+class Keys:
+    """All keys; what is done to them stands in the audit log."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, terms: Terms, by: Actor) -> tuple[Key, str]:
+        """A new key, and what is sent to prove it: told this once.
+
+        Raises:
+            InvalidRequest: the tenant's or the key's name cannot be one.
+        """
+        _check(terms)
+        key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+
+        def operation() -> Steps[Rows]:
+            insert = (
+                f"INSERT INTO api_keys ({_COLUMNS}) "  # noqa: S608  # of constants
+                f"VALUES (?, ?, ?, ?, ?, ?, ?, {self._database.dialect.now}, ?, NULL) RETURNING {_COLUMNS}"
+            )
+            rows = yield Query(insert, (key_id, digest(secret), *_values(terms), terms.expires))
+            yield recorded(self._database, by, "key.create", key_id, _told(terms))
+            return rows
+
+        (row,) = await self._database.write(operation)
+        return _key(row), f"{PREFIX}{key_id}_{secret}"
+
+    async def list(self, tenant: str = "") -> Sequence[Key]:
+        """Keys, the oldest first; of all tenants if none is named."""
+        select = f"SELECT {_COLUMNS} FROM api_keys WHERE ? IN ('', tenant) ORDER BY created, id"  # noqa: S608
+        return [_key(row) for row in await self._database.read(select, tenant)]
+
+    async def find(self, key_id: str) -> Key | None:
+        rows = await self._database.read(f"SELECT {_COLUMNS} FROM api_keys WHERE id = ?", key_id)  # noqa: S608
+        return _key(rows[0]) if rows else None
+
+    async def change(self, key_id: str, change: Mapping[str, Any], by: Actor) -> Key:
+        """Other terms for a key; limits that are not named stay.
+
+        Args:
+            key_id: the public id.
+            change: fields of Terms.
+            by: who wants it.
+
+        Raises:
+            NotFound: KEY.
+            FailedPrecondition: REVOKED.
+            InvalidRequest: a name cannot be one.
+        """
+
+        def operation() -> Steps[Key]:
+            key = yield from self._alive(key_id)
+            limits = {**key.terms.limits, **change.get("limits", {})}
+            terms = replace(key.terms, **{**change, "limits": limits})
+            _check(terms)
+            settings = "name = ?, tenant = ?, policy = ?, admin = ?, limits = ?, expires = ?"
+            update = f"UPDATE api_keys SET {settings} WHERE id = ?"  # noqa: S608
+            yield Query(update, (*_values(terms), terms.expires, key_id))
+            yield recorded(self._database, by, "key.change", key_id, _told(terms))
+            return replace(key, terms=terms)
+
+        return await self._database.write(operation)
+
+    async def revoke(self, key_id: str, by: Actor) -> None:
+        """Ends a key; gateways let it in for two seconds at most.
+
+        Raises:
+            NotFound: KEY.
+            FailedPrecondition: REVOKED, it has been before.
+        """
+
+        def operation() -> Steps[None]:
+            yield from self._alive(key_id)
+            now = self._database.dialect.now
+            yield Query(f"UPDATE api_keys SET revoked = {now} WHERE id = ?", (key_id,))  # noqa: S608
+            yield recorded(self._database, by, "key.revoke", key_id, {})
+
+        await self._database.write(operation)
+
+    def _alive(self, key_id: str) -> Steps[Key]:
+        yield Query(self._database.dialect.lock, (f"key {key_id}",))
+        rows = yield Query(f"SELECT {_COLUMNS} FROM api_keys WHERE id = ?", (key_id,))  # noqa: S608
+        if not rows:
+            raise NotFound(f"there is no key {key_id[:40]}", reason="KEY", remedy="see hugginggpt keys list")
+        key = _key(rows[0])
+        if key.revoked is not None:
+            raise FailedPrecondition(
+                f"the key {key_id} has been revoked", reason="REVOKED", remedy="create another one"
+            )
+        return key
+
+
+def _check(terms: Terms) -> None:
+    if not is_tenant(terms.tenant):
+        remedy = "use up to 63 small letters, digits and hyphens, a letter or digit first"
+        raise InvalidRequest(f"a tenant cannot be called {terms.tenant[:100]!r}", remedy=remedy, port="tenant")
+    if len(terms.name) > NAME_CHARACTERS or not terms.name.isprintable():
+        remedy = f"use up to {NAME_CHARACTERS} printable characters"
+        raise InvalidRequest("a key cannot be called so", remedy=remedy, port="name")
+    Limits(**terms.limits)
+
+
+def _values(terms: Terms) -> tuple[Any, ...]:
+    limits = json.dumps(dict(terms.limits), sort_keys=True)
+    return terms.name, terms.tenant, terms.policy, int(terms.admin), limits
+
+
+def _told(terms: Terms) -> dict[str, Any]:
+    """What the audit log says of them."""
+    return {
+        "name": terms.name,
+        "tenant": terms.tenant,
+        "policy": DataPolicy.Name(terms.policy).removeprefix("DATA_POLICY_").lower(),
+        "admin": terms.admin,
+        "limits": dict(terms.limits),
+        "expires": terms.expires,
+    }
+
+
+def _key(row: Sequence[Any]) -> Key:
+    key_id, kept, name, tenant, policy, admin, limits, created, expires, revoked = row
+    terms = Terms(tenant, name, policy, bool(admin), json.loads(limits), expires)
+    return Key(key_id, kept, terms, created, revoked)

@@ -1,0 +1,194 @@
+"""An expert that is being checked: how it is called, and what came of a call."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from gateway.cli.check_expert import samples
+from gateway.cli.check_expert.error_text import NOT_LOADED, failure_text
+from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, InferRequest, InferResponse
+from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
+from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Caller, ModelCard, TaskSpec, Value
+from services.common import call_context
+from services.common.artifacts import ArtifactStore
+from services.common.errors import DeadlineExceeded, ServiceError, from_rpc
+
+TENANT = "default"
+
+LOOK_SECONDS = 0.5
+"""Between two looks at whether a model is loaded."""
+
+RECONNECT_SECONDS = 2.0
+"""How long a new connection to an expert is waited for whose connection broke."""
+
+Metadata = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a call."""
+
+    reply: InferResponse
+    """Empty if there is an error."""
+    error: ServiceError | None
+    trailer: Mapping[str, str]
+    seconds: float
+    limit: float
+    """Seconds that the call might take."""
+
+    @property
+    def told(self) -> str:
+        """The error in words, with its code, reason and port."""
+        return failure_text(self.error, self.limit) if self.error else "an answer"
+
+
+class Target:
+    """An expert, called as the house calls it.
+
+    Args:
+        channel: to it.
+        store: where samples are put, and results looked for.
+        who: on whose behalf.
+        seconds: how long a call may take once its model is loaded.
+        load_seconds: how long a model may take to load.
+    """
+
+    def __init__(
+        self, channel: grpc.aio.Channel, store: ArtifactStore, who: Caller, seconds: float, load_seconds: float
+    ) -> None:
+        self.store, self.seconds, self.load_seconds = store, seconds, load_seconds
+        self._channel = channel
+        self.stub = ExpertServiceStub(channel)
+        self._health: Any = health_pb2_grpc.HealthStub(channel)
+        self._metadata = _metadata(who)
+        self._reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # any channel will do
+        self.local = _metadata(Caller(tenant=TENANT, policy=DATA_POLICY_LOCAL, priority=who.priority))
+        """Of calls whose data may not leave the house."""
+
+    async def describe(self, known: str = "") -> DescribeResponse:
+        return await self.stub.Describe(DescribeRequest(known_revision=known), timeout=self.seconds)
+
+    async def serves(self, name: str) -> bool | None:
+        """Whether grpc.health.v1 says that a name serves; None if it knows no such name."""
+        try:
+            request = health_pb2.HealthCheckRequest(service=name)
+            reply = await self._health.Check(request, timeout=self.seconds)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return None
+            raise
+        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+    def watch(self, name: str) -> Any:
+        return self._health.Watch(health_pb2.HealthCheckRequest(service=name), timeout=self.seconds)
+
+    async def request(self, spec: TaskSpec, card: ModelCard) -> InferRequest:
+        """A call with samples on all ports that are required."""
+        request = InferRequest(task=spec.name, model=card.id, revision=card.revision)
+        for port in (port for port in spec.inputs if port.required or port.name == samples.INSTRUCTION):
+            sample = await samples.value(port, self.store, TENANT)
+            if port.many:
+                request.lists[port.name].values.extend([sample, Value(text="He was sad.")][: 2 if sample.text else 1])
+            else:
+                request.inputs[port.name].CopyFrom(sample)
+        if given := samples.parameters(spec):
+            request.parameters_json = json.dumps(given, sort_keys=True, separators=(",", ":"))
+        return request
+
+    async def services(self) -> list[str]:
+        """Those it names by reflection."""
+        asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        replies = self._reflection.ServerReflectionInfo(iter(asked), timeout=self.seconds)
+        return [each.name async for reply in replies for each in reply.list_services_response.service]
+
+    def start(self, request: InferRequest, seconds: float | None = None, *, metadata: Metadata | None = None) -> Any:
+        """A call under way: awaitable, cancellable, with trailing metadata."""
+        carried = self._metadata if metadata is None else metadata
+        return self.stub.Infer(request, timeout=seconds or self.seconds, metadata=carried)
+
+    async def infer(
+        self, request: InferRequest, seconds: float | None = None, *, metadata: Metadata | None = None
+    ) -> Outcome:
+        """A call, whatever comes of it."""
+        begun, call = time.perf_counter(), self.start(request, seconds, metadata=metadata)
+        reply, error = InferResponse(), None
+        try:
+            reply = await call
+        except grpc.aio.AioRpcError as raised:
+            error = from_rpc(raised)
+        return await self._outcome(call, reply, error, begun, seconds or self.seconds)
+
+    async def first(self, request: InferRequest) -> Outcome:
+        """A call to a model that may have to be loaded first: its limit counts from when the model is loaded."""
+        begun, call = time.perf_counter(), self.start(request, self.load_seconds + self.seconds)
+        reply = InferResponse()
+        error: ServiceError | None = None
+        answering = asyncio.ensure_future(_awaited(call))
+        loading = asyncio.create_task(self._until_loaded(request.model), name="loading")
+        try:
+            await asyncio.wait([answering, loading], return_when=asyncio.FIRST_COMPLETED)
+            if loading.done():
+                await asyncio.wait([answering], timeout=self.seconds if loading.result() else 0)
+            if answering.done():
+                reply = answering.result()
+            elif loading.result():
+                error = DeadlineExceeded("no answer")
+            else:
+                error = DeadlineExceeded(f"the model is not loaded within {self.load_seconds:g} s", reason=NOT_LOADED)
+        except grpc.aio.AioRpcError as raised:
+            error = from_rpc(raised)
+        finally:
+            loading.cancel()
+            call.cancel()
+            await asyncio.wait([loading, answering])
+        return await self._outcome(call, reply, error, begun, self.seconds)
+
+    async def is_there(self) -> bool:
+        """Whether something still answers at the address."""
+        try:
+            async with asyncio.timeout(RECONNECT_SECONDS):
+                await self._channel.channel_ready()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _until_loaded(self, model: str) -> bool:
+        """Whether the model is loaded before load_seconds have passed."""
+        end = time.monotonic() + self.load_seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                described = await self.stub.Describe(DescribeRequest(), timeout=left)
+            except grpc.aio.AioRpcError as error:
+                return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED  # what else is wrong, the call says
+            if model in described.load.loaded:
+                return True
+            await asyncio.sleep(min(LOOK_SECONDS, left))
+        return False
+
+    async def _outcome(
+        self, call: Any, reply: InferResponse, error: ServiceError | None, begun: float, limit: float
+    ) -> Outcome:
+        took = time.perf_counter() - begun
+        trailer = {key: value for key, value in (await call.trailing_metadata() or ()) if isinstance(value, str)}
+        return Outcome(reply, error, trailer, took, limit)
+
+    async def all(self, request: InferRequest, count: int) -> list[Outcome]:
+        """So many calls at the same time."""
+        return await asyncio.gather(*(self.infer(request) for _ in range(count)))
+
+
+async def _awaited(call: Any) -> InferResponse:
+    reply: InferResponse = await call
+    return reply
+
+
+def _metadata(who: Caller) -> Metadata:
+    with call_context.acting_for(who):
+        return call_context.metadata()

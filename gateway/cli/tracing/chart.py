@@ -1,0 +1,125 @@
+"""A waterfall on a terminal: a row for each span, a bar for when."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cli.live_view import one_line
+from gateway.cli.tracing.waterfall import ATTEMPT, TASK, WAIT, Span, Waterfall
+
+_STYLES = {"select": "cyan", "wait": "yellow", "approval": "yellow", "task": "dim", "handover": "magenta"}
+_BAD = frozenset({"failed", "lost"})
+_BARS = {TASK: ("─", "-"), WAIT: ("░", "."), "approval": ("░", ".")}
+"""What bars are drawn with, and on terminals that know no more than ASCII; others are solid."""
+
+_SOLID = ("█", "#")
+_WAITING = ("░", ".")
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "left")
+_GAP = 2
+"""Cells between columns."""
+
+_LONGEST_NAME, _NARROWEST, _WIDEST = 32, 16, 100
+"""Cells of the longest name, and of the narrowest and the widest bar."""
+
+
+def drawn(waterfall: Waterfall, width: int, *, plain: bool) -> RenderableType:
+    """A table of all spans: names and times as they need, then half for who and why, the rest for bars.
+
+    Args:
+        waterfall: what to draw.
+        width: cells there are.
+        plain: with ASCII alone.
+    """
+    rows = [(_name(span), _told(span), _seconds(span, plain=plain)) for span in waterfall.spans]
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    overflow: Literal["crop", "ellipsis"] = "crop" if plain else "ellipsis"
+    columns: Sequence[tuple[str, Literal["left", "right"]]] = (
+        ("", "left"),
+        ("dim", "left"),
+        ("", "right"),
+        ("", "left"),
+    )
+    for wide, (style, justify) in zip(_widths(rows, width), columns, strict=True):
+        table.add_column(width=wide, style=style, justify=justify, no_wrap=True, overflow=overflow)
+    for (name, said, took), span in zip(rows, waterfall.spans, strict=True):
+        style = "red" if span.state in _BAD else ""
+        table.add_row(Text(name), Text(said, style=style), took, _Bar(span, waterfall.seconds, plain=plain))
+    return table
+
+
+def _widths(rows: Sequence[tuple[str, ...]], width: int) -> tuple[int, ...]:
+    names, told, seconds = (max((cell_len(row[place]) for row in rows), default=0) for place in range(3))
+    names = min(names, _LONGEST_NAME)
+    left = max(width - names - seconds - 3 * _GAP, 2 * _NARROWEST)
+    told = min(told, left // 2)
+    return names, told, seconds, min(left - told, _WIDEST)
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """When a span was, in as many cells as there are."""
+
+    span: Span
+    whole: float
+    plain: bool
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        width = options.max_width
+        begin, working, end = (self._cell(moment, width) for moment in self._moments())
+        end = min(max(end, begin + 1), width)  # what took no time is seen, too
+        begin, working = min(begin, end - 1), min(max(working, begin), end - 1)
+        yield Segment(" " * begin)
+        yield Segment(_WAITING[self.plain] * (working - begin), Style.parse("yellow"))
+        yield Segment(_mark(self.span)[self.plain] * (end - working), Style.parse(_style(self.span)))
+
+    def _moments(self) -> tuple[float, float, float]:
+        """When it began, when work on it began, and when it ended."""
+        end = self.whole if self.span.end is None else self.span.end
+        working = self.span.begin if self.span.work is None else max(self.span.begin, end - self.span.work)
+        return self.span.begin, working, end
+
+    def _cell(self, moment: float, width: int) -> int:
+        return min(round(moment / self.whole * width), width) if self.whole else 0
+
+
+def _mark(span: Span) -> tuple[str, str]:
+    return _BARS.get(span.kind, _SOLID)
+
+
+def _style(span: Span) -> str:
+    if span.state in _BAD:
+        return "red"
+    return _STYLES.get(span.kind, "green")
+
+
+def _name(span: Span) -> str:
+    if span.kind == TASK:
+        return one_line(f"{span.task_id} {span.what}")
+    name = f"attempt {span.attempt}" if span.kind == ATTEMPT else span.kind
+    return f"  {name}" if span.task_id else name
+
+
+def _told(span: Span) -> str:
+    """Who did it, and what is to say about it."""
+    if span.kind == TASK:
+        return span.state
+    first = f"first words after {_moment(span.first - span.begin)}" if span.first is not None else ""
+    state = span.state if span.state in _BAD else ""
+    return one_line(", ".join(filter(None, (span.by, state, span.note, first))))
+
+
+def _seconds(span: Span, *, plain: bool) -> str:
+    if span.end is None:
+        return "..." if plain else "…"
+    return _moment(span.end - span.begin)
+
+
+def _moment(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"

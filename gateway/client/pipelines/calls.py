@@ -1,0 +1,125 @@
+"""What can be asked of a gateway about pipelines and batches. Both clients send the same."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+
+from gateway.client.calls import STREAM, Call
+from gateway.client.models import Page, Port, Run
+from gateway.client.pipelines.items import Lines
+from gateway.client.pipelines.models import Batch, BatchItem, BatchSummary, Pipeline
+from gateway.client.pipelines.options import Plan, run_id
+
+LARGEST_PAGE = 1_000
+"""Items asked for at a time; of large ones fewer come."""
+
+
+def _pipeline(reply: httpx.Response) -> Pipeline:
+    return Pipeline.model_validate(reply.json())
+
+
+def _pipelines(reply: httpx.Response) -> Page[Pipeline]:
+    content = reply.json()
+    return Page([Pipeline.model_validate(each) for each in content["data"]], content.get("next_page_token", ""))
+
+
+def _batch(reply: httpx.Response) -> Batch:
+    return Batch.model_validate(reply.json())
+
+
+def _nothing(_: httpx.Response) -> None:
+    return None
+
+
+def _named(name: str, *more: str) -> str:
+    return "/".join(("/v1/pipelines", quote(name, safe=""), *more))
+
+
+def _here(batch_id: str, *more: str) -> str:
+    return "/".join(("/v1/batches", quote(batch_id, safe=""), *more))
+
+
+def save_pipeline(name: str, kept: Plan | str, said: Mapping[str, Any], inputs: Sequence[Port]) -> Call[Pipeline]:
+    """Keeps a plan, or that of a run."""
+    source = {"run_id": run_id(kept)} if isinstance(kept, Run | str) else {"plan": list(kept)}
+    described = [port.model_dump(exclude_unset=True) for port in inputs]
+    body = {**source, **{key: value for key, value in said.items() if value}, "inputs": described}
+    return Call("PUT", _named(name), _pipeline, body=body)
+
+
+def pipelines(page_size: int, page_token: str) -> Call[Page[Pipeline]]:
+    return Call("GET", "/v1/pipelines", _pipelines, {"page_size": page_size, "page_token": page_token})
+
+
+def versions(name: str, page_size: int, page_token: str) -> Call[Page[Pipeline]]:
+    return Call("GET", _named(name, "versions"), _pipelines, {"page_size": page_size, "page_token": page_token})
+
+
+def pipeline(name: str, version: int) -> Call[Pipeline]:
+    return Call("GET", _named(name), _pipeline, {"version": version})
+
+
+def delete_pipeline(name: str, version: int) -> Call[None]:
+    return Call("DELETE", _named(name), _nothing, {"version": version}, repeatable=False)
+
+
+def start_batch(body: Lines, key: str) -> Call[Batch]:
+    """Starts a batch; the key makes it the same one if it is sent twice."""
+    return Call("POST", "/v1/batches", _batch, headers={"Idempotency-Key": key or uuid4().hex}, form=body)
+
+
+def batch(batch_id: str) -> Call[Batch]:
+    return Call("GET", _here(batch_id), _batch)
+
+
+def batches(states: Sequence[str], page_size: int, page_token: str) -> Call[Page[Batch]]:
+    def read(reply: httpx.Response) -> Page[Batch]:
+        content = reply.json()
+        return Page([Batch.model_validate(each) for each in content["data"]], content.get("next_page_token", ""))
+
+    wanted = {"state": list(states) or None, "page_size": page_size, "page_token": page_token}
+    return Call("GET", "/v1/batches", read, wanted)
+
+
+def items(batch_id: str, after: int, states: Sequence[str]) -> Call[tuple[list[BatchItem], int]]:
+    """A page of items, and what to ask for next as after; 0 on the last page."""
+
+    def read(reply: httpx.Response) -> tuple[list[BatchItem], int]:
+        content = reply.json()
+        return [BatchItem.model_validate(each) for each in content["data"]], int(content.get("next_after") or 0)
+
+    return Call(
+        "GET",
+        _here(batch_id, "items"),
+        read,
+        {"after": after, "state": list(states) or None, "page_size": LARGEST_PAGE},
+    )
+
+
+def results(batch_id: str, states: Sequence[str]) -> Call[None]:
+    """The results, streamed: a line of JSON for each item."""
+    wanted = {"state": list(states) or None}
+    return Call("GET", _here(batch_id, "results"), _nothing, wanted, {"Accept": "application/x-ndjson"})
+
+
+def batch_events(batch_id: str) -> Call[None]:
+    return Call("GET", _here(batch_id, "events"), _nothing, headers={"Accept": STREAM})
+
+
+def batch_summary(batch_id: str) -> Call[BatchSummary]:
+    return Call("GET", _here(batch_id, "summary"), lambda reply: BatchSummary.model_validate(reply.json()))
+
+
+def cancel_batch(batch_id: str) -> Call[None]:
+    return Call("POST", _here(batch_id, "cancel"), _nothing)
+
+
+def resume_batch(batch_id: str, *, failed_only: bool) -> Call[Batch]:
+    return Call("POST", _here(batch_id, "resume"), _batch, body={"failed_only": failed_only}, repeatable=False)
+
+
+def delete_batch(batch_id: str) -> Call[None]:
+    return Call("DELETE", _here(batch_id), _nothing, repeatable=False)

@@ -1,0 +1,1 @@
+"""The HTTP interface: application, middleware, routes and server-sent events."""

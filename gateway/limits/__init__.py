@@ -1,0 +1,1 @@
+"""Limits on requests: rates, quotas, concurrent runs and sizes."""

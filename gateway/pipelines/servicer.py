@@ -1,0 +1,109 @@
+"""The calls of GatewayService that are about pipelines and batches."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from gateway.admission import Admission
+from gateway.auth.grpc_caller import Acting
+from gateway.pipelines.batch_body import paged
+from gateway.pipelines.batch_items import Items, Sent
+from gateway.pipelines.batches import Batches
+from gateway.pipelines.pipelines import Pipelines
+from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1.types_pb2 import Batch, BatchSpec, DataPolicy, Pipeline, PipelineRef
+from services.common import upload_acks
+from services.common.errors import InvalidRequest
+
+
+class PipelineCalls(rpc.GatewayServiceServicer):
+    """Keeps plans under names."""
+
+    _acting: Acting
+    _pipelines: Pipelines
+
+    async def SavePipeline(self, request: pb.SavePipelineRequest, context: Any) -> Pipeline:
+        with self._acting(context):
+            return (await self._pipelines.save(request)).pipeline
+
+    async def GetPipeline(self, request: pb.GetPipelineRequest, context: Any) -> Pipeline:
+        with self._acting(context):
+            return await self._pipelines.get(PipelineRef(name=request.name, version=request.version))
+
+    async def ListPipelines(self, request: pb.ListPipelinesRequest, context: Any) -> pb.ListPipelinesResponse:
+        with self._acting(context):
+            return await self._pipelines.list(request)
+
+    async def DeletePipeline(self, request: pb.DeletePipelineRequest, context: Any) -> pb.DeletePipelineResponse:
+        with self._acting(context):
+            await self._pipelines.delete(PipelineRef(name=request.name, version=request.version))
+        return pb.DeletePipelineResponse()
+
+
+class BatchCalls(rpc.GatewayServiceServicer):
+    """Runs plans on many items."""
+
+    _acting: Acting
+    _admission: Admission
+    _batches: Batches
+    _items: Items
+
+    async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> Batch:
+        spec = await _spec(request_iterator)
+        with self._acting(context, spec.policy):
+            admitted = await self._admission.admit_batch(spec)
+            pages = self._items.settled(paged(_sent(request_iterator)))
+            return await self._batches.start(admitted, pages, partial(upload_acks.tell, context))
+
+    async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
+        with self._acting(context):
+            return await self._batches.get(request.batch_id)
+
+    async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
+        with self._acting(context):
+            return await self._batches.list(request)
+
+    async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
+        with self._acting(context):
+            return await self._batches.items(request)
+
+    async def CancelBatch(self, request: pb.CancelBatchRequest, context: Any) -> pb.CancelBatchResponse:
+        with self._acting(context):
+            await self._batches.cancel(request.batch_id)
+        return pb.CancelBatchResponse()
+
+    async def ResumeBatch(self, request: pb.ResumeBatchRequest, context: Any) -> Batch:
+        with self._acting(context):
+            return await self._batches.resume(request.batch_id, failed_only=request.failed_only)
+
+    async def WatchBatch(self, request: pb.WatchBatchRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        with self._acting(context):
+            feed = await self._batches.watch(request.batch_id)
+            try:
+                while batch := await feed.read():
+                    await context.write(batch)
+            finally:
+                feed.stop()
+
+    async def DeleteBatch(self, request: pb.DeleteBatchRequest, context: Any) -> pb.DeleteBatchResponse:
+        with self._acting(context):
+            await self._batches.delete(request.batch_id)
+        return pb.DeleteBatchResponse()
+
+
+async def _spec(requests: AsyncIterator[pb.StartBatchRequest]) -> BatchSpec:
+    first = await anext(requests, None)
+    if first is None or not first.HasField("spec"):
+        raise InvalidRequest("the batch's spec must come first", port="spec", remedy="send it, then the items")
+    if first.spec.policy not in DataPolicy.values():
+        raise InvalidRequest("policy has no such value", remedy="see the proto's enum", port="policy")
+    return first.spec
+
+
+async def _sent(requests: AsyncIterator[pb.StartBatchRequest]) -> AsyncIterator[tuple[Sent, int]]:
+    index = 0
+    async for items in upload_acks.items(requests):
+        for item in items:
+            yield Sent(f"items[{index}]", item), item.ByteSize()
+            index += 1

@@ -1,0 +1,32 @@
+"""What the ports of a task were given in a run that has ended."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gateway.provenance.run_account import Account
+from protos.hugginggpt.v1.types_pb2 import Argument, Task, Value
+
+
+def flat(task: Task) -> Iterator[tuple[str, Argument]]:
+    """By port in their order, each item of a list for itself."""
+    for port in sorted(task.arguments):
+        argument = task.arguments[port]
+        for item in argument.list.items if argument.HasField("list") else (argument,):
+            yield port, item
+
+
+def value_of(argument: Argument, account: Account) -> Value | None:
+    """None where it never came about."""
+    match argument.WhichOneof("kind"):
+        case "value":
+            return argument.value
+        case "input":
+            return next((each.value for each in account.accepted.spec.inputs if each.name == argument.input.name), None)
+        case "reference":
+            needed = account.tasks.get(argument.reference.task_id)
+            outputs: Mapping[str, Value] = needed.result.outputs if needed else {}
+            return outputs.get(argument.reference.output)
+    return None
+
+
+def values_of(task: Task, account: Account) -> Sequence[tuple[str, Value | None]]:
+    return [(port, value_of(argument, account)) for port, argument in flat(task)]

@@ -1,0 +1,166 @@
+"""The record: a pure function of a run's events. Content stands in it as digests only."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from gateway.provenance import digests
+from gateway.provenance.arguments import flat, value_of
+from gateway.provenance.run_account import Account, Attempt, TaskAccount, Timed
+from protos.hugginggpt.v1.record_pb2 import (
+    Asker,
+    RecordedArgument,
+    RecordedAttempt,
+    RecordedDecision,
+    RecordedModel,
+    RecordedParameter,
+    RecordedTask,
+    RunRecord,
+)
+from protos.hugginggpt.v1.types_pb2 import TASK_STATE_REUSED, Candidate, Decision
+
+VERSION = 1
+
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+_NEXT = frozenset({"retry", "next candidate"})
+
+
+def record(account: Account) -> RunRecord:
+    """What did what in a run."""
+    spec, decided = account.accepted.spec, list(_decisions(account))
+    return RunRecord(
+        version=VERSION,
+        run_id=account.run_id,
+        conversation_id=account.accepted.conversation_id,
+        parent_run_id=spec.parent_run_id,
+        asked_by=_asker(account),
+        asked=account.asked,
+        ended=account.ended,
+        state=account.end.state,
+        reason=code(account.end.failure.reason),
+        policy=account.accepted.caller.policy,
+        inference_mode=spec.inference_mode,
+        selection_policy=spec.selection_policy,
+        mode=spec.mode,
+        bypass_memo=spec.bypass_memo,
+        request=digests.of_text(spec.request) if spec.request else None,
+        inputs=[digest for named in spec.inputs if (digest := digests.of_value(named.value))],
+        planning=[_decision(timed) for timed in account.planning],
+        tasks=[_task(task, account) for task in account.tasks.values()],
+        answering=_decision(account.answering) if account.answering else None,
+        answer=digests.of_text(account.answer) if account.answer else None,
+        llm_models=list(dict.fromkeys(each.llm_model for each in decided if each.llm_model)),
+        takeovers=account.takeovers,
+        usage=account.end.usage,
+    )
+
+
+def code(reason: str) -> str:
+    """A reason as it may be shown: codes are the program's own, other words could be anybody's."""
+    return reason if not reason or _CODE.fullmatch(reason) else "OTHER"
+
+
+def model(candidate: Candidate) -> RecordedModel | None:
+    """Absent if there is none."""
+    if not candidate.model_id:
+        return None
+    return RecordedModel(
+        model_id=candidate.model_id,
+        revision=candidate.revision,
+        expert=candidate.expert,
+        expert_version=candidate.expert_version,
+        reach=candidate.reach,
+    )
+
+
+def _asker(account: Account) -> Asker | None:
+    if not account.accepted.HasField("caller"):
+        return None
+    who = account.accepted.caller
+    return Asker(tenant=who.tenant, key_id=who.key_id, priority=who.priority, request_id=who.request_id)
+
+
+def _decisions(account: Account) -> Iterator[Decision]:
+    yield from (decision for _, decision in account.planning)
+    yield from (task.selected.decision for task in account.tasks.values())
+    if account.answering:
+        yield account.answering[1]
+
+
+def _decision(timed: Timed) -> RecordedDecision:
+    time, decision = timed
+    return RecordedDecision(
+        time=time,
+        controller=decision.controller,
+        llm_model=decision.llm_model,
+        version=decision.version,
+        fell_back=bool(decision.fell_back_because),
+        confidence=decision.confidence,
+        usage=decision.usage if decision.HasField("usage") else None,
+    )
+
+
+def _task(told: TaskAccount, account: Account) -> RecordedTask:
+    result = told.result
+    recorded = RecordedTask(
+        id=told.task.id,
+        task=told.task.task,
+        state=told.ended.state,
+        reason=code(result.failure.reason),
+        determinism=told.selected.determinism if told.selected.HasField("determinism") else None,
+        arguments=_arguments(told, account),
+        parameters=_parameters(told.task.parameters_json),
+        pinned=bool(told.task.pinned_model),
+        selection=_decision((told.selected_at, told.selected.decision)) if told.selected_at else None,
+        model=model(result.by),
+        seed=result.seed,
+        input_digest=result.input_digest,
+        attempts=[_attempt(number, each) for number, each in sorted(told.attempts.items())],
+        reused=told.ended.state == TASK_STATE_REUSED,
+        reused_from_run=result.made_by_run,
+        usage=result.usage if result.HasField("usage") else None,
+    )
+    for port, value in result.outputs.items():
+        if digest := digests.of_value(value):
+            recorded.outputs[port].CopyFrom(digest)
+    return recorded
+
+
+def _attempt(number: int, made: Attempt) -> RecordedAttempt:
+    return RecordedAttempt(
+        attempt=number,
+        model=model(made.by),
+        began=made.began,
+        ended=made.ended,
+        reason=code(made.reason),
+        next=made.next if made.next in _NEXT else "",
+        usage=made.usage,
+    )
+
+
+def _arguments(told: TaskAccount, account: Account) -> Iterator[RecordedArgument]:
+    places = {named.name: place for place, named in enumerate(account.accepted.spec.inputs, start=1)}
+    for port, argument in flat(told.task):
+        value = value_of(argument, account)
+        yield RecordedArgument(
+            port=port,
+            value=digests.of_value(value) if value else None,
+            task_id=argument.reference.task_id,
+            output=argument.reference.output,
+            input=places.get(argument.input.name, 0),
+        )
+
+
+def _parameters(text: str) -> Iterator[RecordedParameter]:
+    for name, given in sorted(json.loads(text or "{}").items()):
+        match given:
+            case None:
+                yield RecordedParameter(name=name)
+            case bool():
+                yield RecordedParameter(name=name, flag=given)
+            case int() | float():
+                yield RecordedParameter(name=name, number=given)
+            case str():
+                yield RecordedParameter(name=name, digest=digests.of_text(given))
+            case _:
+                yield RecordedParameter(name=name, digest=digests.of_json(digests.canonical(given)))

@@ -1,0 +1,138 @@
+"""A run folded from its events, as far as the record and a verification need it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from gateway.runs import ENDED, Runs
+from protos.hugginggpt.v1.types_pb2 import (
+    Candidate,
+    Decision,
+    Plan,
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    Task,
+    TaskEnded,
+    TaskResult,
+    TaskSelected,
+    Usage,
+)
+from services.common.errors import FailedPrecondition
+
+Timed = tuple[Timestamp, Decision]
+
+
+@dataclass
+class Attempt:
+    """One time that a model was asked."""
+
+    by: Candidate = field(default_factory=Candidate)
+    began: Timestamp | None = None
+    ended: Timestamp | None = None
+    reason: str = ""
+    next: str = ""
+    usage: Usage | None = None
+
+
+@dataclass
+class TaskAccount:
+    """What happened to a task."""
+
+    task: Task
+    selected: TaskSelected = field(default_factory=TaskSelected)
+    selected_at: Timestamp | None = None
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    ended: TaskEnded = field(default_factory=TaskEnded)
+
+    @property
+    def result(self) -> TaskResult:
+        return self.ended.result
+
+
+class Account:
+    """A run that has ended.
+
+    Args:
+        events: all of it, in order.
+    """
+
+    def __init__(self, events: Iterable[RunEvent]) -> None:
+        self.run_id = ""
+        self.accepted = RunAccepted()
+        self.asked = Timestamp()
+        self.tasks: dict[int, TaskAccount] = {}
+        self.planning: list[Timed] = []
+        self.answering: Timed | None = None
+        self.answer = ""
+        self.takeovers = 0
+        self.end = RunEnded()
+        self.ended = Timestamp()
+        for event in events:
+            self._apply(event)
+
+    def _apply(self, event: RunEvent) -> None:
+        match event.WhichOneof("event"):
+            case "run_accepted":
+                self.run_id, self.accepted, self.asked = event.run_id, event.run_accepted, event.time
+            case "task_planned":
+                self.tasks[event.task_id] = TaskAccount(event.task_planned.task)
+            case "plan_completed":
+                self.planning.append((event.time, event.plan_completed.decision))
+            case "plan_approved" if event.plan_approved.HasField("plan"):
+                self._replan(event.plan_approved.plan)
+            case "answer_chunk":
+                self._answered(event)
+            case "taken_over":
+                self.takeovers += 1
+            case "run_ended":
+                self.end, self.ended = event.run_ended, event.time
+            case _ if event.task_id in self.tasks:
+                _tell(self.tasks[event.task_id], event)
+
+    def _replan(self, plan: Plan) -> None:
+        self.tasks = {task.id: TaskAccount(task) for task in plan.tasks}
+
+    def _answered(self, event: RunEvent) -> None:
+        self.answer += event.answer_chunk.text
+        if event.answer_chunk.HasField("decision"):
+            self.answering = (event.time, event.answer_chunk.decision)
+
+
+def _tell(task: TaskAccount, event: RunEvent) -> None:
+    match event.WhichOneof("event"):
+        case "task_selected":
+            task.selected, task.selected_at = event.task_selected, event.time
+        case "task_started":
+            task.attempts[event.attempt] = Attempt(event.task_started.by, event.time)
+        case "attempt_failed":
+            attempt = task.attempts.setdefault(event.attempt, Attempt(event.attempt_failed.by))
+            attempt.ended, attempt.next = event.time, event.attempt_failed.next
+            attempt.reason = event.attempt_failed.failure.reason
+            attempt.usage = event.attempt_failed.usage if event.attempt_failed.HasField("usage") else None
+        case "task_ended":
+            task.ended = event.task_ended
+            if attempt_made := task.attempts.get(event.attempt):
+                attempt_made.ended, attempt_made.reason = event.time, task.result.failure.reason
+                attempt_made.usage = task.result.usage if task.result.HasField("usage") else None
+
+
+async def read(runs: Runs, run_id: str) -> Account:
+    """The account of one of the caller's runs.
+
+    Raises:
+        NotFound: RUN.
+        FailedPrecondition: RUNNING, it has not ended.
+    """
+    if (await runs.get(run_id)).state not in ENDED:
+        remedy = "wait for its end, or cancel it"
+        raise FailedPrecondition(f"run {run_id} is under way", reason="RUNNING", remedy=remedy)
+    feed = await runs.watch(run_id, 0)
+    events = []
+    try:
+        while (event := await feed.read()) is not None:
+            events.append(event)
+    finally:
+        feed.stop()
+    return Account(events)

@@ -1,0 +1,87 @@
+"""The page and what it is made of, as it stands in the package: no build step, and nothing from elsewhere."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from gateway.http.problem import Unrouted
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Nothing inline, nothing from elsewhere, and no way from a string to markup."""
+
+_TYPES: Mapping[str, str] = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".jpg": "image/jpeg",
+    ".js": "text/javascript",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+}
+
+_PAGE = "index.html"
+_FOREVER = "public, max-age=31536000, immutable"
+_OURS = re.compile(rb'"/web/(?=[\w.-]+")')
+
+
+@dataclass(frozen=True)
+class Site:
+    """The page's files by name, read once.
+
+    Their addresses carry a digest of them all, so a browser asks for none of them twice and never mixes two versions.
+    """
+
+    contents: Mapping[str, bytes]
+
+    @classmethod
+    def packaged(cls) -> "Site":
+        return cls({file.name: file.read_bytes() for file in _files(files("gateway.web") / "site")})
+
+    @cached_property
+    def version(self) -> str:
+        return sha256(b"".join(name.encode() + self.contents[name] for name in sorted(self.contents))).hexdigest()[:16]
+
+    @cached_property
+    def page(self) -> bytes:
+        """The page, with the addresses of this version and word of every module it will import."""
+        modules = (f'<link rel="modulepreload" href="/web/{name}">' for name in sorted(self.contents) if _module(name))
+        page = self.contents[_PAGE].replace(b"</head>", "\n".join((*modules, "</head>")).encode())
+        return _OURS.sub(f'"/web/{self.version}/'.encode(), page)
+
+    def router(self) -> APIRouter:
+        """GET and HEAD of / and of /web/{version}/{name}."""
+        routes = APIRouter(include_in_schema=False)
+        routes.add_api_route("/", self._home, methods=["GET", "HEAD"])
+        routes.add_api_route("/web/{version}/{name}", self._file, methods=["GET", "HEAD"])
+        return routes
+
+    async def _home(self, request: Request) -> Response:
+        headers = {"content-security-policy": _POLICY, "cache-control": "no-cache", "etag": f'"{self.version}"'}
+        if f'"{self.version}"' in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(self.page, headers=headers, media_type="text/html")
+
+    async def _file(self, version: str, name: str) -> Response:
+        if version != self.version or name not in self.contents or name == _PAGE:
+            raise Unrouted("the page has no such part", remedy="load the page anew")
+        headers = {"content-security-policy": "default-src 'none'", "cache-control": _FOREVER}
+        return Response(self.contents[name], headers=headers, media_type=_TYPES[name[name.rindex(".") :]])
+
+
+def _files(folder: Traversable) -> list[Traversable]:
+    return [file for file in folder.iterdir() if file.is_file()]
+
+
+def _module(name: str) -> bool:
+    return name.endswith(".js") and name != "shade.js"

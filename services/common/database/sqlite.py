@@ -1,0 +1,257 @@
+"""SQLite: a writer thread with group commit, a reader beside it."""
+
+import asyncio
+import contextlib
+import json
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from services.common.database.migrations import MIGRATED, VERSION, VERSIONS, to_run
+from services.common.database.queries import Contradiction, Dialect, Operation, Rows
+from services.common.errors import Unavailable
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+DIALECT = Dialect(
+    now="((julianday('now') - 2440587.5) * 86400.0)",  # to the millisecond
+    among="IN (SELECT value FROM json_each(?))",
+    texts=lambda texts: json.dumps(list(texts)),
+    skip_locked="",
+    lock="SELECT ?",  # there is one writer at a time
+)
+
+CHANGES_SECONDS = 0.05
+"""How soon what another process has written is seen."""
+
+_BUSY_SECONDS = 10.0
+_GROUP = 256
+"""Most operations in one commit."""
+_OF_THE_FILE = frozenset({sqlite3.OperationalError, sqlite3.DatabaseError})
+"""Errors that are no single operation's; those derived from them are."""
+
+
+class SQLite:
+    """A file in WAL mode with synchronous=FULL: what has been committed survives a power cut."""
+
+    dialect = DIALECT
+
+    def __init__(self, writing: sqlite3.Connection, reading: sqlite3.Connection) -> None:
+        self._writing = writing
+        self._reading = reading
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write_all, name="database-writer", daemon=True)
+        self._writer.start()
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="database-reader")
+
+    def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":  # noqa: ARG002  # all are in order
+        future: asyncio.Future[T] = self._loop.create_future()
+        if self._closed:
+            future.set_exception(_closed())
+        else:
+            self._queue.put(_Write(operation, future))
+        return future
+
+    async def read(self, sql: str, *values: Any) -> Rows:
+        if self._closed:
+            raise _closed()
+        try:
+            return await self._loop.run_in_executor(self._reader, _rows, self._reading, sql, values)
+        except sqlite3.Error as error:
+            raise _unavailable(error) from error
+
+    async def changes(self) -> AsyncGenerator[frozenset[str] | None]:
+        seen = None
+        while not self._closed:
+            with contextlib.suppress(Unavailable):
+                ((version,),) = await self.read("PRAGMA data_version")
+                if version != seen:
+                    seen = version
+                    yield None
+            await asyncio.sleep(CHANGES_SECONDS)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._queue.put(None)
+        await asyncio.to_thread(self._writer.join)
+        await asyncio.to_thread(self._reader.shutdown)
+        self._writing.close()
+        self._reading.close()
+
+    def _write_all(self) -> None:
+        while (first := self._queue.get()) is not None:
+            group = [first]
+            with contextlib.suppress(queue.Empty):
+                while len(group) < _GROUP:
+                    following = self._queue.get_nowait()
+                    if following is None:
+                        self._queue.put(None)
+                        break
+                    group.append(following)
+            outcomes = _committed(self._writing, group)
+            with contextlib.suppress(RuntimeError):  # the loop may be closed when the process ends
+                self._loop.call_soon_threadsafe(_deliver, group, outcomes)
+
+
+async def connected(path: Path, schema: str, migrations: Sequence[str]) -> SQLite:
+    """The database in a file.
+
+    Raises:
+        Unavailable: the file cannot be opened or written.
+        FailedPrecondition: NEWER_SCHEMA.
+    """
+    return SQLite(*await asyncio.to_thread(_prepared, path, schema, migrations))
+
+
+class _Write:
+    __slots__ = ("future", "operation")
+
+    def __init__(self, operation: Operation[Any], future: "asyncio.Future[Any]") -> None:
+        self.operation = operation
+        self.future = future
+
+
+def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
+    """Runs a group in one transaction; returns what each gave or raised."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        outcomes = _all_done(connection, group) or [_done_alone(connection, write.operation) for write in group]
+        connection.execute("COMMIT")
+    except Exception as error:
+        if not isinstance(error, sqlite3.Error):  # the writer thread goes on: later operations wait for it
+            log.exception("database transaction failed unexpectedly")
+        with contextlib.suppress(sqlite3.Error):  # where the error has ended the transaction, there is none
+            connection.execute("ROLLBACK")
+        return [_unavailable(error)] * len(group)
+    return outcomes
+
+
+def _all_done(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
+    """Runs a group as long as none raises, which is the rule; otherwise nothing has happened, and there is nothing."""
+    connection.execute("SAVEPOINT every")
+    try:
+        outcomes = [_done(connection, write.operation) for write in group]
+    except Exception as error:
+        if type(error) in _OF_THE_FILE:
+            raise
+        connection.execute("ROLLBACK TO every")
+        outcomes = []
+    connection.execute("RELEASE every")
+    return outcomes
+
+
+def _done_alone(connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
+    """Runs one operation; gives its result, or what it raised, and then it has not happened."""
+    connection.execute("SAVEPOINT one")
+    try:
+        outcome = _done(connection, operation)
+    except Exception as error:
+        if type(error) in _OF_THE_FILE:
+            raise
+        connection.execute("ROLLBACK TO one")
+        outcome = _of_the_operation(error)
+    connection.execute("RELEASE one")
+    return outcome
+
+
+def _done(connection: sqlite3.Connection, operation: Operation[T]) -> T:
+    """Runs one operation; gives its result."""
+    steps = operation()
+    rows: Rows | None = None
+    while True:
+        try:
+            sql, values, puts, _ = steps.send(rows)  # type: ignore[arg-type]  # None starts it
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the operation returns
+        rows = connection.execute(sql, values).fetchall()
+        if rows:
+            for into, several in puts:
+                connection.executemany(into.one, several)
+
+
+def _of_the_operation(error: Exception) -> Exception:
+    return Contradiction(str(error)) if isinstance(error, sqlite3.IntegrityError) else error
+
+
+def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
+    for write, outcome in zip(group, outcomes, strict=True):
+        if write.future.done():
+            continue
+        if isinstance(outcome, Exception):
+            write.future.set_exception(outcome)
+        else:
+            write.future.set_result(outcome)
+
+
+def _rows(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> Rows:
+    return connection.execute(sql, values).fetchall()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    _log_ahead(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Turns on WAL mode; where others do so at this moment, SQLite itself does not wait."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _prepared(path: Path, schema: str, migrations: Sequence[str]) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Connections to write and to read, the schema up to date; only this user may read the file."""
+    with contextlib.ExitStack() as opening:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+            writing, reading = [opening.enter_context(contextlib.closing(_open(path))) for _ in range(2)]
+            _migrate(writing, path, schema, migrations)
+        except (OSError, sqlite3.Error) as error:
+            raise _unavailable(error) from error
+        opening.pop_all()
+    return writing, reading
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, schema: str, migrations: Sequence[str]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(VERSIONS)
+    row = connection.execute(VERSION, (schema,)).fetchone()
+    version = row[0] if row else 0
+    for statement in to_run(version, str(path), schema, migrations):
+        connection.execute(statement)
+    if version < len(migrations):
+        connection.execute(MIGRATED, (schema, len(migrations)))
+    connection.execute("COMMIT")
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the database is closed", remedy="ask another process, or this one when it has started again")
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    return Unavailable(
+        f"the database does not take what it is given: {error}",
+        remedy="check that its file may be written and that the disk has room",
+    )

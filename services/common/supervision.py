@@ -1,0 +1,46 @@
+"""Background loops that survive errors: restarted after a pause, with a log line, for as long as the process runs."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from services.common.errors import ServiceError
+
+log = structlog.get_logger(__name__)
+
+RESTART_SECONDS = 0.5
+"""Default pause before a loop that raised is started again."""
+
+LONGEST_PAUSE_SECONDS = 30.0
+"""Unexpected exceptions in a row double the pause up to this."""
+
+STABLE_SECONDS = 60.0
+"""A loop that ran this long before it raised starts again from the first pause."""
+
+
+async def supervise(loop: Callable[[], Awaitable[None]], *, name: str, pause: float = RESTART_SECONDS) -> None:
+    """Runs a background loop until it returns, and starts it again whenever it raises.
+
+    Without this, an exception that nobody expected ends a background task for the life of the process.
+
+    Args:
+        loop: the loop; it is called once for each start.
+        name: the loop's name in the log.
+        pause: seconds between an error and the next start.
+    """
+    failures = 0
+    while True:
+        started = time.monotonic()
+        try:
+            return await loop()
+        except ServiceError as error:
+            failures, seconds = 0, pause
+            log.warning("background loop interrupted", loop=name, error=error.message, retry_seconds=seconds)
+        except Exception:
+            failures = 0 if time.monotonic() - started >= STABLE_SECONDS else failures
+            seconds = min(pause * 2**failures, max(pause, LONGEST_PAUSE_SECONDS))
+            failures += 1
+            log.exception("background loop failed", loop=name, retry_seconds=seconds)
+        await asyncio.sleep(seconds)

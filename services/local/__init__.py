@@ -1,0 +1,1 @@
+"""All services on one machine: `python -m services.local`."""

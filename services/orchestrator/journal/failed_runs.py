@@ -1,0 +1,35 @@
+"""Ending a run that cannot be continued."""
+
+import time
+
+from protos.hugginggpt.v1.types_pb2 import RUN_STATE_FAILED, BatchItem, Failure, RunEnded, RunEvent
+from services.common.database import Operation, Query, Steps
+from services.orchestrator.journal import statements
+from services.orchestrator.journal.errors import LeaseLost
+from services.orchestrator.journal.row_writers import kept
+
+
+def failed(
+    sql: statements.Statements, run_id: str, fence: int, lease_seconds: float, failure: Failure
+) -> Operation[None]:
+    """Ends a run as FAILED behind the last of its events, whatever they are.
+
+    Raises:
+        LeaseLost: another owner has it, or it has ended.
+    """
+    ending = RunEvent(run_id=run_id, run_ended=RunEnded(state=RUN_STATE_FAILED, failure=failure))
+    ending.time.FromNanoseconds(time.time_ns())
+    item = BatchItem(failure=failure).SerializeToString()
+
+    def operation() -> Steps[None]:
+        for seq, last, batch_id, index in (yield Query(statements.POSITION, (run_id,))):
+            ending.sequence = max(seq, last) + 1
+            puts = [*kept(run_id, [ending])]
+            if batch_id:
+                puts += [(statements.BATCH_RUNS, [(batch_id, index, run_id, RUN_STATE_FAILED, time.time(), item)])]
+            values = (ending.sequence, RUN_STATE_FAILED, lease_seconds, run_id, fence)
+            if (yield Query(sql.fail, values, puts)):
+                return
+        raise LeaseLost(f"run {run_id} is another orchestrator's by now")
+
+    return operation

@@ -1,0 +1,35 @@
+"""Rows for the journal's tables: events and memos, with what they refer to."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from protos.hugginggpt.v1.types_pb2 import RunEvent
+from services.common.database import Into
+from services.orchestrator.journal.artifact_digests import digests, may_refer
+from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
+from services.orchestrator.journal.tables import Memo
+
+Put: TypeAlias = tuple[Into, Sequence[Sequence[Any]]]
+Puts: TypeAlias = Sequence[Put]
+
+
+def kept(run_id: str, events: Sequence[RunEvent]) -> Puts:
+    """Events, and what they refer to."""
+    written = [event.SerializeToString() for event in events]
+    rows = [(run_id, event.sequence, content, 1) for event, content in zip(events, written, strict=True)]
+    referring = [event for event, content in zip(events, written, strict=True) if may_refer(content)]
+    if referred := {digest for event in referring for digest in digests(event)}:
+        return [(EVENTS, rows), (REFERENCES, [(run_id, digest) for digest in sorted(referred)])]
+    return [(EVENTS, rows)]
+
+
+def remembered(memos: Sequence[Memo]) -> Puts:
+    """Memos, and what they refer to; in an order, so that two transactions never wait for each other."""
+    if not memos:
+        return []
+    now, by_key = time.time(), {(memo.tenant, memo.digest): memo.result for memo in memos}
+    ordered = sorted(by_key)
+    rows = [(*key, by_key[key].SerializeToString(), now, by_key[key].made_by_run) for key in ordered]
+    referred = [(*key, digest) for key in ordered for digest in sorted(set(digests(by_key[key])))]
+    return [(MEMOS, rows), (MEMO_REFERENCES, referred)] if referred else [(MEMOS, rows)]

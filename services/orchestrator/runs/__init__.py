@@ -1,0 +1,1 @@
+"""Runs: accepted, executed, watched, and their results."""

@@ -1,0 +1,92 @@
+"""Tasks, plans and turns as a prompt shows them: each on one line."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from services.planner.llm.demonstrations import Demonstration
+from services.planner.llm.inputs import Item, shortened
+from services.planner.plan import Argument, File, Input, Json, Many, Parameter, Port, Reference, Single, Spec, Text
+from services.planner.request import Prior, Turn
+
+DESCRIPTION_CHARACTERS, SUMMARY_CHARACTERS, TEXT_CHARACTERS = 160, 200, 200
+"""Most of a task's description, of what a task gave, and of a text given to one."""
+
+PARAMETERS, CHOICES, CHOICE_CHARACTERS = 6, 12, 40
+"""Most parameters of a task that are named, most values of one, and most of a value."""
+
+
+def task(spec: Spec) -> str:
+    """A kind of task: what it does, what it takes and gives."""
+    takes = ", ".join(_port(port, optional="" if port.required else "?") for port in spec.inputs)
+    gives = ", ".join(_port(port) for port in spec.outputs)
+    told = ", ".join(map(_parameter, spec.parameters[:PARAMETERS]))
+    line = f"{spec.name}: {shortened(spec.description, DESCRIPTION_CHARACTERS)} ({takes}) -> {gives}"
+    return _one_line(f"{line}; parameters: {told}" if told else line)
+
+
+def demonstration(shown: Demonstration) -> str:
+    """A request and its answer."""
+    files = "".join(f"\nThere is: <file{number}>: {name}" for number, name in enumerate(shown.files, start=1))
+    return f"Request: {shown.request}{files}\nAnswer: {_json({'tasks': shown.tasks})}\n"
+
+
+def turn(said: Turn, characters: int) -> str:
+    """What was said earlier."""
+    return f"{'user' if said.by_user else 'assistant'}: {_one_line(shortened(said.text, characters))}"
+
+
+def standing(prior: Prior, items: tuple[Item, ...], *, failed: bool) -> str:
+    """A task of the run that is planned already, and what came of it."""
+    written = prior.task
+    names = {item.argument: item.name for item in items}
+    args = {port: _argument(argument, names) for port, argument in written.arguments.items()}
+    line = _json({"task": written.task, "id": written.id, "args": args | _parameters(written.parameters_json)})
+    gave = f": {_json(shortened(prior.summary, SUMMARY_CHARACTERS))}" if prior.summary else ""
+    return f"{'failed' if failed else prior.state} {line}{gave}"
+
+
+def _port(port: Port, optional: str = "") -> str:
+    return f"{port.name}{optional}{'*' if port.many else ''}: {port.modality.name.lower()}"
+
+
+def _parameter(parameter: Parameter) -> str:
+    try:
+        schema = json.loads(parameter.json_schema or "{}")
+    except (ValueError, RecursionError):
+        return parameter.name
+    if not isinstance(schema, dict):
+        return parameter.name
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return f"{parameter.name}: {'|'.join(shortened(str(one), CHOICE_CHARACTERS) for one in choices[:CHOICES])}"
+    return f"{parameter.name}: {schema.get('type', 'any')}"
+
+
+def _argument(argument: Argument, names: Mapping[Single, str]) -> Any:
+    if isinstance(argument, Many):
+        return [_argument(item, names) for item in argument.items]
+    if argument in names:
+        return f"<{names[argument]}>"
+    match argument:
+        case Reference(task_id, output):
+            return f"<{output}>-{task_id}"
+        case Text(text) | Json(text):
+            return shortened(text, TEXT_CHARACTERS)
+        case Input(name) | File(name=name):
+            return f"<{name}>"
+        case _:
+            return None
+
+
+def _parameters(parameters_json: str) -> dict[str, Any]:
+    known = json.loads(parameters_json or "{}")
+    return known if isinstance(known, dict) else {}
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False)

@@ -1,0 +1,144 @@
+"""The catalogue at one moment: which tasks can be planned, which models can be chosen, and what is wrong."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+
+from protos.hugginggpt.v1.selector_pb2 import CatalogTask
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, ModelCard, TaskSpec
+from services.selector.replica import Attention, Description, Replica
+from services.selector.routing_table import Table
+from services.selector.spec_comparison import disagreement
+from services.selector.task_offers import Seat, Shelf
+
+
+class View:
+    """What replicas offer, put together once and never changed.
+
+    Args:
+        replicas: those to count, each with a description; the first to come settles what a new kind of task is.
+        standard: the kinds of task that are settled for everybody.
+        table: what the operator has laid down.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        standard: Mapping[str, TaskSpec],
+        table: Table = Table(),  # noqa: B008  # frozen
+    ) -> None:
+        self._standard = standard
+        self._table = table
+        self._specs: dict[str, TaskSpec] = {}
+        self._problems: dict[str, dict[str, None]] = defaultdict(dict)
+        self._shelves: dict[str, Shelf] = {}
+        self.seats = tuple(
+            self._seat(replica, replica.description)
+            for replica in sorted(replicas, key=lambda replica: replica.arrival)
+            if replica.description
+        )
+        self.tasks: Mapping[str, CatalogTask] = {
+            name: task for name in sorted(self._specs) if (task := self._task(name)).experts
+        }
+        self.failing: Mapping[str, CatalogTask] = {
+            name: task
+            for name in sorted(self._specs)
+            if name not in self.tasks and (task := self._failing_task(name)).experts
+        }
+        """Kinds of task that experts offer, with models that have all failed."""
+        listed = (*self.tasks.values(), CatalogTask(), *self.failing.values())
+        self.tasks_digest = _digest(task.SerializeToString(deterministic=True) for task in listed)
+        self.revision = f"{self.tasks_digest}.{_digest((*sorted(map(_identity, self.seats)), table.digest.encode()))}"
+        """Of everything; begins with the digest of the tasks alone."""
+
+    def shelf(self, task: str) -> Shelf | None:
+        """The models of a task; None if no expert offers it."""
+        if task not in self._specs:
+            return None
+        if task not in self._shelves:
+            offering = [seat for seat in self.seats if task in seat.tasks]
+            self._shelves[task] = Shelf(self._specs[task], offering)
+        return self._shelves[task]
+
+    def models_of(self, task: str) -> Sequence[ModelCard]:
+        """The cards of a task, all for an empty name, also of models that have failed; by task and id."""
+        return [card for card in self._models if card.task == task] if task else self._models
+
+    @cached_property
+    def _models(self) -> Sequence[ModelCard]:
+        shelves = [shelf for task in self._specs if (shelf := self.shelf(task))]
+        cards = [offer.card for shelf in shelves for offer in (*shelf.offers, *shelf.failed)]
+        return sorted(cards, key=place)
+
+    def problems(self, expert: str) -> Sequence[str]:
+        """What is wrong with what an expert says of itself."""
+        return tuple(self._problems.get(expert, ()))
+
+    def _seat(self, replica: Replica, description: Description) -> Seat:
+        names = dict.fromkeys((*description.specs, *description.cards))
+        offered = frozenset(name for name in names if self._admitted(name, description))
+        self._note_failures(description)
+        return Seat(replica, description, replica.attention, offered)
+
+    def _admitted(self, name: str, description: Description) -> bool:
+        given = description.specs.get(name)
+        settled = self._standard.get(name) or self._specs.get(name) or given
+        problems = self._problems[description.reply.expert]
+        if settled is None:
+            problems[f"{name} is left out: it has models but no spec, and is no standard task"] = None
+            return False
+        if given and (difference := disagreement(given, settled)):
+            whose = "the standard one" if name in self._standard else "the one that came first"
+            problems[f"{name} is left out: its spec disagrees with {whose}: {difference}"] = None
+            return False
+        self._specs.setdefault(name, settled)
+        return True
+
+    def _note_failures(self, description: Description) -> None:
+        for cards in description.cards.values():
+            for card in cards:
+                if card.state == MODEL_STATE_FAILED:
+                    why = card.failure or "no reason given"
+                    self._problems[description.reply.expert][f"model {card.id} has failed: {why}"] = None
+
+    def _can_run(self, seat: Seat, task: str) -> bool:
+        """Whether it has a model for the task that has not failed and is not forbidden."""
+        cards = seat.description.cards.get(task, ())
+        return any(
+            card.state != MODEL_STATE_FAILED and not self._table.forbids(task, card.id, card.revision) for card in cards
+        )
+
+    def _task(self, name: str) -> CatalogTask:
+        offering = [seat for seat in self.seats if name in seat.tasks and self._can_run(seat, name)]
+        return CatalogTask(
+            spec=self._specs[name],
+            experts=sorted({seat.expert for seat in offering}),
+            dormant=all(seat.attention is Attention.ASLEEP for seat in offering),
+        )
+
+    def _failing_task(self, name: str) -> CatalogTask:
+        offering = {
+            seat.expert
+            for seat in self.seats
+            if name in seat.tasks
+            and any(card.state == MODEL_STATE_FAILED for card in seat.description.cards.get(name, ()))
+        }
+        return CatalogTask(spec=self._specs[name], experts=sorted(offering))
+
+
+def place(card: ModelCard) -> tuple[str, str, str, str]:
+    """By what cards are ordered."""
+    return (card.task, card.id, card.expert, card.revision)
+
+
+def _identity(seat: Seat) -> bytes:
+    return b"\0".join((seat.replica.address.encode(), seat.attention.name.encode(), seat.description.digest))
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        digest.update(len(part).to_bytes(4))
+        digest.update(part)
+    return digest.hexdigest()

@@ -1,0 +1,155 @@
+"""What the selector keeps for its next life: the last description of each expert, in the object store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
+from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
+from services.common.errors import FailedPrecondition, NotFound, ServiceError
+from services.common.kv_store import Notes
+from services.common.supervision import supervise
+from services.selector.catalog import Catalog
+
+log = structlog.get_logger(__name__)
+
+KIND = "experts"
+"""Of its notes."""
+
+FIRST_LOOK_SECONDS = 2.0
+"""Longest wait for what was written; a slower store is heard later."""
+
+LOOK_SECONDS = 5.0
+
+LAST_WRITE_SECONDS = 2.0
+"""Longest wait for what is still to be written when the service stops."""
+
+
+class Memory:
+    """Tells the catalogue who slept when this service last ran, and writes down what it has learnt.
+
+    Args:
+        notes: where it is written.
+        catalog: whose experts are remembered.
+        pause: seconds from one write to the next.
+        look: seconds from one look at what others have dropped to the next.
+    """
+
+    def __init__(self, notes: Notes, catalog: Catalog, *, pause: float = 1.0, look: float = LOOK_SECONDS) -> None:
+        self._notes = notes
+        self._catalog = catalog
+        self._pause = pause
+        self._look = look
+        self._written: dict[str, bytes] = {}
+        self._forgetting: set[str] = set()
+        """By this replica, just now."""
+        self._tried = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Remembers, then writes until the block exits; a store that does not answer costs only the memory."""
+        loops = {"stored expert descriptions": self._run, "forgotten experts": self._heed}
+        tasks = [asyncio.create_task(supervise(loop, name=name), name=name) for name, loop in loops.items()]
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                    await self._tried.wait()
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WRITE_SECONDS):
+                    await self._write()
+
+    @asynccontextmanager
+    async def forgetting(self, name: str) -> AsyncIterator[None]:
+        """Drops what is written of an expert, for all replicas of this service; writes nothing of it within the block.
+
+        The block takes it out of the catalogue.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        self._forgetting.add(name)
+        try:
+            await self._notes.drop(name)
+            self._written.pop(name, None)
+            yield
+        finally:
+            self._forgetting.discard(name)
+
+    async def _run(self) -> None:
+        while not await self._recall():  # noqa: ASYNC110  # a store does not say when it is back
+            await asyncio.sleep(self._pause)
+        revision = ""
+        while news := await self._catalog.beyond(revision):
+            revision = news if await self._write() else ""  # empty: tried again
+            await asyncio.sleep(self._pause)
+
+    async def _heed(self) -> None:
+        """Forgets whom another replica was told to forget: what was written of it is there no more."""
+        while True:
+            await asyncio.sleep(self._look)
+            written = set(self._written)
+            try:
+                dropped = written - await self._notes.names()
+            except ServiceError as error:
+                log.debug("what was forgotten elsewhere is not known", error=error.message)
+                continue
+            for name in (dropped & self._written.keys()) - self._forgetting:
+                self._written.pop(name, None)
+                with suppress(NotFound, FailedPrecondition):  # it is forgotten already, or awake, and then known anew
+                    self._catalog.forget(name)
+                    log.info("an expert is forgotten", expert=name)
+
+    async def _recall(self) -> bool:
+        try:
+            kept = await self._notes.all()
+        except ServiceError as error:
+            log.warning("sleeping experts cannot be remembered", error=error.message, remedy=error.remedy)
+            return False
+        finally:
+            self._tried.set()
+        for name, content in kept.items():
+            self._written[name] = content
+            self._remember(name, content)
+        return True
+
+    def _remember(self, name: str, content: bytes) -> None:
+        try:
+            reply = DescribeResponse.FromString(content)
+        except DecodeError:
+            log.warning("what was written of an expert cannot be read", expert=name)
+            return
+        if reply.may_sleep and reply.expert == name:
+            self._catalog.remembered(reply)
+
+    async def _write(self) -> bool:
+        latest = {seat.expert: seat.description.reply for seat in self._catalog.view.seats}
+        try:
+            for name, reply in latest.items():
+                content = _lasting(reply)
+                if name not in self._forgetting and self._written.get(name) != content:
+                    await self._notes.put(name, content)
+                    self._written[name] = content
+        except ServiceError as error:
+            log.warning("experts cannot be written down", error=error.message, remedy=error.remedy)
+            return False
+        return True
+
+
+def _lasting(reply: DescribeResponse) -> bytes:
+    """The description without what changes from hour to hour."""
+    lasting = DescribeResponse()
+    lasting.CopyFrom(reply)
+    lasting.ClearField("load")
+    lasting.ClearField("revision")
+    for card in lasting.models:
+        if card.state == MODEL_STATE_READY:
+            card.state = MODEL_STATE_LOADABLE
+    return lasting.SerializeToString(deterministic=True)

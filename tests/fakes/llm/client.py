@@ -1,0 +1,28 @@
+"""A real client before a scripted server."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from services.llm.client import LLM
+from services.llm.settings import LlmSettings
+from tests.fakes.llm.scripted_replies import Script
+from tests.fakes.llm.server import ScriptedLLM
+
+
+def settings(server: ScriptedLLM, **given: Any) -> LlmSettings:
+    """For the server: internal, and quick to ask again."""
+    usual: dict[str, Any] = {"base_url": server.base_url, "model": "m", "internal": True, "retry_seconds": 0.01}
+    return LlmSettings(**(usual | given))
+
+
+@asynccontextmanager
+async def asking(
+    script: Script, *, schema: bool = True, context: int | None = None, **given: Any
+) -> AsyncIterator[tuple[LLM, ScriptedLLM]]:
+    """The client and the server it asks; what else is given are the client's settings."""
+    async with (
+        ScriptedLLM.serving(script, schema=schema, context=context) as server,
+        LLM.opened(settings(server, **given), role="planner") as llm,
+    ):
+        yield llm, server

@@ -1,0 +1,137 @@
+"""How a turn of the script goes over the wire."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from tests.fakes.llm import http
+from tests.fakes.llm.scripted_replies import Cuts, Fails, Garbage, Says, Stalls, Turn
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request and where its answer goes.
+
+    Args:
+        body: of the request.
+        prompt_tokens: of its messages.
+        writer: to the client.
+        released: lets what stalls go on.
+        sent: where pieces are noted, with the time.
+    """
+
+    body: Any
+    prompt_tokens: int
+    writer: asyncio.StreamWriter
+    released: asyncio.Event
+    sent: list[tuple[float, str]]
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.body.get("stream"))
+
+    def usage(self, pieces: int) -> dict[str, int]:
+        total = self.prompt_tokens + pieces
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": pieces, "total_tokens": total}
+
+    def chunk(self, choices: list[Any], **more: Any) -> dict[str, Any]:
+        kind = "chat.completion.chunk" if self.streams else "chat.completion"
+        return {"id": "c1", "object": kind, "created": 0, "model": self.body["model"], "choices": choices} | more
+
+
+def error(message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """An error's body in the usual shape."""
+    return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
+
+
+async def tell(turn: Turn, exchange: Exchange) -> None:
+    """Answers as the turn says."""
+    match turn:
+        case Fails():
+            await _fail(turn, exchange)
+        case Garbage():
+            media_type = "text/event-stream" if exchange.streams else "application/json"
+            await http.send_head(exchange.writer, 200, media_type)
+            await http.send(exchange.writer, turn.content)
+            await http.send(exchange.writer, b"")
+        case Says():
+            await asyncio.sleep(turn.after)
+            await (_stream if exchange.streams else _whole)(turn, exchange)
+        case Cuts():
+            await _begin(exchange)
+            await _pieces(Says(turn.text), exchange)
+        case Stalls():
+            await _stall(turn, exchange)
+        case _:
+            assert_never(turn)
+
+
+async def _fail(turn: Fails, exchange: Exchange) -> None:
+    headers = dict(turn.headers)
+    if turn.retry_after is not None:
+        headers["Retry-After"] = str(turn.retry_after)
+    body = error("the script says so") if turn.body is None else turn.body
+    await http.send_json(exchange.writer, body, status=turn.status, headers=headers)
+
+
+async def _whole(turn: Says, exchange: Exchange) -> None:
+    pieces = cut(turn)
+    message = {"role": "assistant", "content": turn.text}
+    usage = {"usage": exchange.usage(len(pieces))} if turn.usage else {}
+    choice = {"index": 0, "message": message, "finish_reason": turn.finish}
+    await http.send_json(exchange.writer, exchange.chunk([choice], **usage))
+
+
+async def _stall(turn: Stalls, exchange: Exchange) -> None:
+    if not exchange.streams:
+        await exchange.released.wait()
+        await _whole(Says(turn.text), exchange)
+        return
+    await _begin(exchange)
+    pieces = await _pieces(Says(turn.text), exchange)
+    await exchange.released.wait()
+    await _end(Says(turn.text), pieces, exchange)
+
+
+async def _stream(turn: Says, exchange: Exchange) -> None:
+    await _begin(exchange)
+    await _end(turn, await _pieces(turn, exchange), exchange)
+
+
+async def _begin(exchange: Exchange) -> None:
+    await http.send_head(exchange.writer, 200, "text/event-stream")
+    first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+    await http.send_event(exchange.writer, exchange.chunk([first]))
+
+
+async def _pieces(turn: Says, exchange: Exchange) -> int:
+    """Streams the text; piece n leaves at its time counted from the first, however long the sending takes."""
+    loop = asyncio.get_running_loop()
+    begun, pieces = loop.time(), cut(turn)
+    for number, piece in enumerate(pieces):
+        if turn.tokens_per_second:
+            await asyncio.sleep(begun + number / turn.tokens_per_second - loop.time())
+        exchange.sent.append((loop.time(), piece))
+        choice = {"index": 0, "delta": {"content": piece}, "finish_reason": None}
+        await http.send_event(exchange.writer, exchange.chunk([choice]))
+    return len(pieces)
+
+
+async def _end(turn: Says, pieces: int, exchange: Exchange) -> None:
+    if turn.finish:
+        last = {"index": 0, "delta": {}, "finish_reason": turn.finish}
+        await http.send_event(exchange.writer, exchange.chunk([last]))
+    if turn.usage and (exchange.body.get("stream_options") or {}).get("include_usage"):
+        await http.send_event(exchange.writer, exchange.chunk([], usage=exchange.usage(pieces)))
+    await http.send_event(exchange.writer, "[DONE]")
+    await http.send(exchange.writer, b"")
+
+
+def cut(turn: Says) -> list[str]:
+    """The chunks it is sent in."""
+    if turn.chunk:
+        starts: Iterable[int] = range(0, len(turn.text), turn.chunk)
+        return [turn.text[start : start + turn.chunk] for start in starts]
+    return re.findall(r"\s*\S+\s*", turn.text)

@@ -1,0 +1,53 @@
+"""An orchestrator of which nobody asks for pipelines or batches."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from protos.hugginggpt.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.common.errors import Unimplemented
+
+
+class Unasked(rpc.OrchestratorServiceServicer):
+    """Refuses all that is about pipelines and batches; a fake that plays them overrides what it plays."""
+
+    async def SavePipeline(self, request: pb.SavePipelineRequest, context: Any) -> types.Pipeline:
+        raise _nothing()
+
+    async def GetPipeline(self, request: pb.GetPipelineRequest, context: Any) -> types.Pipeline:
+        raise _nothing()
+
+    async def ListPipelines(self, request: pb.ListPipelinesRequest, context: Any) -> pb.ListPipelinesResponse:
+        raise _nothing()
+
+    async def DeletePipeline(self, request: pb.DeletePipelineRequest, context: Any) -> pb.DeletePipelineResponse:
+        raise _nothing()
+
+    async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> types.Batch:
+        raise _nothing()
+
+    async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> types.Batch:
+        raise _nothing()
+
+    async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
+        raise _nothing()
+
+    async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
+        raise _nothing()
+
+    async def CancelBatch(self, request: pb.CancelBatchRequest, context: Any) -> pb.CancelBatchResponse:
+        raise _nothing()
+
+    async def ResumeBatch(self, request: pb.ResumeBatchRequest, context: Any) -> types.Batch:
+        raise _nothing()
+
+    async def WatchBatch(self, request: pb.WatchBatchRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        raise _nothing()
+
+    async def DeleteBatch(self, request: pb.DeleteBatchRequest, context: Any) -> pb.DeleteBatchResponse:
+        raise _nothing()
+
+
+def _nothing() -> Unimplemented:
+    return Unimplemented("this orchestrator is scripted, and knows nothing of pipelines and batches")

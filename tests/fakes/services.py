@@ -1,0 +1,346 @@
+"""The rooms of the house, scripted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import expert_pb2 as expert
+from protos.hugginggpt.v1 import expert_pb2_grpc, selector_pb2_grpc
+from protos.hugginggpt.v1 import orchestrator_pb2 as orchestrating
+from protos.hugginggpt.v1 import selector_pb2 as selecting
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import (
+    MODEL_STATE_READY,
+    REACH_INTERNAL,
+    RUN_STATE_AWAITING_APPROVAL,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_RUNNING,
+    AnswerChunk,
+    Caller,
+    ModelCard,
+    Plan,
+    Run,
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    RunSpec,
+    TaskSpec,
+    Value,
+)
+from services.common import call_context
+from services.common.errors import NotFound, ServiceError, Unavailable
+from services.common.server import serving
+from tests.fakes.no_pipelines import Unasked
+
+Answer = Callable[[expert.InferRequest], Awaitable[Mapping[str, Value]]]
+"""What a fake model does with a call; to make it slow, let it wait for an event of the test's."""
+
+
+async def echo(request: expert.InferRequest) -> Mapping[str, Value]:
+    """Gives back the text that came in."""
+    return {"text": request.inputs["text"]}
+
+
+def card(model: str, task: str, description: str = "", **fields: Any) -> ModelCard:
+    """A model that runs inside the house and is loaded, unless the fields say otherwise."""
+    given: dict[str, Any] = {"revision": "1", "reach": REACH_INTERNAL, "state": MODEL_STATE_READY} | fields
+    return ModelCard(id=model, task=task, description=description, **given)
+
+
+class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
+    """An expert whose models are plain functions.
+
+    Args:
+        name: of the expert; replicas share it.
+        cards: its models.
+        specs: its kinds of task that are not standard, or disagree with the standard.
+        answer: what its models do.
+        may_sleep: it may be scaled to zero.
+        start_seconds: how long it took to start; 0 says nothing of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cards: Iterable[ModelCard],
+        *,
+        specs: Iterable[TaskSpec] = (),
+        answer: Answer = echo,
+        may_sleep: bool = False,
+        start_seconds: int = 0,
+    ) -> None:
+        self.name = name
+        self.answer = answer
+        self.asked: list[expert.InferRequest] = []
+        self.described: list[expert.DescribeRequest] = []
+        self._may_sleep = may_sleep
+        self._start_time = Duration(seconds=start_seconds) if start_seconds else None
+        self._own_specs = tuple(specs)
+        self._changes = 0
+        self.offer(cards)
+        self.load = expert.Load(loaded=[card.id for card in self.cards if card.state == MODEL_STATE_READY])
+
+    def offer(self, cards: Iterable[ModelCard]) -> None:
+        """From now on it describes these models."""
+        self.cards = tuple(cards)
+        self._changes += 1
+
+    async def Describe(self, request: expert.DescribeRequest, context: Any) -> expert.DescribeResponse:
+        self.described.append(request)
+        revision = f"{self.name}-{self._changes}"
+        if request.known_revision == revision:
+            return expert.DescribeResponse(revision=revision, unchanged=True, load=self.load)
+        return expert.DescribeResponse(
+            expert=self.name,
+            version="0",
+            revision=revision,
+            tasks=self._specs(),
+            models=self.cards,
+            may_sleep=self._may_sleep,
+            start_time=self._start_time,
+            load=self.load,
+        )
+
+    async def Infer(self, request: expert.InferRequest, context: Any) -> expert.InferResponse:
+        self.asked.append(request)
+        if request.model not in {"", *(card.id for card in self.cards)}:
+            raise NotFound(f"there is no model {request.model} here", reason="MODEL", remedy="ask for another")
+        outputs = await self.answer(request)
+        return expert.InferResponse(outputs=outputs, revision=request.revision)
+
+    async def Progress(self, request: expert.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        """Follows nothing: its calls have no steps."""
+
+    @asynccontextmanager
+    async def serving(self, listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
+        """Serves until the block exits; gives its address."""
+        register = partial(expert_pb2_grpc.add_ExpertServiceServicer_to_server, self)
+        async with serving(register, expert.DESCRIPTOR.services_by_name["ExpertService"], listen=listen) as running:
+            yield f"{listen.rpartition(':')[0]}:{running.port}"
+
+    def _specs(self) -> Iterable[TaskSpec]:
+        own = {spec.name: spec for spec in self._own_specs}
+        standard = standard_tasks()
+        names = dict.fromkeys((*own, *(card.task for card in self.cards)))
+        return [own.get(name) or standard[name] for name in names if name in own or name in standard]
+
+
+ANSWERED = (
+    RunEvent(answer_chunk=AnswerChunk(text="Done.")),
+    RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)),
+)
+"""What happens to a run that goes well."""
+
+
+class ScriptedRun:
+    """A run to which happens what the test tells it."""
+
+    def __init__(self, run_id: str, spec: RunSpec, who: Caller, conversation_id: str = "") -> None:
+        self.run_id = run_id
+        self.conversation_id = conversation_id or run_id
+        self.spec = spec
+        self.caller = who
+        self.events: list[RunEvent] = []
+        self.left = asyncio.Event()
+        """A stream of it was left before its end."""
+        self._more = asyncio.Event()
+        self.tell(RunEvent(run_accepted=RunAccepted(spec=spec, conversation_id=self.conversation_id)))
+
+    def tell(self, *events: RunEvent) -> None:
+        """Numbers events and sends them to whoever watches."""
+        for event in events:
+            numbered = RunEvent(run_id=self.run_id, sequence=len(self.events) + 1)
+            numbered.time.GetCurrentTime()
+            numbered.MergeFrom(event)
+            self.events.append(numbered)
+        self._more.set()
+        self._more = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        return self.events[-1].HasField("run_ended")
+
+    async def after(self, sequence: int) -> AsyncIterator[RunEvent]:
+        while True:
+            more = self._more
+            for event in self.events[sequence:]:
+                yield event
+                sequence = event.sequence
+            if self.ended:
+                return
+            await more.wait()
+
+    def as_it_stands(self) -> Run:
+        last = self.events[-1]
+        waits = RUN_STATE_AWAITING_APPROVAL if last.HasField("approval_requested") else RUN_STATE_RUNNING
+        state = last.run_ended.state if self.ended else waits
+        answer = "".join(event.answer_chunk.text for event in self.events)
+        run = Run(run_id=self.run_id, state=state, answer=answer, last_sequence=len(self.events))
+        run.spec.CopyFrom(self.spec)
+        run.conversation_id = self.conversation_id
+        return run
+
+    def as_it_ended(self) -> orchestrating.EndedRun:
+        end = self.events[-1].run_ended
+        told = orchestrating.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
+        told.ended.GetCurrentTime()
+        return told
+
+
+class ScriptedOrchestrator(Unasked):
+    """An orchestrator that keeps runs in memory and does nothing with them but what the script says.
+
+    Args:
+        script: what happens to every run once it is accepted; without run_ended it waits for the test to tell more.
+        refusal: raised instead of accepting.
+        breaks: numbers of events after which a stream is lost, once each.
+    """
+
+    def __init__(
+        self, script: Sequence[RunEvent] = ANSWERED, *, refusal: ServiceError | None = None, breaks: Iterable[int] = ()
+    ) -> None:
+        self.script = script
+        self.refusal = refusal
+        self.breaks = set(breaks)
+        self.runs: dict[str, ScriptedRun] = {}
+        self.arrivals: asyncio.Queue[ScriptedRun] = asyncio.Queue()
+        """Runs in the order of their acceptance, for a test to wait for."""
+        self.cancelled: list[str] = []
+        self.approved: list[tuple[str, Plan]] = []
+        self.callers: list[Caller] = []
+        self.holds: dict[str, list[str]] = {}
+        """What is held, by its holder."""
+        self.ended_batches: list[orchestrating.EndedBatch] = []
+
+    async def Run(self, request: orchestrating.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        self.callers.append(call_context.current())
+        if self.refusal:
+            raise self.refusal
+        same = [run for run in self.runs.values() if run.spec.idempotency_key == request.spec.idempotency_key]
+        run = same[0] if same else self._accept(request.spec)
+        await self._send(run, 0, context)
+
+    async def Watch(self, request: orchestrating.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        await self._send(self._run(request.run_id), request.after_sequence, context)
+
+    async def Get(self, request: orchestrating.GetRunRequest, context: Any) -> types.Run:
+        return self._run(request.run_id).as_it_stands()
+
+    async def List(self, request: orchestrating.ListRunsRequest, context: Any) -> orchestrating.ListRunsResponse:
+        own = [run for run in reversed(self.runs.values()) if run.caller.tenant == call_context.current().tenant]
+        runs = [run.as_it_stands() for run in own]
+        wanted = [run for run in runs if not request.states or run.state in request.states]
+        if request.first_turns:
+            wanted = [run for run in wanted if not run.spec.parent_run_id]
+        if request.conversation_id:
+            wanted = [run for run in wanted if run.conversation_id == request.conversation_id]
+        size = request.page_size or len(wanted)
+        return orchestrating.ListRunsResponse(runs=wanted[:size], next_page_token="more" if wanted[size:] else "")
+
+    async def Cancel(self, request: orchestrating.CancelRunRequest, context: Any) -> orchestrating.CancelRunResponse:
+        self.cancelled.append(self._run(request.run_id).run_id)
+        return orchestrating.CancelRunResponse()
+
+    async def Approve(self, request: orchestrating.ApproveRunRequest, context: Any) -> orchestrating.ApproveRunResponse:
+        self.approved.append((self._run(request.run_id).run_id, request.plan))
+        return orchestrating.ApproveRunResponse()
+
+    async def Delete(self, request: orchestrating.DeleteRunRequest, context: Any) -> orchestrating.DeleteRunResponse:
+        del self.runs[self._run(request.run_id).run_id]
+        return orchestrating.DeleteRunResponse()
+
+    async def ListEnded(self, request: orchestrating.ListEndedRequest, context: Any) -> orchestrating.ListEndedResponse:
+        ended = [run for run in self.runs.values() if run.ended]
+        return orchestrating.ListEndedResponse(runs=[run.as_it_ended() for run in ended])
+
+    async def ListEndedBatches(
+        self, request: orchestrating.ListEndedBatchesRequest, context: Any
+    ) -> orchestrating.ListEndedBatchesResponse:
+        return orchestrating.ListEndedBatchesResponse(batches=self.ended_batches)
+
+    async def Hold(self, request: orchestrating.HoldRequest, context: Any) -> orchestrating.HoldResponse:
+        self.holds[request.holder] = list(request.sha256s)
+        return orchestrating.HoldResponse()
+
+    def _accept(self, spec: RunSpec) -> ScriptedRun:
+        parent = self._run(spec.parent_run_id).conversation_id if spec.parent_run_id else ""
+        run = ScriptedRun(f"run_{len(self.runs) + 1}", spec, call_context.current(), parent)
+        self.runs[run.run_id] = run
+        run.tell(*self.script)
+        self.arrivals.put_nowait(run)
+        return run
+
+    def _run(self, run_id: str) -> ScriptedRun:
+        if run_id not in self.runs or self.runs[run_id].caller.tenant != call_context.current().tenant:
+            raise NotFound(f"there is no run {run_id}", reason="RUN", remedy="list the runs")
+        return self.runs[run_id]
+
+    async def _send(self, run: ScriptedRun, after: int, context: Any) -> None:
+        ended = False
+        try:
+            async for event in run.after(after):
+                await context.write(event)
+                ended = event.HasField("run_ended")
+                if event.sequence in self.breaks:
+                    self.breaks.remove(event.sequence)
+                    raise Unavailable("the run goes on elsewhere", remedy="watch again")
+        finally:
+            if not ended:
+                run.left.set()
+
+
+class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
+    """A selector whose catalogue is what the test puts there.
+
+    Args:
+        tasks: the kinds of task it offers.
+        cards: the models.
+        experts: who offers them.
+    """
+
+    def __init__(
+        self,
+        tasks: Iterable[selecting.CatalogTask] = (),
+        cards: Iterable[ModelCard] = (),
+        experts: Iterable[selecting.Expert] = (),
+    ) -> None:
+        self.revision = "1"
+        self.tasks = list(tasks)
+        self.failing: list[selecting.CatalogTask] = []
+        """Kinds of task whose models have all failed."""
+        self.cards = list(cards)
+        self.experts = list(experts)
+        self.forgotten: list[str] = []
+
+    async def Select(self, request: selecting.SelectRequest, context: Any) -> selecting.SelectResponse:
+        raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="list the tasks")
+
+    async def WatchCatalogue(self, request: selecting.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        await context.write(selecting.WatchCatalogueResponse(revision=self.revision))
+
+    async def ListTasks(self, request: selecting.ListTasksRequest, context: Any) -> selecting.ListTasksResponse:
+        if request.known_revision == self.revision:
+            return selecting.ListTasksResponse(revision=self.revision, unchanged=True)
+        return selecting.ListTasksResponse(revision=self.revision, tasks=self.tasks, failing=self.failing)
+
+    async def ListModels(self, request: selecting.ListModelsRequest, context: Any) -> selecting.ListModelsResponse:
+        cards = [card for card in self.cards if request.task in ("", card.task)]
+        size = request.page_size or len(cards)
+        more = "more" if cards[size:] else ""
+        return selecting.ListModelsResponse(revision=self.revision, models=cards[:size], next_page_token=more)
+
+    async def ListExperts(self, request: selecting.ListExpertsRequest, context: Any) -> selecting.ListExpertsResponse:
+        return selecting.ListExpertsResponse(experts=self.experts)
+
+    async def ForgetExpert(
+        self, request: selecting.ForgetExpertRequest, context: Any
+    ) -> selecting.ForgetExpertResponse:
+        if request.name not in {expert.name for expert in self.experts}:
+            raise NotFound(f"there is no expert {request.name}", reason="EXPERT", remedy="list the experts")
+        self.forgotten.append(request.name)
+        return selecting.ForgetExpertResponse()

@@ -1,1 +1,0 @@
-"""An expert for a kind of task that nobody knew before, started by `python -m tests.shouting`."""

@@ -1,0 +1,81 @@
+"""A real Chromium, and what its pages must never do: complain, or talk to anybody but their own server."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, Page
+
+PICTURES = Path(__file__).parents[1] / "output"
+"""Where screenshots are left to be looked at."""
+
+SECONDS = 30.0
+
+CHROMIUM = pytest.mark.needs("chromium")
+
+
+@dataclass
+class Tab:
+    """A page under watch."""
+
+    page: "Page"
+    url: str
+    complaints: list[str] = field(default_factory=list)
+    """Errors in its console, refusals by its policy included, and exceptions nobody caught."""
+    strangers: list[str] = field(default_factory=list)
+    """Addresses of other servers that were asked for."""
+    expected: tuple[str, ...] = ()
+    """Parts of complaints that the test provokes."""
+
+    async def open(self, path: str = "/") -> "Page":
+        await self.page.goto(self.url + path)
+        return self.page
+
+    async def picture(self, name: str, **options: Any) -> None:
+        PICTURES.mkdir(exist_ok=True)
+        await self.page.screenshot(path=PICTURES / f"page-{name}.png", **options)
+
+    def check(self) -> None:
+        unexpected = [each for each in self.complaints if not any(part in each for part in self.expected)]
+        assert (unexpected, self.strangers) == ([], [])
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator["Browser"]:
+    """Debian's chromium; it has no sandbox for root."""
+    from playwright.async_api import async_playwright  # noqa: PLC0415  # most tests have no use for it
+
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        try:
+            yield chromium
+        finally:
+            await chromium.close()
+
+
+async def watched(context: "BrowserContext", url: str) -> Tab:
+    """A page of the server at the address."""
+    page = await context.new_page()
+    page.set_default_timeout(SECONDS * 1000)
+    tab = Tab(page, url)
+    own = urlsplit(url).netloc
+
+    def asked(address: str) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in {"blob", "data"} and parts.netloc != own:
+            tab.strangers.append(address)
+
+    page.on("request", lambda request: asked(request.url))
+    page.on("console", lambda said: tab.complaints.append(said.text) if said.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    page.on("dialog", lambda dialog: tab.complaints.append(f"a dialog: {dialog.message}"))
+    return tab

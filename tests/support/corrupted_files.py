@@ -1,0 +1,43 @@
+"""Files that are not what they should be."""
+
+import io
+import struct
+import wave
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@cache
+def spoilt() -> dict[str, bytes]:
+    """Their contents by name."""
+    return {
+        "torn.png": (DATA / "sign.png").read_bytes()[:4000],
+        "torn.pdf": (DATA / "letter.pdf").read_bytes()[:300],
+        "words.png": b"these are words, no picture",
+        "latin.txt": "Grüße aus Köln".encode("latin-1"),
+        "late.txt": b"plain enough " * 10_000 + b"\xff\xfe",
+        "bomb.png": b"".join(_bomb()),
+        "silent.wav": _silence(),
+        "empty.png": b"",
+        "empty.txt": b"",
+    }
+
+
+def _bomb() -> Iterator[bytes]:
+    """A picture that says it has 3.6 thousand million pixels."""
+    yield b"\x89PNG\r\n\x1a\n"
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
+    for kind, content in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(1_000_000))), (b"IEND", b"")):
+        yield struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def _silence() -> bytes:
+    """A recording of zero length."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as silent:
+        silent.setparams((1, 2, 16000, 0, "NONE", ""))
+    return file.getvalue()

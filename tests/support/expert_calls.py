@@ -1,0 +1,107 @@
+"""Asking experts as a run does, without the rest of it."""
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.v1.types_pb2 import (
+    DATA_POLICY_LOCAL,
+    REACH_INTERNAL,
+    Caller,
+    Candidate,
+    Endpoint,
+    RunEvent,
+    TaskResult,
+    Value,
+)
+from services.common import call_context
+from services.common.channel import connect
+from services.orchestrator.deadline import Deadline
+from services.orchestrator.experts.backoff import RetryBudget
+from services.orchestrator.experts.client import Attempts, Job
+from services.orchestrator.pricing import Prices
+
+SPEC = standard_tasks()["summarization"]
+
+
+def candidate(*addresses: str | Endpoint, model: str = "model", expert: str = "fake", **fields: Any) -> Candidate:
+    """A model inside the house, at addresses."""
+    endpoints = [Endpoint(address=each) if isinstance(each, str) else each for each in addresses]
+    given: dict[str, Any] = {"reach": REACH_INTERNAL} | fields
+    return Candidate(model_id=model, expert=expert, endpoints=endpoints, **given)
+
+
+@dataclass
+class Asked:
+    """What came of a task, and what was told on the way."""
+
+    result: TaskResult = field(default_factory=TaskResult)
+    events: list[RunEvent] = field(default_factory=list)
+
+    @property
+    def told(self) -> list[str]:
+        return [event.WhichOneof("event") or "" for event in self.events]
+
+    @property
+    def failures(self) -> list[tuple[str, str]]:
+        """Status code and what followed, of every attempt that failed but the last."""
+        failed = [event.attempt_failed for event in self.events if event.HasField("attempt_failed")]
+        return [(each.failure.code, each.next) for each in failed]
+
+
+async def nobody_new() -> Sequence[Candidate]:
+    return ()
+
+
+class Asker:
+    """A run that asks experts.
+
+    Args:
+        attempts: how it asks.
+        run: its name.
+        seconds: time it has; None: as much as it takes.
+        who: other fields of its Caller.
+    """
+
+    def __init__(self, attempts: Attempts, run: str = "run", *, seconds: float | None = None, **who: Any) -> None:
+        self._attempts = attempts
+        self._retries = RetryBudget()
+        self._deadline = Deadline(math.inf if seconds is None else seconds)
+        given: dict[str, Any] = {"tenant": "tenant", "policy": DATA_POLICY_LOCAL} | who
+        self._caller = Caller(run_id=run, **given)
+
+    async def infer(
+        self,
+        *candidates: Candidate,
+        text: str = "hello",
+        again: Callable[[], Awaitable[Sequence[Candidate]]] = nobody_new,
+        asked: Asked | None = None,
+    ) -> Asked:
+        """Asks for one task's result.
+
+        Args:
+            candidates: best first.
+            text: the input.
+            again: what the selector says when asked anew.
+            asked: where events are put as they come.
+        """
+        asked = asked or Asked()
+        request = InferRequest(task=SPEC.name, inputs={"text": Value(text=text)})
+        job = Job(1, request, SPEC, candidates, asked.events.append, self._retries, again, self._deadline)
+        with call_context.acting_for(self._caller):
+            asked.result = await self._attempts.infer(job)
+        return asked
+
+
+@asynccontextmanager
+async def asking(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIterator[Attempts]:
+    """Attempts with limits that are in nobody's way; the selector's address only matters where experts sleep."""
+    given: dict[str, Any] = {"attempt_seconds": 5.0, "overload_seconds": 60.0, "prices": Prices({})}
+    given |= {"calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
+    async with connect(selector) as channel, Attempts(SelectorServiceStub(channel), **given) as attempts:
+        yield attempts

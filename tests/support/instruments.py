@@ -1,0 +1,64 @@
+"""All that is measured, as the code declares it."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.common import semantic_conventions
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("gateway", "services", "experts")
+KINDS = {
+    "create_histogram": "histogram",
+    "create_counter": "counter",
+    "create_up_down_counter": "gauge",
+    "create_observable_gauge": "gauge",
+}
+UNITS = {"s": ("_seconds", "seconds"), "By": ("_bytes", "bytes"), "1": ("", "a share"), "{token}": ("", "tokens")}
+"""What names get behind them for Prometheus, and in words."""
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """One of them."""
+
+    name: str
+    """By OTLP."""
+    kind: str
+    unit: str
+    description: str
+    """What it says, and by which labels."""
+
+    @property
+    def fetched(self) -> str:
+        """Its name for Prometheus."""
+        unit, _ = UNITS[self.unit] if self.unit else ("", "")
+        return self.name.replace(".", "_") + unit + ("_total" if self.kind == "counter" else "")
+
+    @property
+    def told(self) -> str:
+        """Its kind, and in what it counts."""
+        return f"{self.kind}, {UNITS[self.unit][1]}" if self.unit else self.kind
+
+
+def instruments() -> list[Instrument]:
+    """By the rooms they are in, and their names."""
+    files = (file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")))
+    return [found for file in files for found in sorted(_declared(file), key=lambda each: each.name)]
+
+
+def _declared(file: Path) -> Iterator[Instrument]:
+    text = file.read_text(encoding="utf-8")
+    if "metrics.get_meter(" not in text:
+        return
+    for call in ast.walk(ast.parse(text)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in KINDS:
+            said = {keyword.arg: keyword.value for keyword in call.keywords}
+            told = (_text(said[name]) if name in said else "" for name in ("unit", "description"))
+            yield Instrument(_text(call.args[0]), KINDS[call.func.attr], *told)
+
+
+def _text(node: ast.expr) -> str:
+    """A literal, or one of the conventions."""
+    return str(getattr(semantic_conventions, node.attr) if isinstance(node, ast.Attribute) else ast.literal_eval(node))

@@ -1,0 +1,238 @@
+"""The cast around an orchestrator: a scripted planner, selector, responder and expert, all real servers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import (
+    expert_pb2,
+    expert_pb2_grpc,
+    orchestrator_pb2,
+    orchestrator_pb2_grpc,
+    planner_pb2,
+    planner_pb2_grpc,
+    responder_pb2,
+    responder_pb2_grpc,
+    selector_pb2,
+    selector_pb2_grpc,
+)
+from protos.hugginggpt.v1 import types_pb2 as types
+from services.common import call_context
+from services.common.channel import connect
+from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
+from services.common.server import Serving
+from services.orchestrator.settings import Settings
+
+Infer = Callable[[expert_pb2.InferRequest], Awaitable[dict[str, types.Value]]]
+
+
+def text(value: str) -> types.Argument:
+    return types.Argument(value=types.Value(text=value))
+
+
+def ref(task_id: int, output: str = "text") -> types.Argument:
+    return types.Argument(reference=types.Reference(task_id=task_id, output=output))
+
+
+def task(task_id: int, name: str = "summarization", **arguments: types.Argument) -> planner_pb2.PlanEvent:
+    return planner_pb2.PlanEvent(task=types.Task(id=task_id, task=name, arguments=arguments or {"text": text("hello")}))
+
+
+def note(kind: types.NoteKind.ValueType, words: str) -> planner_pb2.PlanEvent:
+    return planner_pb2.PlanEvent(note=types.Note(kind=kind, text=words))
+
+
+END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=types.Decision(controller="embedded", confidence=0.9)))
+
+
+async def echo(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    return {"text": types.Value(text=request.inputs["text"].text + "!")}
+
+
+@dataclass
+class Cast:
+    """What the peers of the orchestrator do; each test sets what it needs."""
+
+    plans: list[Callable[[planner_pb2.PlanRequest], AsyncIterator[planner_pb2.PlanEvent]]] = field(default_factory=list)
+    infer: dict[str, Infer] = field(default_factory=lambda: {"model": echo})
+    planned: list[planner_pb2.PlanRequest] = field(default_factory=list)
+    answered: list[responder_pb2.RespondRequest] = field(default_factory=list)
+    callers: list[types.Caller] = field(default_factory=list)
+    candidates: list[types.Candidate] = field(default_factory=list)
+    answer: Callable[[], AsyncIterator[str]] | None = None
+    select: Callable[[], Awaitable[None]] | None = None
+    another_way: list[planner_pb2.PlanEvent] = field(default_factory=list)
+    """What the planner has in place of tasks that failed."""
+    halfway: Callable[[], Awaitable[None]] | None = None
+    """Between the last of these tasks and their end."""
+    given_up: list[list[int]] = field(default_factory=list)
+    """The failed tasks it was told of, each time."""
+    vanished: set[str] = field(default_factory=set)
+    """Kinds of task that nobody offers any more."""
+    selected: list[selector_pb2.SelectRequest] = field(default_factory=list)
+    usage: types.Usage | None = None
+    """Of every choice and every answer."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """The catalogue is another one than it was when its watchers were last told."""
+
+    def plan(self, *events: planner_pb2.PlanEvent) -> None:
+        async def script(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
+            for event in events:
+                yield event
+
+        self.plans.append(script)
+
+
+class Planner(planner_pb2_grpc.PlannerServiceServicer):
+    def __init__(self, cast: Cast) -> None:
+        self.cast = cast
+
+    async def Plan(self, request: planner_pb2.PlanRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        self.cast.planned.append(request)
+        self.cast.callers.append(call_context.current())
+        if request.goal.HasField("check"):
+            drafts = request.goal.check.draft.tasks
+            if not drafts or not drafts[0].task:
+                raise InvalidRequest("task 1 has no name; task 2 needs task 9", reason="PLAN")
+            for drafted in request.goal.check.draft.tasks:
+                await context.write(planner_pb2.PlanEvent(task=drafted))
+            await context.write(END)
+            return
+        if request.goal.HasField("replan"):
+            self.cast.given_up.append(list(request.goal.replan.failed))
+            for event in self.cast.another_way:
+                await context.write(event)
+            if self.cast.halfway:
+                await self.cast.halfway()
+            await context.write(END)
+            return
+        script = self.cast.plans[min(len(self.cast.planned), len(self.cast.plans)) - 1]
+        async for event in script(request):
+            await context.write(event)
+
+
+class Selector(selector_pb2_grpc.SelectorServiceServicer):
+    def __init__(self, cast: Cast) -> None:
+        self.cast = cast
+
+    async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
+        if self.cast.select:
+            await self.cast.select()
+        self.cast.selected.append(request)
+        if request.task.task not in standard_tasks() or request.task.task in self.cast.vanished:
+            raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="add an expert")
+        pinned = request.task.pinned_model
+        if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
+            raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
+        outside = self.cast.candidates and all(each.reach != types.REACH_INTERNAL for each in self.cast.candidates)
+        if outside and not call_context.may_leave_the_house():
+            raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
+        return selector_pb2.SelectResponse(
+            candidates=self.cast.candidates,
+            decision=types.Decision(controller="rank", usage=self.cast.usage),
+            spec=standard_tasks()[request.task.task],
+        )
+
+    async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        while True:
+            await context.write(selector_pb2.WatchCatalogueResponse(revision="any"))
+            await self.cast.changed.wait()
+            self.cast.changed.clear()
+
+
+class Responder(responder_pb2_grpc.ResponderServiceServicer):
+    def __init__(self, cast: Cast) -> None:
+        self.cast = cast
+
+    async def Respond(self, request: responder_pb2.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        self.cast.answered.append(request)
+        if self.cast.answer:
+            async for words in self.cast.answer():
+                await context.write(responder_pb2.RespondEvent(text=words))
+        else:
+            await context.write(responder_pb2.RespondEvent(text="so it is"))
+        decision = types.Decision(controller="composed", usage=self.cast.usage)
+        await context.write(responder_pb2.RespondEvent(decision=decision))
+
+
+class Expert(expert_pb2_grpc.ExpertServiceServicer):
+    def __init__(self, cast: Cast) -> None:
+        self.cast = cast
+
+    async def Infer(self, request: expert_pb2.InferRequest, context: Any) -> expert_pb2.InferResponse:
+        outputs = await self.cast.infer[request.model](request)
+        return expert_pb2.InferResponse(outputs=outputs, revision="1")
+
+
+@dataclass
+class House:
+    cast: Cast
+    stub: "orchestrator_pb2_grpc.OrchestratorServiceAsyncStub"
+    settings: Settings
+
+    async def run(self, **spec: Any) -> list[types.RunEvent]:
+        request = orchestrator_pb2.RunRequest(spec=types.RunSpec(**{"request": "do it"} | spec))
+        return [event async for event in self.stub.Run(request, timeout=20, metadata=call_context.metadata())]
+
+
+def registered(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
+    return partial(add, servicer)
+
+
+def candidate(model: str, address: str) -> types.Candidate:
+    endpoints = [types.Endpoint(address=address)]
+    return types.Candidate(model_id=model, expert="fake", endpoints=endpoints, reach=types.REACH_INTERNAL)
+
+
+def apart(peers: Mapping[str, str], journal: Path) -> dict[str, str]:
+    """Settings of an orchestrator among its cast that is a process of its own."""
+    return {
+        "ORCHESTRATOR_LISTEN": "127.0.0.1:0",
+        "ORCHESTRATOR_JOURNAL": str(journal),
+        "ARTIFACTS_URL": (journal.parent / "artifacts").as_uri(),
+        **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items() if name != "expert"},
+    }
+
+
+class connected:  # noqa: N801  # reads as a function
+    """A stub to a server that runs."""
+
+    def __init__(self, running: Serving) -> None:
+        self._channel = connect(f"127.0.0.1:{running.port}")
+
+    async def __aenter__(self) -> "orchestrator_pb2_grpc.OrchestratorServiceAsyncStub":
+        return orchestrator_pb2_grpc.OrchestratorServiceStub(self._channel)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+
+
+def kinds(events: list[types.RunEvent]) -> list[str]:
+    return [event.WhichOneof("event") or "" for event in events]
+
+
+def ended(events: list[types.RunEvent]) -> types.RunEnded:
+    return events[-1].run_ended
+
+
+def states(events: list[types.RunEvent]) -> dict[int, str]:
+    return {
+        event.task_id: types.TaskState.Name(event.task_ended.state).removeprefix("TASK_STATE_")
+        for event in events
+        if event.HasField("task_ended")
+    }
+
+
+async def hanging(inferring: asyncio.Event, cancelled: asyncio.Event) -> dict[str, types.Value]:
+    inferring.set()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        cancelled.set()
+    return {}

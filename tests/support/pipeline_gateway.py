@@ -1,0 +1,83 @@
+"""A gateway before a real orchestrator, asked about pipelines and batches over HTTP."""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from services.orchestrator.__main__ import orchestrator
+from services.orchestrator.settings import Settings
+from tests.support.gateway import Doors, opened_doors
+from tests.support.orchestrator import Cast
+
+PLAN = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
+PINNED = [{**PLAN[0], "model": "model"}]
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+def note(text: str, name: str = "") -> dict[str, Any]:
+    """An item whose note is that text."""
+    return {"name": name or text, "inputs": [{"name": "note", "text": text}]}
+
+
+def notes(count: int) -> list[dict[str, Any]]:
+    return [note(f"note {number}") for number in range(1, count + 1)]
+
+
+def lines(*documents: Any) -> bytes:
+    return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+
+
+@dataclass
+class Keeping:
+    """The gateway, and who stands around its orchestrator."""
+
+    doors: Doors
+    cast: Cast
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        return self.doors.http
+
+    async def save(self, name: str = "short", **body: Any) -> httpx.Response:
+        return await self.http.put(f"/v1/pipelines/{name}", json=body or {"plan": PINNED})
+
+    async def start(self, items: Sequence[Any], **spec: Any) -> httpx.Response:
+        return await self.http.post("/v1/batches", json={**(spec or {"plan": PINNED}), "items": items})
+
+    async def send(self, documents: Iterable[Any], **headers: str) -> httpx.Response:
+        return await self.http.post("/v1/batches", content=lines(*documents), headers={**NDJSON, **headers})
+
+    async def started(self, items: Sequence[Any], **spec: Any) -> str:
+        """The id of a batch that was begun."""
+        response = await self.start(items, **spec)
+        assert response.status_code == 202, response.text
+        return str(response.json()["batch_id"])
+
+    async def ended(self, batch_id: str) -> dict[str, Any]:
+        """The batch once it is over."""
+        batch = {}
+        async with self.http.stream("GET", f"/v1/batches/{batch_id}/events") as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: "):
+                    batch = json.loads(line.removeprefix("data: "))
+        assert batch["ended"]
+        return batch
+
+    async def results(self, batch_id: str, **wanted: Any) -> list[dict[str, Any]]:
+        response = await self.http.get(f"/v1/batches/{batch_id}/results", params=wanted)
+        assert response.status_code == 200, response.text
+        return [json.loads(line) for line in response.text.splitlines()]
+
+
+@asynccontextmanager
+async def opened_keeping(cast: Cast, settings: Settings, folder: Path, **given: Any) -> AsyncIterator[Keeping]:
+    """Opens both; what is given are the gateway's settings."""
+    async with orchestrator(settings) as running:
+        own = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url, **given}
+        async with opened_doors(folder, settings=own) as doors:
+            yield Keeping(doors, cast)

@@ -1,0 +1,140 @@
+"""Stand-ins for what runs go through, and a journal with troubles of its own."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from protos.hugginggpt.v1 import planner_pb2
+from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from services.common.database import Database
+from services.common.errors import Unavailable
+from services.orchestrator.batches.service import Batches
+from services.orchestrator.journal import Journal
+from services.orchestrator.journal.artifact_refs import Holds
+from services.orchestrator.journal.batch_ends import BatchEnds
+from services.orchestrator.journal.tables import NewRun
+from services.orchestrator.pipelines.service import Pipelines
+from services.orchestrator.runs.forwarding import Forwarding
+from services.orchestrator.runs.run_log import LiveRun
+from services.orchestrator.runs.service import Runs
+from services.orchestrator.runs.workflow import Pipeline
+from services.orchestrator.servicer import OrchestratorServicer
+
+SPEC = RunSpec(request="do it")
+
+LEASE_SECONDS = 0.3
+
+
+class Stages:
+    """What runs go through: each stage is a function of the test's."""
+
+    def __init__(self) -> None:
+        self.executed: list[list[types.Turn]] = []
+        self.running = asyncio.Event()
+        self.work: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
+        self.answer: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
+
+    async def check(self, request: planner_pb2.PlanRequest) -> types.Plan:
+        return request.goal.check.draft
+
+    async def plan(self, run: LiveRun, turns: Sequence[types.Turn]) -> Failure | None:
+        return await self.execute(run, turns)
+
+    async def execute(self, run: LiveRun, turns: Sequence[types.Turn]) -> Failure | None:
+        self.executed.append(list(turns))
+        self.running.set()
+        run.emit(RunEvent(plan_note=types.Note(kind=types.NOTE_KIND_CHAT)))
+        return await self.work(run) if self.work else None
+
+    async def respond(self, run: LiveRun, turns: Sequence[types.Turn], failure: Failure | None) -> Failure | None:
+        return await self.answer(run) if self.answer else None
+
+
+class Troubled(Journal):
+    """A journal that does not always answer, and tells when it is asked to accept."""
+
+    def __init__(self, database: Database, owner: str = "me") -> None:
+        super().__init__(database, owner, LEASE_SECONDS)
+        self.accepting = asyncio.Event()
+        self.trouble: dict[str, list[Exception]] = {}
+
+    def accept(self, run: NewRun) -> "asyncio.Future[str]":
+        self.accepting.set()
+        return super().accept(run)
+
+    async def events(self, run_id: str, after: int, limit: int = 500) -> list[RunEvent]:
+        self._troubles("events")
+        return await super().events(run_id, after, limit)
+
+    async def conversation(self, run_id: str, tenant: str, most: int) -> list[list[bytes]]:
+        self._troubles("conversation")
+        return await super().conversation(run_id, tenant, most)
+
+    def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
+        self._troubles("append")
+        return super().append(*args, **changes)
+
+    def claim(self, limit: int, held: Collection[str] = ()) -> "asyncio.Future[list[Any]]":
+        self._troubles("claim")
+        return super().claim(limit, held)
+
+    def renew(self, run_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
+        self._troubles("renew")
+        return super().renew(run_ids)
+
+    async def release(self) -> None:
+        self._troubles("release")
+        await super().release()
+
+    def _troubles(self, what: str) -> None:
+        if self.trouble.get(what):
+            raise self.trouble[what].pop(0)
+
+
+GONE = Unavailable("the disk is gone")
+
+
+async def forever(_: LiveRun) -> Failure | None:
+    await asyncio.Event().wait()
+    return None
+
+
+@asynccontextmanager
+async def running(journal: Journal, stages: Stages) -> AsyncIterator[Runs]:
+    pipeline = cast("Pipeline", stages)
+    async with (
+        asyncio.timeout(30),
+        Runs(
+            journal,
+            pipeline,
+            Forwarding(""),
+            cast("Pipelines", None),
+            max_runs=10,
+            max_bytes=10_000_000,
+            run_seconds=60,
+            lease_seconds=LEASE_SECONDS,
+        ) as runs,
+    ):
+        yield runs
+
+
+def serving(runs: Runs, database: Database) -> OrchestratorServicer:
+    """The servicer of runs alone."""
+    return OrchestratorServicer(
+        runs, Holds(database), cast("Pipelines", None), cast("Batches", None), BatchEnds(database)
+    )
+
+
+async def watched(runs: Runs, run_id: str) -> list[RunEvent]:
+    return [event async for event in runs.watch(run_id, 0)]
+
+
+async def to_the_end(runs: Runs, run_id: str) -> list[RunEvent]:
+    """Watches again, as a caller does, where the run goes on elsewhere."""
+    while True:
+        with contextlib.suppress(Unavailable):
+            return await watched(runs, run_id)
+        await asyncio.sleep(0)

@@ -1,0 +1,60 @@
+"""The sample inputs of tests/data, and models asked without a server."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from experts.host.conversion import outlets, written
+from experts.host.handler import Handler, Inputs, Media, Outputs
+from experts.host.parameters import ParameterReader
+from experts.lite.tasks import TASKS
+from protos.hugginggpt.tasks import standard_tasks
+
+DATA = Path(__file__).parents[1] / "data"
+
+_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".heic": "image/heic",
+    ".pdf": "application/pdf",
+    ".wav": "audio/wav",
+}
+
+
+class Waiting:
+    """A call whose caller waits until the end; keeps how far it was said to be."""
+
+    def __init__(self, *, cancelled: bool = False) -> None:
+        self.cancelled = cancelled
+        self.heard: list[float] = []
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        self.heard.append(fraction)
+
+
+def sample(name: str) -> Media:
+    path = DATA / name
+    return Media(path.read_bytes(), _TYPES[path.suffix], name)
+
+
+@cache
+def lite(task: str, model_id: str) -> Handler:
+    """A model of the lite expert, loaded once for all tests."""
+    return cast("Handler", TASKS[task](model_id, "cpu"))
+
+
+def infer(
+    handler: Handler, inputs: Inputs, parameters: Mapping[str, Any] | None = None, call: Waiting | None = None
+) -> Outputs:
+    """What the host does with one call, one step after the other."""
+    (raw,) = handler.run([handler.prepare(inputs, parameters or {})], call or Waiting())
+    return handler.finish(raw)
+
+
+def ask_lite(task: str, model_id: str, inputs: Inputs, parameters_json: str = "") -> Outputs:
+    """As infer, with the parameters and the outputs held against the spec of the task."""
+    spec = standard_tasks()[task]
+    outputs = infer(lite(task, model_id), inputs, ParameterReader(spec).read(parameters_json))
+    written(outlets(spec), model_id, outputs)
+    return outputs

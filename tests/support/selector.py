@@ -1,0 +1,86 @@
+"""A running selector for tests, and the folder it finds experts in."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import grpc
+
+from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1.types_pb2 import Caller, Task
+from services.common import call_context
+from services.common.channel import connect
+from services.selector.__main__ import selector
+from services.selector.discovery import Pace
+from services.selector.settings import Settings
+
+QUICK = Pace(between=0.05, again=0.02, deadline=5)
+
+
+class Room:
+    """A running selector, the folder it finds experts in, and a client."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel, folder: Path) -> None:
+        self.address = address
+        self.stub = rpc.SelectorServiceStub(channel)
+        self._folder = folder
+
+    def add(self, name: str, address: str) -> None:
+        (self._folder / f"{name}.address").write_text(f"{address}\n")
+
+    def remove(self, name: str) -> None:
+        (self._folder / f"{name}.address").unlink()
+
+    async def tasks(self) -> dict[str, pb.CatalogTask]:
+        reply = await self.stub.ListTasks(pb.ListTasksRequest(), timeout=5)
+        return {task.spec.name: task for task in reply.tasks}
+
+    async def experts(self) -> dict[str, pb.Expert]:
+        reply = await self.stub.ListExperts(pb.ListExpertsRequest(), timeout=5)
+        return {expert.name: expert for expert in reply.experts}
+
+    async def select(self, task: Task, who: Caller | None = None, **fields: object) -> pb.SelectResponse:
+        request = pb.SelectRequest(task=task, **fields)  # type: ignore[arg-type]  # fields of the message
+        with call_context.acting_for(who or Caller()):
+            return await self.stub.Select(request, timeout=5, metadata=call_context.metadata() if who else None)
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Looks again whenever the catalogue changes."""
+        async with asyncio.timeout(10):
+            async for _ in self.stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=20):
+                if await condition():
+                    return
+
+    async def until_planned(self, *names: str) -> None:
+        async def planned() -> bool:
+            return set(names) == set(await self.tasks())
+
+        await self.until(planned)
+
+
+Open = Callable[..., AbstractAsyncContextManager[Room]]
+
+
+def selectors(where: Path) -> Open:
+    """Opens selectors, one after the other, that share a store and a folder."""
+    folder = where / "experts"
+    folder.mkdir(exist_ok=True)
+
+    @asynccontextmanager
+    async def start(experts: str = "", forget_seconds: float = 60, asleep: str = "") -> AsyncIterator[Room]:
+        settings = Settings(
+            listen="127.0.0.1:0",
+            drain_seconds=5,
+            experts=",".join(filter(None, (str(folder), experts))),
+            artifacts_url=(where / "artifacts").as_uri(),
+            forget_seconds=forget_seconds,
+            asleep=asleep,
+        )
+        async with selector(settings, QUICK) as running:
+            address = f"127.0.0.1:{running.port}"
+            async with connect(address) as channel:
+                yield Room(address, channel, folder)
+
+    return start

@@ -1,0 +1,97 @@
+"""A house before whose doors pictures are read aloud by a script, and a shell in which commands are typed at it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.types_pb2 import Value
+from services.common.artifacts import ArtifactStore
+from services.common.errors import InvalidRequest
+from services.orchestrator.settings import Settings
+from tests.service.test_cli_runs import Shell
+from tests.support.orchestrator import Cast
+from tests.support.pipeline_gateway import Keeping, opened_keeping
+
+PLAN = [
+    {"id": 1, "task": "image-to-text", "arguments": {"image": {"input": "picture"}}},
+    {"id": 2, "task": "text-to-speech", "arguments": {"text": {"task_id": 1, "output": "text"}}},
+]
+ASKING = [
+    {
+        "id": 1,
+        "task": "visual-question-answering",
+        "arguments": {"image": {"input": "picture"}, "question": {"input": "question"}},
+    }
+]
+LOUD = 200_000
+"""Bytes of a recording."""
+
+
+def picture(content: str) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + content.encode()
+
+
+@dataclass
+class Reader:
+    """Reads pictures aloud; those that say so are broken, or are waited for."""
+
+    store: ArtifactStore
+    asked: list[str] = field(default_factory=list)
+    """What it read, as often as it did."""
+    holding: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it waits."""
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    broken: str = "broken"
+    """What it cannot read."""
+
+    async def __call__(self, request: InferRequest) -> dict[str, Value]:
+        if request.task == "text-to-speech":
+            said = request.inputs["text"].text.encode().ljust(LOUD, b".")
+            artifact = await self.store.put("default", said, media_type="audio/wav", name="speech.wav")
+            return {"audio": Value(artifact=artifact)}
+        image = request.inputs["image"].artifact
+        words = (await self.store.get("default", image.sha256)).removeprefix(picture("")).decode()
+        self.asked.append(words)
+        if words == self.broken:
+            raise InvalidRequest(f"{image.name} is damaged", remedy="mend it")
+        if words == "slow":
+            self.holding.set()
+            await self.go_on.wait()
+        if request.task == "visual-question-answering":
+            return {"text": Value(text=f"{request.inputs['question'].text} {words}"), "answers": Value(json="[]")}
+        return {"text": Value(text=words)}
+
+
+@dataclass(frozen=True)
+class Speaking:
+    """All of it."""
+
+    keeping: Keeping
+    reader: Reader
+    shell: Shell
+
+    @property
+    def folder(self) -> Path:
+        return self.shell.folder
+
+    def pictures(self, **words: str) -> None:
+        """Files of the folder in, by their names."""
+        (self.folder / "in").mkdir(exist_ok=True)
+        for name, content in words.items():
+            (self.folder / "in" / f"{name}.png").write_bytes(picture(content))
+
+
+@asynccontextmanager
+async def opened_speaking(cast: Cast, settings: Settings, folder: Path, **given: Any) -> AsyncIterator[Speaking]:
+    """Opens the doors, and keeps both plans as pipelines: aloud and asking."""
+    async with opened_keeping(cast, settings, folder, **given) as keeping:
+        reader = Reader(keeping.doors.store)
+        cast.infer["model"] = reader
+        for name, plan in (("aloud", PLAN), ("asking", ASKING)):
+            saved = await keeping.save(name, plan=plan)
+            assert saved.is_success, saved.text
+        yield Speaking(keeping, reader, Shell(keeping.doors, folder))

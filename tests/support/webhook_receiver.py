@@ -1,0 +1,58 @@
+"""A server that is told by webhooks, and checks what it is told with a library that is not ours."""
+
+from typing import Any
+
+from standardwebhooks import Webhook
+
+from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
+from protos.hugginggpt.v1.types_pb2 import (
+    DATA_POLICY_OPEN,
+    PRIORITY_INTERACTIVE,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_INCOMPLETE,
+    BatchCounts,
+    Caller,
+    PipelineRef,
+    Usage,
+)
+from tests.fakes.llm.http import Request
+from tests.fakes.web import Web
+
+PATH = "/hooks"
+
+
+def told(request: Request, secret: str) -> Any:
+    """What a request says, its signature checked."""
+    return Webhook(secret).verify(request.body, dict(request.headers))
+
+
+def allowed(*servers: Web) -> list[str]:
+    """The servers, as an operator names them."""
+    return [web.url.removeprefix("http://") for web in servers]
+
+
+def ended_run(run_id: str, at: float, **caller: Any) -> EndedRun:
+    """A run that has ended; of tenant a, who lets data out, unless the caller is another."""
+    usage = Usage(input_tokens=7)
+    run = EndedRun(run_id=run_id, caller=_caller(caller), state=RUN_STATE_COMPLETED, usage=usage)
+    run.ended.FromMicroseconds(int(at * 1e6))
+    return run
+
+
+def ended_batch(batch_id: str, at: float, round_: int = 1, **caller: Any) -> EndedBatch:
+    """A batch of a pipeline that has ended, with one of its items failed; whose it is as with runs."""
+    batch = EndedBatch(
+        batch_id=batch_id,
+        round=round_,
+        caller=_caller(caller),
+        state=RUN_STATE_INCOMPLETE,
+        pipeline=PipelineRef(name="read-aloud", version=2),
+        counts=BatchCounts(total=20, completed=19, failed=1),
+    )
+    batch.created.FromMicroseconds(int((at - 60) * 1e6))
+    batch.ended.FromMicroseconds(int(at * 1e6))
+    return batch
+
+
+def _caller(given: dict[str, Any]) -> Caller:
+    return Caller(**{"tenant": "a", "policy": DATA_POLICY_OPEN, "priority": PRIORITY_INTERACTIVE, **given})

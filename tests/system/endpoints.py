@@ -1,0 +1,85 @@
+"""The two ways into the house, asked alike: what they are told back has one form."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+import httpx
+from grpc import StatusCode
+
+from gateway.json_decoder import decode
+from gateway.json_encoder import encode
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1 import orchestrator_pb2 as runs
+from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
+from protos.hugginggpt.v1.types_pb2 import RunSpec
+from services.common.errors import from_rpc
+
+SECONDS = 40.0
+"""Longest run waited for."""
+
+Spec = Mapping[str, Any]
+Run = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    status: int | StatusCode
+    code: str
+    detail: str
+    remedy: str
+
+
+class Door(Protocol):
+    """A way in."""
+
+    async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run: ...
+
+
+class HttpDoor:
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run:
+        if files:
+            parts: list[tuple[str, Any]] = [("file", file) for file in files.items()]
+            sent: dict[str, Any] = {"files": [("spec", (None, json.dumps(spec))), *parts]}
+        else:
+            sent = {"json": spec}
+        response = await self._client.post("/v1/runs", headers={"prefer": f"wait={SECONDS:g}"}, **sent)
+        return response.json() if response.is_success else problem(response)
+
+
+class GrpcDoor:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub: Any = GatewayServiceStub(channel)
+
+    async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run:
+        sent = [pb.File(name=name, content=content) for name, content in files.items()]
+        call = self._stub.Ask(pb.AskRequest(spec=decode(RunSpec, spec), files=sent), timeout=SECONDS)
+        try:
+            events = [event async for event in call]
+        except grpc.aio.AioRpcError as error:
+            return refusal(error)
+        again = [event async for event in self._stub.Watch(runs.WatchRunRequest(run_id=events[0].run_id), timeout=5)]
+        assert again == events
+        run = await self._stub.Get(runs.GetRunRequest(run_id=events[0].run_id), timeout=5)
+        assert (run.state, run.failure) == (events[-1].run_ended.state, events[-1].run_ended.failure)
+        shown: Run = encode(run)
+        return shown
+
+
+def problem(response: httpx.Response) -> Refusal:
+    """What an HTTP error says; OpenAI's clients read the same."""
+    body = response.json()
+    assert response.headers["content-type"] == "application/problem+json"
+    assert (body["status"], body["instance"]) == (response.status_code, response.url.path)
+    assert (body["error"]["message"], body["error"]["code"]) == (body["detail"], body["code"])
+    return Refusal(response.status_code, body["code"], body["detail"], body.get("remedy", ""))
+
+
+def refusal(error: grpc.aio.AioRpcError) -> Refusal:
+    told = from_rpc(error)
+    return Refusal(told.code, told.reason, told.message, told.remedy)
