@@ -91,7 +91,8 @@ class Trouble:
 class Elsewhere(Protocol):
     """A model that runs elsewhere: a Handler but for `run`, in whose place it is asked, on the event loop.
 
-    Many calls are active at once, each with its own caller in `services.common.call_context`; there are no batches. A call that nobody waits for any more is cancelled. It may have a `trouble` besides.
+    Many calls are active at once, each with its own caller in `services.common.call_context`; there are no batches. A
+    call that nobody waits for any more is cancelled. It may have a `trouble` besides.
     """
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Any:

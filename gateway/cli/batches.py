@@ -117,13 +117,12 @@ def resume(
     Exit status: as of hugginggpt batch.
     """
     from gateway.cli import terminal
-    from gateway.cli.batch import report
-    from gateway.cli.batch import resume as resume_module
+    from gateway.cli.batch import report, resume_command
     from gateway.cli.batch.live_view import view
 
     with terminal.problems_told():
         seen = view(as_json=as_json)
-        ended = resume_module.resume(batch_id, out, seen, failed_only=failed, url=url, api_key=api_key)
+        ended = resume_command.resume(batch_id, out, seen, failed_only=failed, url=url, api_key=api_key)
         report.tell(ended, as_json=as_json)
     raise typer.Exit(ended.status)
 
@@ -144,7 +143,7 @@ def batches(
       hugginggpt batches --state running
     """
     from gateway.cli import terminal
-    from gateway.cli.batch import resume as resume_module
+    from gateway.cli.batch import resume_command
 
     with terminal.problems_told():
-        resume_module.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)
+        resume_command.show([each.value for each in state or ()], limit, page, url, api_key, as_json=as_json)

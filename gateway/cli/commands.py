@@ -127,10 +127,9 @@ def ask(
 
     Exit status: 0 completed; 1 any other end; 2 asked wrongly; 130 cancelled with Ctrl-C.
     """
-    from gateway.cli import ask as ask_module
-    from gateway.cli import terminal
+    from gateway.cli import ask_command, terminal
 
-    question = ask_module.Question(
+    question = ask_command.Question(
         request,
         file or [],
         out,
@@ -149,7 +148,7 @@ def ask(
         pin=pin,
     )
     with terminal.problems_told():
-        answered = ask_module.ask(question, terminal.view(as_json=as_json))
+        answered = ask_command.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
         if problem := answered.unsaved or answered.unkept:
             raise problem
@@ -176,14 +175,13 @@ def up(
 
       hugginggpt up --orchestrators 2 --http 127.0.0.1:8090
     """
-    from gateway.cli import terminal
-    from gateway.cli import up as up_module
+    from gateway.cli import terminal, up_command
 
     options = ["--experts", experts, "--orchestrators", str(orchestrators)]
     for name, value in (("--http", http), ("--grpc", grpc)):
         options += [name, value] if value else []
     with terminal.problems_told():
-        status = up_module.stand(options, verbose=verbose)
+        status = up_command.stand(options, verbose=verbose)
     raise typer.Exit(status)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.text import Text
 from rich.tree import Tree
 
-from gateway.cli import document_file, pipeline_file, plan_graph, save, terminal
+from gateway.cli import document_file, pipeline_file, plan_graph, save_command, terminal
 from gateway.cli.connect import DEFAULT_URL
 from gateway.cli.live_view import one_line, printable
 from gateway.cli.run_commands import asking
@@ -58,13 +58,13 @@ def export(named: str, out: Path | None, url: str | None, api_key: str | None) -
 def import_(file: Path, name: str, url: str | None, api_key: str | None, *, pin: bool, as_json: bool) -> None:
     """Keeps what a file says."""
     if name:
-        save.check_name(name)
+        save_command.check_name(name)
     read = pipeline_file.imported(document_file.read(file), name)
     with asking(url, api_key) as house:
         kept = house.save_pipeline(
             read.name, read.plan, description=read.description, policy=read.policy, inputs=read.inputs, pin_models=pin
         )
-    save.tell(kept, as_json=as_json)
+    save_command.tell(kept, as_json=as_json)
 
 
 def found(house: HuggingGPT, named: str) -> Pipeline:

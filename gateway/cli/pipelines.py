@@ -92,9 +92,9 @@ def run(
 
     Exit status: as of hugginggpt ask.
     """
-    from gateway.cli import ask, terminal
+    from gateway.cli import ask_command, terminal
 
-    question = ask.Question(
+    question = ask_command.Question(
         "",
         file or [],
         out,
@@ -108,7 +108,7 @@ def run(
         settings=settings or [],
     )
     with terminal.problems_told():
-        answered = ask.ask(question, terminal.view(as_json=as_json))
+        answered = ask_command.ask(question, terminal.view(as_json=as_json))
         terminal.tell(answered, as_json=as_json)
         if answered.unsaved:
             raise answered.unsaved
@@ -131,11 +131,10 @@ def save(
 
       hugginggpt save run_19a2b3c4d5e6f708192a3b4 read-aloud --pin
     """
-    from gateway.cli import save as save_module
-    from gateway.cli import terminal
+    from gateway.cli import save_command, terminal
 
     with terminal.problems_told():
-        save_module.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
+        save_command.save(run, name, description, url, api_key, pin=pin, as_json=as_json)
 
 
 def export(

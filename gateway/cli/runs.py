@@ -19,11 +19,11 @@ def watch(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: J
     Exit status: 0 completed, or waiting for its approval; 1 any other end.
     """
     from gateway.cli import run_commands, terminal
-    from gateway.cli.batch import resume
+    from gateway.cli.batch import resume_command
 
     with terminal.problems_told():
-        if resume.is_batch(run):
-            raise typer.Exit(resume.watch(run, url, api_key, as_json=as_json))
+        if resume_command.is_batch(run):
+            raise typer.Exit(resume_command.watch(run, url, api_key, as_json=as_json))
         answered = run_commands.watch(run, terminal.view(as_json=as_json), url, api_key)
         terminal.tell(answered, as_json=as_json)
     raise typer.Exit(answered.status)
@@ -95,18 +95,20 @@ def cancel(run: RunOrBatchId, url: Url = None, api_key: ApiKey = None, as_json: 
     Exit status: 0 asked to stop, or cancelled before; 1 it had ended otherwise, so that nothing was cancelled.
     """
     from gateway.cli import run_commands, terminal
-    from gateway.cli.batch import resume
+    from gateway.cli.batch import resume_command
     from gateway.cli.errors import Problem
     from gateway.cli.run import ENDS
 
     with terminal.problems_told():
-        cancel_it = resume.cancel if resume.is_batch(run) else run_commands.cancel
+        cancel_it = resume_command.cancel if resume_command.is_batch(run) else run_commands.cancel
         state = cancel_it(run, url, api_key)
         if state in ENDS and state != "cancelled":
             if as_json:
-                terminal.tell_json({resume.id_key(run): run, "cancelled": False, "state": state})
+                terminal.tell_json({resume_command.id_key(run): run, "cancelled": False, "state": state})
             raise Problem(f"{run} is already {state}: nothing was cancelled")
-        terminal.tell_done(f"asked {run} to stop", {resume.id_key(run): run, "cancelled": True}, as_json=as_json)
+        terminal.tell_done(
+            f"asked {run} to stop", {resume_command.id_key(run): run, "cancelled": True}, as_json=as_json
+        )
 
 
 def get(
@@ -129,11 +131,11 @@ def get(
       hugginggpt get file_5d1c2f8e7a9b40d3c6e1f2a3
     """
     from gateway.cli import run_commands, terminal
-    from gateway.cli.batch import resume
+    from gateway.cli.batch import resume_command
 
     with terminal.problems_told():
-        if resume.is_batch(what):
-            raise typer.Exit(resume.get(what, out, url, api_key, as_json=as_json))
+        if resume_command.is_batch(what):
+            raise typer.Exit(resume_command.get(what, out, url, api_key, as_json=as_json))
         run_commands.get(what, out, url, api_key, as_json=as_json)
 
 
@@ -158,9 +160,8 @@ def delete(
 
       hugginggpt delete read-aloud
     """
-    from gateway.cli import delete as delete_module
-    from gateway.cli import terminal
+    from gateway.cli import delete_command, terminal
 
     with terminal.problems_told():
-        kind = delete_module.delete(what, url, api_key)
+        kind = delete_command.delete(what, url, api_key)
         terminal.tell_done(f"deleted {what}", {kind: what, "deleted": True}, as_json=as_json)

@@ -15,7 +15,7 @@ def test_no_command_imports_the_house() -> None:
     program += "print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
-    assert "gateway.cli.ask" in imported
+    assert "gateway.cli.ask_command" in imported
     assert not {"services.local.supervisor", "services.local.light_services", "gateway.__main__", "fastapi"} & imported
 
 

@@ -1,6 +1,6 @@
 """hugginggpt delete: whatever its id says that it is."""
 
-from gateway.cli.batch.resume import is_batch
+from gateway.cli.batch.resume_command import is_batch
 from gateway.cli.run_commands import asking
 from gateway.client.pipelines.models import reference
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from gateway.cli import attachments, follow, last_run, save, standard_input
+from gateway.cli import attachments, follow, last_run, save_command, standard_input
 from gateway.cli.batch import items, plan_source
 from gateway.cli.connect import gateway
 from gateway.cli.errors import USAGE, Problem
@@ -45,7 +45,7 @@ class Question:
     def check(self) -> None:
         """Raises Problem if the plan cannot be kept as it is wanted."""
         if self.keep:
-            save.check_name(self.keep)
+            save_command.check_name(self.keep)
         if self.pin and not self.keep:
             raise Problem("--pin is for a plan that is kept", remedy="add --save NAME", status=USAGE)
         if self.keep and self.review:
@@ -111,7 +111,7 @@ def _asked(question: Question, request: str, files: Sequence[Source], options: O
             follow.follow(house, _remembered(events), answered.run, view)
         follow.save(house, answered, question.out)
         if question.keep:
-            save.keep(house, answered, question.keep, request, policy=options.get("policy"), pin=question.pin)
+            save_command.keep(house, answered, question.keep, request, policy=options.get("policy"), pin=question.pin)
     return answered
 
 
