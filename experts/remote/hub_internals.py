@@ -1,7 +1,7 @@
 """What huggingface_hub does not promise and cannot be done without: everything of that kind is here, and nowhere else.
 
 The client looks up a provider's name of a model by a request of its own that stops the event loop, and knows the type
-of a file only by its path. tests/unit/test_remote_library.py says what has changed when the library has.
+of a file only by its path. tests/unit/test_remote_hub_internals.py says what has changed when the library has.
 """
 
 from collections.abc import Callable

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.system.conftest import House, cli, environment, eventually, standing
-from tests.system.test_house_killed import ITEMS, PLAN, kill, told
+from tests.system.test_local_stack_killed import ITEMS, PLAN, kill, told
 
 pytestmark = pytest.mark.slow
 
