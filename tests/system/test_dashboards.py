@@ -37,12 +37,12 @@ FOREIGN: Known = {
 """What Prometheus and the collector tell of themselves."""
 
 QUIET = {
-    "overview: Alerts that fire",
-    "overview: Share of errors and of refusals",
-    "overview: Calls that fail, a second",
+    "overview: Firing alerts",
+    "overview: Share of 5xx and 429 responses",
+    "overview: Failed calls per second",
     "overview: Runs taken over",
-    "experts: Calls that wait or run",
-    "cost: Failed calls a minute, by reason",
+    "experts: Waiting and running calls",
+    "cost: Failed calls per minute, by reason",
 }
 """Panels that are empty where nothing is wrong, or nothing happens any more."""
 

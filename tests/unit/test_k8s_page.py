@@ -1,4 +1,4 @@
-"""k8s/README.md says what is there, and its overlay is one that renders and keeps the rules."""
+"""k8s/README.md is complete, and its example overlays render and keep the rules."""
 
 import re
 import shutil
@@ -27,13 +27,13 @@ patches:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The manifests, to be added to."""
+    """A copy of k8s/, to which tests add overlays."""
     return Path(shutil.copytree(K8S, tmp_path_factory.mktemp("house") / "k8s"))
 
 
 @pytest.fixture(scope="module")
 def mine(copy: Path) -> House:
-    """The overlay that the page has a reader write, with its list of models."""
+    """The overlay in the production guide, with its example of allowed models."""
     overlay, models, *_ = _BLOCK.findall(PAGE)
     return _rendered(copy / "overlays" / "mine", dedent(overlay) + models)
 
@@ -46,38 +46,38 @@ def _rendered(folder: Path, overlay: str) -> House:
 
 @pytest.mark.needs("kubectl")
 @pytest.mark.parametrize("rule", RULES)
-def test_its_overlay_keeps_the_rules(mine: House, rule: str) -> None:
+def test_example_overlay_keeps_the_rules(mine: House, rule: str) -> None:
     assert list(RULES[rule](mine)) == []
 
 
 @pytest.mark.needs("kubectl")
-def test_its_overlay_changes_what_it_says(mine: House) -> None:
+def test_example_overlay_applies_its_images_and_models(mine: House) -> None:
     assert "registry.example.org/hugginggpt/core:0.1.0" in {container.image for container in mine.containers}
     assert len([document for document in mine.documents if "EXPERT_ALLOWED" in str(document)]) == 2
 
 
 @pytest.mark.needs("kubectl")
-def test_where_there_is_no_runtime_class_none_is_asked_for(copy: Path) -> None:
+def test_example_without_runtime_class_removes_it(copy: Path) -> None:
     overlay, _, cloud, _ = _BLOCK.findall(PAGE)
     house = _rendered(copy / "overlays" / "cloud", dedent(overlay) + cloud)
     assert not [workload.name for workload in house.workloads if "runtimeClassName" in workload.pod]
 
 
 @pytest.mark.needs("kubectl")
-def test_weights_are_fetched_from_a_mirror_alone(copy: Path) -> None:
+def test_example_restricts_model_download_to_the_mirror(copy: Path) -> None:
     *_, mirror = _BLOCK.findall(PAGE)
     house = _rendered(copy / "overlays" / "mirror", MODEL_INIT + mirror)
-    (policy,) = (each for each in house.of("NetworkPolicy") if each["metadata"]["name"] == "fetching")
+    (policy,) = (each for each in house.of("NetworkPolicy") if each["metadata"]["name"] == "model-download")
     assert policy["spec"]["egress"][0]["to"] == [{"ipBlock": {"cidr": "10.1.4.0/24"}}]
 
 
-def test_it_tells_of_every_component_and_every_overlay() -> None:
+def test_map_lists_every_component_and_overlay() -> None:
     named = set(re.findall(r"`([a-z0-9-]+)`", PAGE[PAGE.index("## The map") : PAGE.index("## Experts")]))
     there = {name.partition("/")[0] for name in components()} | set(overlays())
     assert there - named == set()
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_links_resolve() -> None:
     titles = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
     anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
     links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", PAGE)
@@ -85,6 +85,6 @@ def test_its_links_lead_somewhere() -> None:
     assert [page for page, _ in links if page and not (K8S / page).exists()] == []
 
 
-def test_what_it_has_make_do_is_there() -> None:
+def test_make_targets_exist() -> None:
     targets = {name for file in MAKEFILES for name in re.findall(r"^([a-z-]+):", file.read_text(), re.MULTILINE)}
     assert set(re.findall(r"(?:^ *|`)make ([a-z-]+)", PAGE, re.MULTILINE)) - targets == set()

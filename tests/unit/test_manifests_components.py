@@ -1,4 +1,4 @@
-"""Components put together otherwise than in our overlays keep the rules, too; none is left untried."""
+"""Combinations of components that no overlay contains keep the rules; every component is in a combination."""
 
 from functools import cache
 from itertools import chain
@@ -21,7 +21,7 @@ COMPOSED = {
     "without-gpus": (*EXPERTS, "model-init", "remote", "served", *STORES, "otel", "prometheus", "hpa", "ingress"),
     "watched": ("text", "model-init", "text/keda", "keda", *STORES, "otel", "observability", "prometheus"),
     "gpus-and-cpus": (*EXPERTS, "gpu", "cpu-fallback", "model-init", *STORES, "tls", "gateway-api"),
-    "weights-in-the-house": ("text", "text/prefetch", "model-prefetch", *STORES),
+    "weights-on-a-shared-volume": ("text", "text/prefetch", "model-prefetch", *STORES),
     "scaled-from-none": ("text", "model-init", "text/keda", "keda", "managed-stores"),
 }
 
@@ -39,11 +39,11 @@ def test_a_composition_keeps_the_rules(name: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-def test_kubernetes_takes_a_composition(name: str) -> None:
+def test_a_composition_matches_the_schemas(name: str) -> None:
     assert list(schemas.complaints(house(name), schemas.VERSIONS[0])) == []
 
 
-def test_no_component_is_left_out() -> None:
+def test_every_component_is_used() -> None:
     assert set(rendering.components()) - _used() == set()
 
 

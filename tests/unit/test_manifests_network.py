@@ -1,4 +1,4 @@
-"""Network policies are read as Kubernetes means them: what one isolates another may open, and both ends have a say."""
+"""Evaluation of NetworkPolicies as Kubernetes does it: policies add up, and both pods must allow a connection."""
 
 import pytest
 
@@ -44,19 +44,19 @@ CALLER = {"podSelector": {"matchLabels": {"name": "caller"}}}
         ({"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}, False),
     ],
 )
-def test_a_rule_opens_what_it_says(rule: Document, *, is_open: bool) -> None:
+def test_ingress_rule_allows_the_peers_and_ports_it_names(rule: Document, *, is_open: bool) -> None:
     house = _house(CALLED | {"policyTypes": ["Ingress"], "ingress": [rule]})
     assert (CALL in Network(house).edges()) == is_open
 
 
-def test_both_ends_have_a_say() -> None:
+def test_connection_needs_ingress_and_egress() -> None:
     opened = CALLED | {"policyTypes": ["Ingress"], "ingress": [{"from": [CALLER]}]}
     closed = CALLER | {"policyTypes": ["Egress"]}
     assert CALL in Network(_house(opened)).edges()
     assert CALL not in Network(_house(opened, closed)).edges()
 
 
-def test_nobody_is_isolated_without_a_policy() -> None:
+def test_pods_without_policy_are_not_isolated() -> None:
     assert CALL in Network(_house()).edges()
     assert Network(_house(ALL | {"policyTypes": ["Ingress", "Egress"]})).edges() == set()
 
@@ -71,10 +71,10 @@ def test_nobody_is_isolated_without_a_policy() -> None:
         ({"key": "a", "operator": "DoesNotExist"}, False),
     ],
 )
-def test_labels_are_selected_by_expressions(expression: Document, *, matches: bool) -> None:
+def test_match_expressions_select_labels(expression: Document, *, matches: bool) -> None:
     assert selects({"matchExpressions": [expression]}, {"a": "1"}) == matches
 
 
 @pytest.mark.parametrize(("quantity", "bytes_or_cores"), [("500m", 0.5), ("2", 2), (1, 1), ("1Ki", 1024), ("1M", 1e6)])
-def test_quantities_are_read(quantity: object, bytes_or_cores: float) -> None:
+def test_quantities_are_parsed(quantity: object, bytes_or_cores: float) -> None:
     assert amount(quantity) == pytest.approx(bytes_or_cores)

@@ -1,4 +1,4 @@
-"""What `kubectl kustomize` makes of every overlay keeps every rule, and every supported Kubernetes would take it."""
+"""Every overlay renders with `kubectl kustomize`, keeps every rule, and matches every supported Kubernetes schema."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.manifests.rules import RULES
 pytestmark = pytest.mark.needs("kubectl")
 
 EXCEPTED = {("local", "secrets_have_no_values")}
-"""An overlay for trying out on one machine has passwords that everybody knows."""
+"""The overlay for evaluation on one machine contains public passwords."""
 
 
 def test_there_are_overlays() -> None:
@@ -26,8 +26,8 @@ def test_an_overlay_keeps_the_rules(overlay: str, rule: str) -> None:
     assert bool(complaints) == ((overlay, rule) in EXCEPTED), "\n".join(complaints)
 
 
-def test_an_expert_is_one_manifest() -> None:
-    """Labelled as one it is found and called; nothing else is edited."""
+def test_labelled_deployment_becomes_an_expert() -> None:
+    """Its pods are found and called without a change to any other manifest."""
     local = rendering.overlay("local")
     own = _renamed(local.named("Deployment", "expert-lite") or {}, "expert-poet")
     house = House((*local.documents, own))
@@ -42,13 +42,13 @@ def _renamed(deployment: Document, name: str) -> Document:
     return dict(json.loads(written.replace(deployment["metadata"]["name"], name)))
 
 
-def test_in_production_all_that_serves_is_scaled() -> None:
+def test_production_scales_every_server() -> None:
     house = rendering.overlay("production")
     scaled = {each["spec"]["scaleTargetRef"]["name"] for each in house.of("HorizontalPodAutoscaler", "ScaledObject")}
     assert {workload.name for workload in house.staying if workload.is_ours} - scaled == set()
 
 
-def test_without_a_way_out_all_images_come_from_one_registry() -> None:
+def test_air_gapped_overlay_uses_one_registry() -> None:
     house = rendering.overlay("air-gapped")
     assert len({container.image.partition("/")[0] for container in house.containers}) == 1
     assert all(account.get("imagePullSecrets") for account in house.of("ServiceAccount"))
@@ -56,5 +56,5 @@ def test_without_a_way_out_all_images_come_from_one_registry() -> None:
 
 @pytest.mark.parametrize("version", schemas.VERSIONS)
 @pytest.mark.parametrize("overlay", rendering.overlays())
-def test_kubernetes_takes_an_overlay(overlay: str, version: str) -> None:
+def test_an_overlay_matches_the_schemas(overlay: str, version: str) -> None:
     assert list(schemas.complaints(rendering.overlay(overlay), version)) == []

@@ -1,4 +1,4 @@
-"""Each rule passes a sound house, and complains of one that breaks it: a rule that cannot fail says nothing."""
+"""Every rule accepts valid manifests, and reports at least one violation: a rule that cannot fail is useless."""
 
 from typing import Any
 
@@ -227,15 +227,15 @@ def house() -> House:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_sound_house_breaks_no_rule(rule: str, house: House) -> None:
+def test_valid_manifests_keep_the_rule(rule: str, house: House) -> None:
     assert list(RULES[rule](house)) == []
 
 
 @pytest.mark.parametrize(("rule", "document", "path", "value", "complaint"), SPOILT)
-def test_a_spoilt_house_breaks_its_rule(rule: str, document: str, path: str, value: object, complaint: str) -> None:
+def test_violation_is_reported(rule: str, document: str, path: str, value: object, complaint: str) -> None:
     told = list(RULES[rule](spoilt(document, path, value)))
     assert any(complaint in each for each in told), told
 
 
-def test_every_rule_can_be_broken() -> None:
+def test_every_rule_has_a_violation() -> None:
     assert {rule for rule, *_ in SPOILT} == set(RULES)

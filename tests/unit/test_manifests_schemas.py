@@ -1,4 +1,4 @@
-"""Schemas refuse what a strict server would: fields that there are not, values of another type, kinds unknown here."""
+"""Schema validation rejects unknown fields, wrong types and unknown kinds, as a strict API server does."""
 
 from typing import Any
 
@@ -29,11 +29,11 @@ SPOILT: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.parametrize("version", schemas.VERSIONS)
-def test_a_sound_house_would_be_taken(version: str) -> None:
+def test_valid_manifests_match_the_schemas(version: str) -> None:
     assert list(schemas.complaints(sound(), version)) == []
 
 
 @pytest.mark.parametrize(("document", "path", "value", "complaint"), SPOILT)
-def test_a_spoilt_document_would_be_refused(document: str, path: str, value: object, complaint: str) -> None:
+def test_invalid_document_is_rejected(document: str, path: str, value: object, complaint: str) -> None:
     told = list(schemas.complaints(spoilt(document, path, value), schemas.VERSIONS[0]))
     assert any(complaint in each for each in told), told
