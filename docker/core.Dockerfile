@@ -1,7 +1,7 @@
-# The gateway, the services that only think, and the command line: docker/README.md tells how it is built and run.
+# The gateway, the services that load no models, and the command line. docker/README.md: how to build and run it.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
-# What is not ours, and changes with the locks alone.
+# Third-party packages: this layer changes only with the lock files.
 FROM ${BASE} AS packages
 ARG PIP_INDEX_URL
 ARG PIP_FIND_LINKS

@@ -1,7 +1,7 @@
-# One expert, named by EXPERT: docker/README.md tells how it is built and run.
+# One expert, selected by the build argument EXPERT. docker/README.md: how to build and run it.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
-# The layer that all experts of one TORCH (none, cpu or cuda) share.
+# Layer that all experts with the same build argument TORCH (none, cpu or cuda) share.
 FROM ${BASE} AS torch
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
@@ -73,7 +73,7 @@ ARG VERSION=0
 ARG REVISION=unknown
 ARG LICENSES=Apache-2.0
 LABEL org.opencontainers.image.title="hugginggpt/expert-${EXPERT}" \
-      org.opencontainers.image.description="The expert ${EXPERT}, answering Infer and Describe over gRPC." \
+      org.opencontainers.image.description="gRPC server of the expert ${EXPERT}." \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.licenses="${LICENSES}"

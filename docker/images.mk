@@ -1,10 +1,10 @@
-# The Makefile's part on images: docker/README.md tells more.
+# Targets that build container images; see docker/README.md.
 
 EXPERTS := lite text vision audio video diffusion remote served
 TORCHED := text vision audio video diffusion
 ALL_IMAGES := core $(EXPERTS:%=expert-%)
 IMAGES ?= $(ALL_IMAGES)
-$(foreach name,$(filter-out $(ALL_IMAGES),$(IMAGES)),$(error There is no image $(name); there are: $(ALL_IMAGES)))
+$(foreach name,$(filter-out $(ALL_IMAGES),$(IMAGES)),$(error no image $(name); choose from: $(ALL_IMAGES)))
 TORCH ?= cpu
 BASE ?= docker.io/library/python:3.11-slim-bookworm
 ENGINE ?= $(shell docker ps >/dev/null 2>&1 && echo docker || echo buildah)
@@ -13,16 +13,16 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 torch_of = $(if $(filter $(1),$(TORCHED:%=expert-%)),$(TORCH),none)
 image_of = hugginggpt/$(1):$(VERSION)$(if $(filter cuda,$(call torch_of,$(1))),-cuda)
 
-# What comes with a package and is not Apache-2.0: espeak-ng for lite, x264 in PyAV.
+# Bundled libraries under other licences: espeak-ng in lite, x264 in PyAV.
 LICENSES_lite := Apache-2.0 AND GPL-3.0-or-later
 LICENSES_audio := Apache-2.0 AND GPL-2.0-or-later
 LICENSES_video := Apache-2.0 AND GPL-2.0-or-later
 
-# What pip is told here it is told inside; of what is named, buildah can be shown this machine's files and folders.
+# pip settings of this shell become build arguments. Local files and folders among them are mounted, with buildah only.
 PIP_SETTINGS := $(foreach name,PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_CERT,$(if $($(name)),--build-arg $(name)))
-SHOWN := $(foreach path,$(wildcard $(PIP_FIND_LINKS) $(PIP_CERT)),--volume $(path):$(path):ro)
+PIP_VOLUMES := $(foreach path,$(wildcard $(PIP_FIND_LINKS) $(PIP_CERT)),--volume $(path):$(path):ro)
 build_with_docker = docker build
-build_with_buildah = buildah bud --isolation chroot --format docker --layers $(SHOWN)
+build_with_buildah = buildah bud --isolation chroot --format docker --layers $(PIP_VOLUMES)
 build = $(build_with_$(ENGINE)) $(PIP_SETTINGS) --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) \
   --build-arg REVISION=$(shell git rev-parse HEAD)
 run_with_docker = docker run
@@ -30,7 +30,7 @@ run_with_buildah = podman run --no-healthcheck
 
 .PHONY: images core $(EXPERTS:%=expert-%) lock $(EXPERTS:%=lock-%) sbom
 
-images: $(IMAGES) ## Build the images, or some: IMAGES="core expert-lite"; with TORCH=cuda those for GPUs
+images: $(IMAGES) ## Build all images, or IMAGES="core expert-lite"; TORCH=cuda builds for GPUs
 
 core:
 	$(build) --file docker/core.Dockerfile --tag $(call image_of,core) .
@@ -39,17 +39,17 @@ $(EXPERTS:%=expert-%): expert-%:
 	$(build) --build-arg EXPERT=$* --build-arg TORCH=$(call torch_of,$@) --build-arg LICENSES="$(or $(LICENSES_$*),Apache-2.0)" \
 	  --file docker/expert.Dockerfile --tag $(call image_of,$@) .
 
-sbom: ## Write what is in these images into out/sbom, as CycloneDX
+sbom: ## Write the CycloneDX SBOM of each image to out/sbom
 	mkdir -p out/sbom
 	$(foreach name,$(IMAGES),$(run_with_$(ENGINE)) --rm --network none --entrypoint cat $(call image_of,$(name)) /opt/venv/sbom.cdx.json \
 	  > out/sbom/$(name).cdx.json &&) true
 
-# Locks keep the versions they have unless they are deleted first. Torch stands apart: its builds for CPU and CUDA differ.
+# Existing locks keep their versions; delete them to upgrade. torch has its own locks: its CPU and CUDA builds differ.
 resolve = $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 CPU_WHEELS := $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu)
 lock-lite: EXTRAS := --extra speech
 
-lock: $(VENV)/.dev ## Lock what images are made of, with hashes: after pyproject.toml has changed, or docker/*.lock were deleted
+lock: $(VENV)/.dev ## Write docker/*.lock, the pinned packages of images; run after changing pyproject.toml
 	printf 'setuptools>=80\ncyclonedx-bom>=7,<8\n' | $(resolve) --output-file docker/tools.lock -
 	$(resolve) --extra gateway --extra planner --extra selector --extra llm --extra postgres --extra telemetry \
 	  --output-file docker/core.lock pyproject.toml

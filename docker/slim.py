@@ -1,6 +1,7 @@
-"""Takes from the core image's packages what nothing reads at run time: python slim.py FOLDER, by their own Python.
+"""Removes files from the core image's packages that are not needed at run time: python slim.py SITE_PACKAGES.
 
-On the way everything that the programs import gets its bytecode, since the root is read-only where they run.
+Run it with the Python of these packages. It imports what the programs import, which also writes the bytecode: the
+root file system is read-only at run time.
 """
 
 import struct
@@ -17,16 +18,16 @@ openai.resources.models opentelemetry.exporter.otlp.proto.grpc.metric_exporter
 opentelemetry.exporter.otlp.proto.grpc.trace_exporter opentelemetry.exporter.prometheus pydantic_settings structlog
 tenacity uvicorn.protocols.http.httptools_impl uvloop yaml
 """
-"""What the programs import of others."""
+"""Third-party modules that the programs import."""
 NARROWED = ("numpy", "openai", "opentelemetry")
-"""Packages of which only that is kept: they are large, and most of them is not for us."""
+"""Large packages, reduced to the modules that importing IMPORTED loads."""
 SOURCES = {".a", ".c", ".h", ".pxd", ".pyi", ".pyx"}
-"""What only compilers and type checkers read."""
+"""File types that only compilers and type checkers read."""
 TESTS = "tests"
-"""Folders in which packages have what tries themselves."""
+"""Folder name of a package's own tests."""
 ELF64 = b"\x7fELF\x02\x01"
 HEADER, SEGMENT = struct.Struct("<32xQ14xHH6x"), struct.Struct("<8xQ16xQ16x")
-"""Where segments are described, how long a description is, how many there are; where a segment begins, its length."""
+"""ELF header: offset, entry size and count of the program headers. Program header: offset and size in the file."""
 
 
 def slim(folder: Path) -> None:
@@ -34,14 +35,14 @@ def slim(folder: Path) -> None:
         import_module(name)
     loaded = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     for file in _files(folder):
-        if file.suffix in SOURCES or (file not in loaded and _is_needless(file.relative_to(folder))):
+        if file.suffix in SOURCES or (file not in loaded and _is_unused(file.relative_to(folder))):
             file.unlink()
         elif ".so" in file.suffixes:
             _strip(file)
 
 
-def _is_needless(path: Path) -> bool:
-    """Of what is not loaded: only packages that are kept whole may still need it, and nobody their tests."""
+def _is_unused(path: Path) -> bool:
+    """True for tests, and for modules of narrowed packages; only for files that were not loaded."""
     return TESTS in path.parts[:-1] or (path.parts[0] in NARROWED and path.suffix in {".py", ".so"})
 
 
@@ -50,9 +51,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _strip(library: Path) -> None:
-    """Cuts a library off behind its last segment: programs load segments, only linkers and debuggers read sections.
+    """Truncates a library after its last segment: only linkers and debuggers read the sections behind it.
 
-    Nothing moves, unlike with binutils' strip: libraries that were patched after they were linked load still.
+    Unlike binutils' strip this moves nothing, so libraries that patchelf changed after linking still load.
     """
     with library.open("r+b") as file:
         head = file.read(64)

@@ -1,4 +1,4 @@
-"""Locks of the images agree with pyproject.toml, which they are made from, and with each other."""
+"""The images' lock files satisfy pyproject.toml and agree with each other."""
 
 import re
 import tomllib
@@ -22,7 +22,7 @@ Pins = dict[str, set[Version]]
 
 
 def pins(lock: str) -> Pins:
-    """What a lock names, each with the versions that one of its markers or another chooses."""
+    """Versions by package in a lock file; several if they depend on environment markers."""
     text = (ROOT / "docker" / f"{lock}.lock").read_text()
     assert PIN.sub("", text) == "", "something is not pinned with its hashes"
     found: Pins = {}
@@ -31,14 +31,15 @@ def pins(lock: str) -> Pins:
     return found
 
 
-def wanted(*extras: str) -> Iterator[Requirement]:
+def required(*extras: str) -> Iterator[Requirement]:
+    """Requirements of the project and its extras, with nested extras resolved."""
     for text in (
         *PROJECT["dependencies"],
         *(each for extra in extras for each in PROJECT["optional-dependencies"][extra]),
     ):
         requirement = Requirement(text)
         if requirement.name == "hugginggpt":
-            yield from wanted(*requirement.extras)
+            yield from required(*requirement.extras)
         else:
             yield requirement
 
@@ -47,38 +48,40 @@ def missing(found: Pins, *extras: str) -> list[str]:
     """Requirements that no pin satisfies."""
     return [
         str(requirement)
-        for requirement in wanted(*extras)
+        for requirement in required(*extras)
         if not any(requirement.specifier.contains(each) for each in found.get(canonicalize_name(requirement.name), ()))
     ]
 
 
-def test_the_core_has_all_it_stands_on_and_no_torch() -> None:
+def test_core_lock_satisfies_its_extras_without_torch() -> None:
     found = pins("core")
     assert missing(found, "gateway", "planner", "selector", "llm", "postgres", "telemetry") == []
     assert "torch" not in found
 
 
 @pytest.mark.parametrize("expert", EXPERTS)
-def test_an_expert_has_all_it_stands_on(expert: str) -> None:
+def test_expert_lock_satisfies_its_extras(expert: str) -> None:
     found = pins(f"expert-{expert}")
-    assert "torch" not in found, "it has a layer of its own"
+    assert "torch" not in found, "torch has a layer of its own"
     extras = (expert, "telemetry", "speech") if expert == "lite" else (expert, "telemetry")
     assert [each for each in missing(found, *extras) if not each.startswith("torch<")] == []
 
 
 @pytest.mark.parametrize("torch", TORCH)
 @pytest.mark.parametrize("expert", EXPERTS)
-def test_what_torch_brought_is_not_replaced(expert: str, torch: str) -> None:
-    brought, found = pins(torch), pins(f"expert-{expert}")
-    assert {name: (brought[name], found[name]) for name in brought.keys() & found if brought[name] != found[name]} == {}
+def test_expert_lock_pins_the_same_versions_as_the_torch_layer(expert: str, torch: str) -> None:
+    base, found = pins(torch), pins(f"expert-{expert}")
+    assert {name: (base[name], found[name]) for name in base.keys() & found if base[name] != found[name]} == {}
 
 
-def test_both_builds_of_torch_are_of_one_version_that_the_project_takes() -> None:
+def test_cpu_and_cuda_builds_of_torch_have_one_supported_version() -> None:
     (cpu,), (cuda,) = (pins(lock)["torch"] for lock in TORCH)
-    assert (cpu.public, cpu.local, cuda.local) == (cuda.public, "cpu", None)
-    assert next(each for each in wanted("torch") if each.name == "torch").specifier.contains(cuda)
+    assert cpu.public == cuda.public
+    assert cpu.local == "cpu"
+    assert cuda.local is None
+    assert next(each for each in required("torch") if each.name == "torch").specifier.contains(cuda)
 
 
-def test_a_pin_that_no_longer_fits_is_told() -> None:
+def test_unsatisfied_requirement_is_reported() -> None:
     found = pins("core") | {"structlog": {Version("1.0")}}
-    assert missing(found) == [next(str(each) for each in wanted() if each.name == "structlog")]
+    assert missing(found) == [next(str(each) for each in required() if each.name == "structlog")]

@@ -1,4 +1,4 @@
-"""What the core image's packages lose while it is built, and that they work without."""
+"""docker/slim.py removes unused files of the core image's packages, which still work afterwards."""
 
 import ctypes
 import runpy
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SLIM = ROOT / "docker" / "slim.py"
-SAID = runpy.run_path(str(SLIM))
+SCRIPT = runpy.run_path(str(SLIM))
 
 
 def library(module: str) -> Path:
@@ -26,7 +26,7 @@ def library(module: str) -> Path:
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """As installed: a library with its symbols, one that was patched after it was linked, files for other programs."""
+    """Installed packages: a library with symbols, a library changed by patchelf, and files not needed at run time."""
     shutil.copy(library("asyncpg.protocol.protocol"), tmp_path / "whole.so")
     shutil.copy(library("numpy._core._multiarray_umath"), tmp_path / "patched.so")
     others = ("numpy/core.h", "numpy/core/tests/data.csv", "rich/hints.pyi", "rich/tests/test_never.py")
@@ -42,11 +42,11 @@ def slimmed(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
-def test_what_only_others_read_goes(packages: Path) -> None:
+def test_sources_tests_and_unused_modules_are_removed(packages: Path) -> None:
     assert slimmed(packages) == {"whole.so", "patched.so", "numpy/py.typed", "rich/never.py", "rich/tests.py"}
 
 
-def test_libraries_load_without_their_symbols(packages: Path) -> None:
+def test_libraries_load_without_symbols(packages: Path) -> None:
     whole = packages / "whole.so"
     before = whole.stat().st_size
     slimmed(packages)
@@ -54,32 +54,32 @@ def test_libraries_load_without_their_symbols(packages: Path) -> None:
     assert ctypes.CDLL(str(whole)).PyInit_protocol
 
 
-def test_a_second_time_changes_nothing(packages: Path) -> None:
+def test_second_run_changes_nothing(packages: Path) -> None:
     slimmed(packages)
     once = {file: (packages / file).read_bytes() for file in ("whole.so", "patched.so")}
     slimmed(packages)
     assert {file: (packages / file).read_bytes() for file in once} == once
 
 
-def test_what_is_no_library_of_this_kind_stays_as_it_is(tmp_path: Path) -> None:
+def test_linker_script_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "script.so").write_text("INPUT(other.so)")
     slimmed(tmp_path)
     assert (tmp_path / "script.so").read_text() == "INPUT(other.so)"
 
 
-def test_programs_need_no_more_of_large_packages_than_is_kept() -> None:
+def test_programs_import_only_retained_modules_of_narrowed_packages() -> None:
     command = [
         sys.executable,
         "-m",
         "tests.support.large_imports",
-        ",".join(SAID["NARROWED"]),
-        *SAID["IMPORTED"].split(),
+        ",".join(SCRIPT["NARROWED"]),
+        *SCRIPT["IMPORTED"].split(),
     ]
-    told = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
-    assert told.stdout == ""
+    done = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == ""
 
 
-def test_what_is_not_kept_would_be_told() -> None:
+def test_large_imports_reports_modules_that_are_not_retained() -> None:
     command = [sys.executable, "-m", "tests.support.large_imports", "openai", "openai"]
-    told = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
-    assert "openai.resources.chat.chat" in told.stdout.split()
+    done = subprocess.run(command, cwd=ROOT, check=True, timeout=100, stdout=subprocess.PIPE, text=True)
+    assert "openai.resources.chat.chat" in done.stdout.split()
