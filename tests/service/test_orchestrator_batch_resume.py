@@ -30,7 +30,7 @@ async def settings(request: pytest.FixtureRequest, settings: Settings) -> Settin
     journal = settings.journal
     if request.param == "postgres":
         journal = await emptied(request.getfixturevalue("postgres"))
-    return settings.model_copy(update={"journal": journal, "lease_seconds": 1.0})
+    return settings.model_copy(update={"journal": journal, "lease_seconds": 2.0})
 
 
 class Counted:
