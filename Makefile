@@ -55,7 +55,6 @@ static:
 	$(PY) -m ruff format --check .
 	$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 	$(PY) -m protos.generate --check
-	$(PY) -m protos.released --check
 
 $(VENV)/.resolved: pyproject.toml tests/resolution.py | $(VENV)/.dev
 	$(PY) -m tests.resolution

@@ -53,11 +53,11 @@ from gateway.web.site_files import Site
 from gateway.webhooks.delivery import Delivering
 from gateway.webhooks.registry import Webhooks
 from gateway.webhooks.routes import WebhookRoutes
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from protos.hugginggpt.v1.types_pb2 import DataPolicy
+from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from services.common.artifacts import ArtifactStore
 from services.common.channel import connect
 from services.common.http_fetch.addresses import AllowList

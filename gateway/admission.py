@@ -9,7 +9,11 @@ from collections.abc import Iterator, Sequence
 from gateway.json_text import QUICK_BYTES, canonical, loads
 from gateway.openai import request_options as openai_terms
 from gateway.provenance import rerun_terms as recording_terms
-from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, BatchSpec, NewItem, Plan, RunSpec, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.batch_pb2 import BatchSpec, NewItem
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RunSpec
+from protos.hugginggpt.v1.task_pb2 import Argument
 from services.common import call_context
 from services.common.artifacts import INLINE_BYTES, ArtifactStore
 from services.common.artifacts.disposition import clean_name

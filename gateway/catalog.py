@@ -14,14 +14,15 @@ from gateway.json_encoder import dumps, encode, enum_names
 from gateway.openapi import document
 from gateway.replicas import addresses
 from gateway.service_calls import ask
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from protos.hugginggpt.v1.types_pb2 import SelectionPolicy
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.model_pb2 import SelectionPolicy
 from services.common.channel import dial
 from services.common.errors import NotFound, ServiceError
 
 if TYPE_CHECKING:
-    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 LOCAL_CONTROLLER = "hugginggpt-local"
 """Lets no byte leave the house, wherever the deployment would."""
@@ -49,14 +50,14 @@ class Catalogue:
         self._revision = ""
         self._tasks = Tagged(b"")
 
-    async def tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
+    async def tasks(self, request: gateway_pb2.ListTasksRequest) -> gateway_pb2.ListTasksResponse:
         return await ask(self._stub.ListTasks, request)
 
-    async def models(self, request: pb.ListModelsRequest) -> pb.ListModelsResponse:
+    async def models(self, request: gateway_pb2.ListModelsRequest) -> gateway_pb2.ListModelsResponse:
         return await ask(self._stub.ListModels, request)
 
-    async def experts(self) -> pb.ListExpertsResponse:
-        return await ask(self._stub.ListExperts, pb.ListExpertsRequest())
+    async def experts(self) -> selector_pb2.ListExpertsResponse:
+        return await ask(self._stub.ListExperts, selector_pb2.ListExpertsRequest())
 
     async def forget(self, expert: str) -> None:
         """Has every replica of the selector remove an expert; it is enough if one of them knew it.
@@ -73,13 +74,13 @@ class Catalogue:
     async def _forget_at(self, address: str, expert: str) -> ServiceError | None:
         async with dial(address) as channel:
             try:
-                await ask(SelectorServiceStub(channel).ForgetExpert, pb.ForgetExpertRequest(name=expert))
+                await ask(SelectorServiceStub(channel).ForgetExpert, selector_pb2.ForgetExpertRequest(name=expert))
             except ServiceError as error:
                 return error
         return None
 
     async def tasks_json(self) -> Tagged:
-        reply = await self.tasks(pb.ListTasksRequest(known_revision=self._revision))
+        reply = await self.tasks(gateway_pb2.ListTasksRequest(known_revision=self._revision))
         if not reply.unchanged:
             self._revision, self._tasks = reply.revision, Tagged(dumps(_tasks(reply)))
         return self._tasks
@@ -117,7 +118,7 @@ class CatalogueRoutes:
         does not say (`selection_policy`).
         """
         wanted = {"task": task, "page_size": page_size, "page_token": page_token}
-        reply = await self._catalogue.models(decode(pb.ListModelsRequest, wanted))
+        reply = await self._catalogue.models(decode(gateway_pb2.ListModelsRequest, wanted))
         return Tagged(dumps(_models(reply))).response(request)
 
     async def experts(self) -> Response:
@@ -137,12 +138,12 @@ class CatalogueRoutes:
         return Response(status_code=204)
 
 
-def _tasks(reply: pb.ListTasksResponse) -> dict[str, Any]:
+def _tasks(reply: gateway_pb2.ListTasksResponse) -> dict[str, Any]:
     tasks = [{**encode(task.spec), "experts": list(task.experts), "dormant": task.dormant} for task in reply.tasks]
     return {"object": "list", "revision": reply.revision, "data": tasks}
 
 
-def _models(reply: pb.ListModelsResponse) -> dict[str, Any]:
+def _models(reply: gateway_pb2.ListModelsResponse) -> dict[str, Any]:
     return {
         "object": "list",
         "data": [controller(name) for name in CONTROLLERS],

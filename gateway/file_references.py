@@ -9,7 +9,8 @@ from gateway.json_text import checked_text, refuse
 from gateway.stored_files.files import Files
 from gateway.uploads import MOST_FILES, Allowance, too_many_files
 from gateway.url_inputs import Fetching
-from protos.hugginggpt.v1.types_pb2 import Artifact, RunSpec, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import ServiceError
 
 AT_ONCE = 4

@@ -17,18 +17,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from gateway.json_encoder import ARGUMENT_FORMS, JSON_TEXT, enum_names
 from gateway.json_text import canonical, checked_text, refuse
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import (
-    Argument,
-    ArgumentList,
-    Artifact,
-    Input,
-    NamedValue,
-    Plan,
-    Reference,
-    Task,
-    TaskStatus,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import TaskStatus
+from protos.hugginggpt.v1.task_pb2 import Argument, ArgumentList, Input, Reference, Task
 
 M = TypeVar("M", bound=Message)
 

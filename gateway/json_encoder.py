@@ -20,7 +20,9 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.hugginggpt.v1.types_pb2 import Argument, NamedValue, Plan, Value
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.task_pb2 import Argument
 
 Encode = Callable[[Any], Any]
 

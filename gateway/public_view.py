@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from protos.hugginggpt.v1.types_pb2 import Candidate, Run, RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.run_pb2 import Run
 
 
 def make_public(told: Run | RunEvent) -> None:

@@ -11,8 +11,10 @@ from gateway.http.multipart import Part, is_form, parts
 from gateway.json_decoder import decode
 from gateway.json_text import QUICK_BYTES, loads
 from gateway.uploads import Allowance, files_too_large, keep
-from protos.hugginggpt.v1.gateway_pb2 import AskRequest
-from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, RunSpec
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
+from protos.hugginggpt.v1.caller_pb2 import DataPolicy
+from protos.hugginggpt.v1.gateway_pb2 import CreateRunRequest
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest
@@ -117,7 +119,7 @@ def _read(content: bytes) -> Asked:
         raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"request": "…"}')
     policy = {"policy": document.pop("policy")} if "policy" in document else {}
     mentions = of_run(document)
-    return Asked(decode(RunSpec, document), mentions=mentions, policy=decode(AskRequest, policy).policy)
+    return Asked(decode(RunSpec, document), mentions=mentions, policy=decode(CreateRunRequest, policy).policy)
 
 
 def _stated(request: Request) -> int:

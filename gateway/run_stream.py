@@ -8,7 +8,7 @@ import grpc
 
 from gateway.public_view import make_public
 from gateway.service_calls import ABSENT, absent, told
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import Unavailable
 
 Call = Any

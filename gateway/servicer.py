@@ -19,11 +19,13 @@ from gateway.provenance.record import record
 from gateway.run_stream import Feed
 from gateway.runs import Runs
 from gateway.uploads import Allowance, keep
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2 as runs
-from protos.hugginggpt.v1 import selector_pb2 as models
-from protos.hugginggpt.v1.record_pb2 import RecordRequest, RunRecord
-from protos.hugginggpt.v1.types_pb2 import Artifact, DataPolicy, Run
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
+from protos.hugginggpt.v1.caller_pb2 import DataPolicy
+from protos.hugginggpt.v1.gateway_pb2 import GetRunRecordRequest
+from protos.hugginggpt.v1.record_pb2 import RunRecord
+from protos.hugginggpt.v1.run_pb2 import Run
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current
 from services.common.errors import InvalidRequest
@@ -64,7 +66,7 @@ class GatewayServicer(PipelineCalls, BatchCalls):
         self._files_bytes = files_bytes
         self._upload_bytes = upload_bytes
 
-    async def Ask(self, request: pb.AskRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def CreateRun(self, request: pb.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         if request.policy not in DataPolicy.values():
             raise InvalidRequest("policy has no such value", remedy="see the proto's enum", port="policy")
         with self._acting(context, request.policy):
@@ -73,61 +75,61 @@ class GatewayServicer(PipelineCalls, BatchCalls):
             spec = await self._admission.admit(request.spec, files)
             await _relay(await self._runs.start(spec), context)
 
-    async def Watch(self, request: runs.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def WatchRun(self, request: gateway_pb2.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         if request.after_sequence < 0:
             raise InvalidRequest("after_sequence is negative", remedy="send 0 for all events", port="after_sequence")
         with self._acting(context):
             await _relay(await self._runs.watch(request.run_id, request.after_sequence), context)
 
-    async def Get(self, request: runs.GetRunRequest, context: Any) -> Run:
+    async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> Run:
         with self._acting(context):
             return await self._runs.get(request.run_id)
 
-    async def List(self, request: runs.ListRunsRequest, context: Any) -> runs.ListRunsResponse:
+    async def ListRuns(self, request: gateway_pb2.ListRunsRequest, context: Any) -> gateway_pb2.ListRunsResponse:
         with self._acting(context):
             return await self._runs.list(request)
 
-    async def Cancel(self, request: runs.CancelRunRequest, context: Any) -> runs.CancelRunResponse:
+    async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         with self._acting(context):
             await self._runs.cancel(request.run_id)
-        return runs.CancelRunResponse()
+        return gateway_pb2.CancelRunResponse()
 
-    async def Approve(self, request: runs.ApproveRunRequest, context: Any) -> runs.ApproveRunResponse:
+    async def ApproveRun(self, request: gateway_pb2.ApproveRunRequest, context: Any) -> gateway_pb2.ApproveRunResponse:
         with self._acting(context):
             await self._admission.settle_plan(request.plan)
             await self._runs.approve(request.run_id, request.plan if request.HasField("plan") else None)
-        return runs.ApproveRunResponse()
+        return gateway_pb2.ApproveRunResponse()
 
-    async def Delete(self, request: runs.DeleteRunRequest, context: Any) -> runs.DeleteRunResponse:
+    async def DeleteRun(self, request: gateway_pb2.DeleteRunRequest, context: Any) -> gateway_pb2.DeleteRunResponse:
         with self._acting(context):
             await self._runs.delete(request.run_id)
-        return runs.DeleteRunResponse()
+        return gateway_pb2.DeleteRunResponse()
 
-    async def Record(self, request: RecordRequest, context: Any) -> RunRecord:
+    async def GetRunRecord(self, request: GetRunRecordRequest, context: Any) -> RunRecord:
         with self._acting(context):
             return record(await run_account.read(self._runs, request.run_id))
 
-    async def Upload(self, requests: AsyncIterator[pb.UploadRequest], context: Any) -> Artifact:
+    async def UploadArtifact(self, requests: AsyncIterator[pb.UploadArtifactRequest], context: Any) -> Artifact:
         first = await anext(requests, None)
         if first is None or first.WhichOneof("part") != "name":
             raise InvalidRequest("an upload begins with the file's name", remedy="send name first, then chunks")
         with self._acting(context):
             return await self._keep(first.name, _chunks(requests), Allowance(self._upload_bytes))
 
-    async def Download(self, request: pb.DownloadRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def DownloadArtifact(self, request: pb.DownloadArtifactRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         with self._acting(context):
             tenant = current().tenant
             known = await self._store.head(tenant, request.sha256)
-            await context.write(pb.DownloadResponse(artifact=known))
+            await context.write(pb.DownloadArtifactResponse(artifact=known))
             async for piece in self._store.stream(tenant, request.sha256):
                 async for chunk in _pieces(piece):
-                    await context.write(pb.DownloadResponse(chunk=chunk))
+                    await context.write(pb.DownloadArtifactResponse(chunk=chunk))
 
-    async def ListTasks(self, request: models.ListTasksRequest, context: Any) -> models.ListTasksResponse:
+    async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         with self._acting(context):
             return await self._catalogue.tasks(request)
 
-    async def ListModels(self, request: models.ListModelsRequest, context: Any) -> models.ListModelsResponse:
+    async def ListModels(self, request: gateway_pb2.ListModelsRequest, context: Any) -> gateway_pb2.ListModelsResponse:
         with self._acting(context):
             return await self._catalogue.models(request)
 
@@ -149,7 +151,7 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + CHUNK_BYTES]
 
 
-async def _chunks(requests: AsyncIterator[pb.UploadRequest]) -> AsyncIterator[bytes]:
+async def _chunks(requests: AsyncIterator[pb.UploadArtifactRequest]) -> AsyncIterator[bytes]:
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
             raise InvalidRequest("an upload has one name", remedy="send name once, then only chunks")

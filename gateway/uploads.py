@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from gateway.content_type_check import check_claim
 from gateway.media_sniffing import HEAD_BYTES
 from gateway.media_types import is_text, media_type
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.disposition import clean_name
 from services.common.errors import InvalidRequest

@@ -4,7 +4,7 @@ from gateway.content_type_check import agree, usual
 from gateway.limits.request_bytes import metered
 from gateway.media_types import by_name, suffix
 from gateway.uploads import Allowance, keep
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.disposition import clean_name

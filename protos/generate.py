@@ -1,4 +1,4 @@
-"""Makes the stubs from the protos: `python -m protos.generate`; with --check only says which are stale."""
+"""Generates the Python stubs of the protos: `python -m protos.generate`; `--check` only reports stale stubs."""
 
 import argparse
 import sys
@@ -9,38 +9,46 @@ import grpc_tools
 from grpc_tools import protoc
 
 ROOT = Path(__file__).parent.parent
-FOLDER = Path("protos/hugginggpt/v1")
-WITHOUT_SERVICE = ("types", "record")
+FOLDER = Path("protos/hugginggpt")
 PLUGINS = ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
 
 
+def proto_files() -> list[Path]:
+    """All protos of this repository, relative to its root."""
+    return sorted(path.relative_to(ROOT) for path in (ROOT / FOLDER).rglob("*.proto"))
+
+
 def generate(into: Path) -> dict[Path, bytes]:
-    """Writes all stubs below a folder; gives them by path, those of protos without a service left out."""
+    """Writes all stubs below a folder. Returns their content by path; only protos with a service have gRPC stubs."""
     plugins = [f"--plugin={name}={Path(sys.prefix) / 'bin' / name}" for name in PLUGINS]
     outputs = ["--python_out", "--grpc_python_out"]
     typed = ["--mypy_out=quiet", "--mypy_grpc_out=quiet"]
     compile_protos(*plugins, *(f"{option}={into}" for option in outputs), *(f"{option}:{into}" for option in typed))
-    for name in WITHOUT_SERVICE:
-        for stub in (into / FOLDER).glob(f"{name}_pb2_grpc.py*"):
-            stub.unlink()
-    return {path.relative_to(into): path.read_bytes() for path in (into / FOLDER).glob("*_pb2*.py*")}
+    for proto in proto_files():
+        if "\nservice " not in (ROOT / proto).read_text(encoding="utf-8"):
+            for stub in (into / proto.parent).glob(f"{proto.stem}_pb2_grpc.py*"):
+                stub.unlink()
+    return {path.relative_to(into): path.read_bytes() for path in _stubs(into)}
 
 
 def compile_protos(*options: str) -> None:
-    """Calls the compiler on all protos; ends the program if it fails."""
-    protos = sorted(str(path.relative_to(ROOT)) for path in (ROOT / FOLDER).glob("*.proto"))
+    """Runs the protobuf compiler on all protos; ends the program if it fails."""
     well_known = Path(grpc_tools.__file__).parent / "_proto"
-    if protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", *options, *protos]):
+    if protoc.main(["protoc", f"-I{ROOT}", f"-I{well_known}", *options, *map(str, proto_files())]):
         sys.exit("protoc failed")
 
 
 def stale() -> list[Path]:
-    """Stubs that are not what the protos give."""
+    """Stubs that are missing, superfluous or differ from what the protos generate."""
     with TemporaryDirectory() as folder:
         fresh = generate(Path(folder))
-    there = {path.relative_to(ROOT) for path in (ROOT / FOLDER).glob("*_pb2*.py*")}
-    wrong = {path for path, content in fresh.items() if path not in there or (ROOT / path).read_bytes() != content}
-    return sorted(wrong | (there - fresh.keys()))
+    present = {path.relative_to(ROOT) for path in _stubs(ROOT)}
+    wrong = {path for path, content in fresh.items() if path not in present or (ROOT / path).read_bytes() != content}
+    return sorted(wrong | (present - fresh.keys()))
+
+
+def _stubs(root: Path) -> list[Path]:
+    return sorted((root / FOLDER).rglob("*_pb2*.py*"))
 
 
 def main() -> None:
@@ -49,7 +57,7 @@ def main() -> None:
     if not parser.parse_args().check:
         generate(ROOT)
     elif wrong := stale():
-        sys.exit("stale stubs: " + ", ".join(map(str, wrong)) + "\nmake them anew with `make protos`")
+        sys.exit("stale stubs: " + ", ".join(map(str, wrong)) + "\nrun `make protos`")
 
 
 if __name__ == "__main__":

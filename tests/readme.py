@@ -11,7 +11,7 @@ from experts.remote import llm
 from experts.remote.model_listing import SOURCES
 from experts.served.config import OPENAI_TASKS
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import Port
+from protos.hugginggpt.v1.task_pb2 import Port
 from tests.bench import capacity, saturation
 from tests.support.instruments import instruments
 

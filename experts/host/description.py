@@ -9,7 +9,7 @@ from experts.host.model_slot import State
 from experts.host.models import Models
 from experts.host.settings import Settings
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load, Loading
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.model_pb2 import (
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
     MODEL_STATE_READY,

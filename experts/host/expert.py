@@ -32,7 +32,8 @@ from experts.host.extras import EngineNotInstalled, install_command
 from experts.host.handler import Loader
 from experts.host.input_validation import FILES
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard, TaskSpec
+from protos.hugginggpt.v1.model_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, NotFound
 
 log = structlog.get_logger(__name__)

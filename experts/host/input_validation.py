@@ -4,18 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_AUDIO,
     MODALITY_IMAGE,
     MODALITY_JSON,
     MODALITY_TABLE,
     MODALITY_TEXT,
     MODALITY_VIDEO,
-    Port,
-    TaskSpec,
     Value,
 )
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import InvalidRequest
 
 MOST_VALUES = 1_000

@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.exceptions import best_match
 
 from experts.host import strict_json
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 PORT = "parameters"

@@ -25,7 +25,8 @@ from experts.host.pipeline_threads import Steps
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Usage
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import DeadlineExceeded, ServiceError, to_status

@@ -20,7 +20,7 @@ from experts.host.isolation import running
 from experts.host.model_errors import blaming
 from experts.host.threads import Threads, sendable
 from experts.host.worker_protocol import LOAD, Cancel, Progress, Reply, Request, Start, Told
-from protos.hugginggpt.v1.types_pb2 import Caller
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context, logging
 
 

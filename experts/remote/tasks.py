@@ -19,7 +19,7 @@ from experts.remote.model_listing import CHAT, SOURCES, facts
 from experts.remote.settings import Endpoint, RemoteSettings
 from experts.remote.targets import Route
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, ModelCard
 from services.common.errors import FailedPrecondition
 from services.llm.settings import LlmSettings
 

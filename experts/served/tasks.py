@@ -20,7 +20,7 @@ from experts.served.oip_server import OipServer
 from experts.served.openai_server import OpenAIServer
 from experts.served.settings import ServedSettings
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, REACH_INTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, REACH_INTERNAL, ModelCard
 from services.common.errors import FailedPrecondition
 from services.common.supervision import supervise
 

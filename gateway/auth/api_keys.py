@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.auth.audit import Actor, recorded
 from gateway.limits.limits import Limits
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.artifacts.keys import is_tenant
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound

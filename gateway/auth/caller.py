@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 
 from gateway.auth import identity
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.caller_pb2 import (
     DATA_POLICY_LOCAL,
     DATA_POLICY_OPEN,
     DATA_POLICY_UNSPECIFIED,

@@ -13,15 +13,15 @@ from gateway.auth.cursor_follower import Following, moment
 from gateway.limits.quotas import TOKENS
 from gateway.limits.rate_window import DAY, beginning, counted
 from gateway.webhooks.outbox import Outbox
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common import call_context
 from services.common.database import Database, Query, Steps
 from services.common.errors import ServiceError
 from services.common.supervision import supervise
 
 if TYPE_CHECKING:
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 log = structlog.get_logger(__name__)
 
@@ -102,9 +102,9 @@ class Endings:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _ended_runs(self, since: float, token: str) -> tuple[Sequence[pb.EndedRun], str]:
-        request = pb.ListEndedRequest(page_size=PAGE, page_token=token)
+        request = pb.ListEndedRunsRequest(page_size=PAGE, page_token=token)
         request.ended_after.FromMicroseconds(int(since * 1e6))
-        page = await self._stub.ListEnded(request, timeout=_CALL_SECONDS, metadata=call_context.metadata())
+        page = await self._stub.ListEndedRuns(request, timeout=_CALL_SECONDS, metadata=call_context.metadata())
         return page.runs, page.next_page_token
 
     async def _ended_batches(self, since: float, token: str) -> tuple[Sequence[pb.EndedBatch], str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.auth.caller import Callers
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.call_context import acting_for
 
 

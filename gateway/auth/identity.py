@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from gateway.limits.limits import NO_LIMITS, Limits
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.errors import PermissionDenied
 
 TENANT = "default"

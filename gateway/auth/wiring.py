@@ -26,7 +26,7 @@ from gateway.limits.run_slots import Slots
 from services.common.database import Database, sqlite
 
 if TYPE_CHECKING:
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 _TOLD = (
     "location",

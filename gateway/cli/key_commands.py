@@ -18,7 +18,7 @@ from gateway.cli.errors import USAGE, Problem
 from gateway.cli.live_view import one_line
 from gateway.cli.operator_database import operator, worked_on
 from gateway.limits.limits import Limits
-from protos.hugginggpt.v1.types_pb2 import DataPolicy
+from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from services.common.database import Database
 
 _FOR = re.compile(r"(\d{1,5})([mhd])")

@@ -15,7 +15,7 @@ from pydantic_settings import SettingsError
 from gateway.cli.doctor_finding import Finding, Level
 from gateway.cli.llm_probe import prove
 from gateway.client import HuggingGPT, HuggingGPTError
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from services.llm.settings import LlmSettings
 
 ROLES: Mapping[str, str] = {

@@ -13,7 +13,7 @@ from gateway.cli.operator_database import operator, worked_on
 from gateway.settings import Settings
 from gateway.webhooks.registry import Webhook, Webhooks
 from gateway.webhooks.rendering import shown
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from services.common.call_context import acting_for
 from services.common.database import Database
 from services.common.http_fetch.addresses import AllowList

@@ -15,7 +15,7 @@ from gateway.auth.signed_links import HOLDER
 from gateway.http.problem import OutOfRange
 from gateway.openapi import document, examples
 from gateway.openapi.schemas import DIGEST_PATTERN
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.disposition import describing

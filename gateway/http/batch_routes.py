@@ -21,8 +21,10 @@ from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
 from gateway.run_request import JSON_BYTES, limited
 from gateway.runs import Runs
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import BatchSpec, DataPolicy, RunState
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.batch_pb2 import BatchSpec
+from protos.hugginggpt.v1.caller_pb2 import DataPolicy
+from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common.call_context import acting_for, current
 
 BatchId = Annotated[str, Path(description="The batch's id.", examples=[pipeline_operations.BATCH_ID])]
@@ -122,7 +124,7 @@ class BatchRoutes:
     ) -> Response:
         """Lists the items of a batch in the order of its input, with what became of them."""
         wanted = {"batch_id": batch_id, "states": state or [], "after": after, "page_size": page_size}
-        page = await self._batches.items(decode(pb.ListItemsRequest, wanted))
+        page = await self._batches.items(decode(pb.ListBatchItemsRequest, wanted))
         more = {"next_after": page.next_after} if page.next_after else {}
         return json_response({"object": "list", "data": [encode(item) for item in page.items], **more})
 
@@ -193,7 +195,7 @@ class BatchRoutes:
 
 
 def _states(given: list[str] | None) -> "Sequence[RunState.ValueType]":
-    return decode(pb.ListItemsRequest, {"states": given or []}).states
+    return decode(pb.ListBatchItemsRequest, {"states": given or []}).states
 
 
 def _download(content: Any, media_type: str, name: str) -> Response:

@@ -8,8 +8,8 @@ from starlette.responses import Response
 from gateway.json_encoder import dumps, encode
 from gateway.openapi import file_operations
 from gateway.runs import ENDED, Runs
-from protos.hugginggpt.v1.orchestrator_pb2 import ListRunsRequest
-from protos.hugginggpt.v1.types_pb2 import Run
+from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
+from protos.hugginggpt.v1.run_pb2 import Run
 from services.common.errors import FailedPrecondition, NotFound
 
 TITLE_CHARACTERS = 80

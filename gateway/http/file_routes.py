@@ -13,7 +13,7 @@ from gateway.openapi import file_operations
 from gateway.run_request import limited
 from gateway.stored_files.files import Files, KeptFile, Wanted
 from gateway.uploads import Allowance, keep
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current
 from services.common.errors import InvalidRequest

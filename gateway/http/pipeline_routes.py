@@ -14,8 +14,8 @@ from gateway.openapi import pipeline_operations
 from gateway.pipelines.batch_body import one_source
 from gateway.pipelines.pipelines import Pipelines
 from gateway.run_request import JSON_BYTES, limited
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import PipelineRef
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
 
 LAST_VERSION = 2**31 - 1
 

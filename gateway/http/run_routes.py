@@ -19,8 +19,9 @@ from gateway.pipelines.pipelines import Pipelines
 from gateway.run_request import JSON_BYTES, Asked, Intake, limited
 from gateway.run_stream import Feed
 from gateway.runs import ENDED, Runs
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, DataPolicy, Run, RunState
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.caller_pb2 import DataPolicy
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, Run, RunState
 from services.common.call_context import acting_for, current
 from services.common.errors import InvalidRequest, ServiceError
 

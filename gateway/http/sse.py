@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.http.problem import problem
 from gateway.json_encoder import dumps, encode
 from gateway.run_stream import Feed
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError, Unavailable
 
 MEDIA_TYPE = "text/event-stream"

@@ -7,7 +7,7 @@ from gateway.mcp import resource_uris
 from gateway.stored_files.files import Files
 from gateway.uploads import Allowance
 from gateway.url_inputs import Fetching
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest, ServiceError

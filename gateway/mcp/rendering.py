@@ -10,15 +10,10 @@ from gateway.json_encoder import dumps, encode
 from gateway.mcp import resource_uris
 from gateway.openai import links
 from gateway.runs import ENDED
-from protos.hugginggpt.v1.types_pb2 import (
-    NOTE_KIND_CHAT,
-    RUN_STATE_FAILED,
-    Artifact,
-    Failure,
-    Run,
-    TaskStatus,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, Run, TaskStatus
 from services.common.errors import ServiceError
 
 ANSWER_LETTERS = 8_000

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 
 SCHEME = "hugginggpt"
 ARTIFACT = f"{SCHEME}://artifacts/{{sha256}}"

@@ -10,17 +10,10 @@ from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.mcp.file_references import References, is_reference
 from gateway.mcp.schemas import Schema
-from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_JSON,
-    MODALITY_TABLE,
-    MODALITY_TEXT,
-    Artifact,
-    Plan,
-    Port,
-    Task,
-    TaskSpec,
-)
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TABLE, MODALITY_TEXT, Artifact
+from protos.hugginggpt.v1.gateway_pb2 import ListTasksRequest
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.task_pb2 import Port, Task, TaskSpec
 from services.common.errors import InvalidRequest, NotFound
 
 Read = Callable[[str, str], Awaitable[Artifact]]

@@ -8,7 +8,7 @@ from mcp.types import Tool, ToolAnnotations
 from gateway.mcp import schemas
 from gateway.mcp.schemas import Schema, taking, text
 from gateway.mcp.single_task_tools import arguments_schema, required
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 INSTRUCTIONS = """Runs specialised models (vision, speech, documents, language, images) on files and words.
 Say what is wanted to `ask`; it plans the tasks itself. Local files go in through `upload` first.

@@ -22,16 +22,9 @@ from gateway.mcp.upload_routes import PATH
 from gateway.mcp.upload_tokens import GRANT_SECONDS, Grants
 from gateway.run_stream import Feed
 from gateway.runs import Runs
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_LOCAL,
-    DATA_POLICY_OPEN,
-    DATA_POLICY_UNSPECIFIED,
-    RUN_MODE_PLAN,
-    RUN_MODE_RESULTS,
-    Artifact,
-    Run,
-    RunSpec,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, DATA_POLICY_UNSPECIFIED
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_PLAN, RUN_MODE_RESULTS, Run, RunSpec
 from services.common.call_context import acting_for, current
 from services.common.errors import NotFound, ServiceError
 

@@ -17,7 +17,7 @@ from gateway.openapi import examples
 from gateway.openapi.document import answer
 from gateway.stored_files.files import Files, KeptFile
 from gateway.uploads import Allowance, keep
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import acting_for, current
 from services.common.errors import InvalidRequest

@@ -6,7 +6,7 @@ from typing import Any
 from gateway.openai.event_rendering import Kind, Piece, Telling
 from gateway.openai.extension_field import FIELD, extras
 from gateway.openai.ids import COMPLETION, named
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 
 CUT = frozenset({"BUDGET", "DEADLINE"})
 """Reasons for which an answer ends before all is said."""

@@ -15,7 +15,7 @@ from gateway.openai.request_options import Terms
 from gateway.openai.run_adapter import House
 from gateway.openai.streams import CompletionStream
 from gateway.openapi import openai_operations
-from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL
 from services.common.call_context import acting_for, current
 
 LEFT = 499

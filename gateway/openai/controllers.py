@@ -1,7 +1,7 @@
 """The models OpenAI's clients can ask for: ways to run a request, not models of the catalogue."""
 
 from gateway.catalog import CONTROLLERS, LOCAL_CONTROLLER
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Caller
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from services.common.errors import NotFound
 
 

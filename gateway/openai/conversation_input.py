@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from gateway.json_text import refuse
 from gateway.openai.json_fields import Fields
 from gateway.openai.message_parts import Parts, Said
-from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, Role, RunSpec, Turn, Value
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
+from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Role, RunSpec, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,14 +11,9 @@ from gateway.json_encoder import dumps, encode
 from gateway.openai import links, output_facts, progress_text
 from gateway.openai.request_options import Terms
 from gateway.openai.structured_output import Unfillable, filled
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_QUEUED,
-    RUN_STATE_RUNNING,
-    Failure,
-    Run,
-    RunEvent,
-    TaskStatus,
-)
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_QUEUED, RUN_STATE_RUNNING, Run, TaskStatus
 
 
 class Kind(Enum):

@@ -5,7 +5,7 @@ from typing import Any
 from gateway.json_encoder import encode, enum_names
 from gateway.openai import links
 from gateway.openai.event_rendering import Telling
-from protos.hugginggpt.v1.types_pb2 import RunState
+from protos.hugginggpt.v1.run_pb2 import RunState
 
 FIELD = "hugginggpt"
 

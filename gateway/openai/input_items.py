@@ -5,7 +5,8 @@ from typing import Any
 
 from gateway.openai.ids import MESSAGE, named
 from gateway.openai.links import address
-from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, Run, Turn
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue
+from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Run, Turn
 
 
 def listed(run: Run, site: str) -> dict[str, Any]:

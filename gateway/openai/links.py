@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from starlette.requests import Request
 
 from gateway.auth import signed_links
-from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, TaskStatus
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
+from protos.hugginggpt.v1.run_pb2 import TaskStatus
+from protos.hugginggpt.v1.task_pb2 import Argument
 
 MOST_SHOWN = 50
 

@@ -17,7 +17,7 @@ from gateway.openai.json_fields import Fields
 from gateway.stored_files.files import Files
 from gateway.uploads import Allowance, keep
 from gateway.url_inputs import Fetching
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest, NotFound

@@ -7,7 +7,8 @@ from typing import Any
 
 from gateway.json_encoder import encode
 from gateway.openai.links import address
-from protos.hugginggpt.v1.types_pb2 import TaskStatus, Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.run_pb2 import TaskStatus
 
 MOST_FACTS = 2_000
 

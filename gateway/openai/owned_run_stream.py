@@ -10,7 +10,7 @@ from starlette.types import Receive
 from gateway.http.sse import disconnected
 from gateway.run_stream import Feed
 from gateway.runs import Runs
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from protos.hugginggpt.v1.types_pb2 import (
-    NOTE_KIND_CHAT,
-    TASK_STATE_REUSED,
-    TASK_STATE_SUCCEEDED,
-    RunEvent,
-)
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT
+from protos.hugginggpt.v1.run_pb2 import TASK_STATE_REUSED, TASK_STATE_SUCCEEDED
 
 _ENDS = {TASK_STATE_SUCCEEDED: "done", TASK_STATE_REUSED: "done before"}
 _UNTOLD = frozenset({NOTE_KIND_CHAT})

@@ -5,15 +5,8 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 from gateway.json_encoder import dumps
-from protos.hugginggpt.v1.types_pb2 import (
-    ROLE_USER,
-    RUN_STATE_COMPLETED,
-    AnswerChunk,
-    RunAccepted,
-    RunEnded,
-    RunEvent,
-    RunSpec,
-)
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, RunEvent
+from protos.hugginggpt.v1.run_pb2 import ROLE_USER, RUN_STATE_COMPLETED, RunSpec
 
 TITLE_WORDS = 6
 _LONGEST_TITLE = 60

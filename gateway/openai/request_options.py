@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.json_encoder import dumps
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 
 NOTE = "openai"
 """Under which name it is kept in the run's metadata."""

@@ -12,7 +12,8 @@ from gateway.openai.event_rendering import Kind, Piece, Telling
 from gateway.openai.extension_field import FIELD, extras
 from gateway.openai.ids import MESSAGE, REASONING, RESPONSE, named
 from gateway.openai.request_options import Terms
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
@@ -20,7 +21,6 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_INCOMPLETE,
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
-    RunEvent,
     RunSpec,
     RunState,
 )

@@ -20,7 +20,7 @@ from gateway.openai.response_projection import Projection, projection
 from gateway.openai.run_adapter import House
 from gateway.openai.streams import ResponseStream
 from gateway.openapi import openai_operations
-from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.common.call_context import acting_for, current
 from services.common.errors import InvalidRequest, NotFound
 

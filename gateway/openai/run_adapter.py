@@ -10,8 +10,8 @@ from gateway.openai.request_options import Terms
 from gateway.openai.response_format import TEXT
 from gateway.openai.response_projection import Projection, projection
 from gateway.runs import Runs
-from protos.hugginggpt.v1.orchestrator_pb2 import ListRunsRequest
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import NotFound
 
 

@@ -12,7 +12,7 @@ from gateway.http.sse import HEARTBEAT_SECONDS, Stream, line
 from gateway.openai.chat_completion import Completion
 from gateway.openai.owned_run_stream import Source
 from gateway.openai.response_projection import Event, Projection
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError, Unavailable
 
 _DONE = b"data: [DONE]\n\n"

@@ -9,9 +9,13 @@ from gateway.openapi import errors, examples
 from gateway.openapi.schemas import TAKEN, event_stream, listed, reference, schemas
 from gateway.pipelines import schema as keeping
 from gateway.webhooks.schema import WEBHOOK
+from protos.hugginggpt.internal.v1.selector_pb2 import Expert
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.model_pb2 import ModelCard, Route
 from protos.hugginggpt.v1.record_pb2 import RunRecord, Verification
-from protos.hugginggpt.v1.selector_pb2 import Expert, Route
-from protos.hugginggpt.v1.types_pb2 import Artifact, ModelCard, Run, RunEvent, RunSpec, TaskSpec
+from protos.hugginggpt.v1.run_pb2 import Run, RunSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 DESCRIPTION = """Send words and files; a plan of model tasks is made, each task gets a model, and an answer comes back
 with every artifact and every decision.

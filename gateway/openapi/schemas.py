@@ -8,7 +8,9 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gateway.json_encoder import JSON_TEXT, enum_names
-from protos.hugginggpt.v1.types_pb2 import Argument, Artifact, NamedValue, Plan, Task, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.task_pb2 import Argument, Task
 
 TAKEN = "Input"
 """What the names of schemas of taken messages end with: nothing in them is required."""

@@ -11,7 +11,7 @@ from gateway.json_decoder import decode
 from gateway.json_text import QUICK_BYTES, loads, refuse
 from gateway.pipelines.batch_items import Sent, read
 from gateway.run_request import JSON_BYTES, limited, too_large
-from protos.hugginggpt.v1.types_pb2 import BatchSpec
+from protos.hugginggpt.v1.batch_pb2 import BatchSpec
 from services.common.errors import InvalidRequest
 
 PAGE_ITEMS, PAGE_INPUTS, PAGE_BYTES = 100, 1_000, 1_000_000

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gateway.run_stream import Call, Line
-from protos.hugginggpt.v1.types_pb2 import Batch
+from protos.hugginggpt.v1.batch_pb2 import Batch
 
 
 class BatchFeed:

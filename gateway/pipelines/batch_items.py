@@ -12,8 +12,9 @@ from gateway.admission import WORDS_CHARACTERS, Admission
 from gateway.file_references import Mention, Mentions, taken_out
 from gateway.json_decoder import decode
 from gateway.uploads import Allowance
-from protos.hugginggpt.v1.orchestrator_pb2 import NewItems
-from protos.hugginggpt.v1.types_pb2 import Failure, NewItem
+from protos.hugginggpt.v1.batch_pb2 import NewItem
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.gateway_pb2 import NewItems
 from services.common.artifacts.disposition import clean_name
 from services.common.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError
 

@@ -8,7 +8,7 @@ from typing import Any
 from gateway import spreadsheets
 from gateway.http.sse import line
 from gateway.json_encoder import dumps, encode
-from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem
 
 JSON_LINES, TABLE = "application/x-ndjson", "text/csv"
 

@@ -3,7 +3,7 @@
 from gateway.http.sse import RETRY, Stream, last_words, line
 from gateway.json_encoder import encode
 from gateway.pipelines.batch_feed import BatchFeed
-from protos.hugginggpt.v1.types_pb2 import Batch
+from protos.hugginggpt.v1.batch_pb2 import Batch
 from services.common.errors import ServiceError
 
 

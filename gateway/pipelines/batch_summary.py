@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.json_encoder import encode
 from gateway.pipelines.batch_results import seconds
-from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem
 
 SLOWEST, NAMES = 5, 3
 """How many are told: of the slowest, and of those with the same error."""

@@ -12,13 +12,14 @@ from gateway.limits.quotas import Quotas
 from gateway.pipelines.batch_feed import BatchFeed
 from gateway.runs import STREAM_SECONDS
 from gateway.service_calls import CALL_SECONDS, absent, ask, told
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, BatchSpec, RunState
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem, BatchSpec
+from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common import call_context, upload_acks
 from services.common.errors import Unavailable
 
 if TYPE_CHECKING:
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 4, 500, 1024 * 1024
 """Items read at a time: at first, at most, and about how many bytes of them."""
@@ -63,7 +64,7 @@ class Batches:
             ServiceError: also what the pages raise; Overloaded, TOKENS_QUOTA.
         """
         spec.max_at_once = await self._quotas.items(spec.max_at_once)
-        call: Any = self._stub.StartBatch(timeout=STREAM_SECONDS, metadata=call_context.metadata())
+        call: Any = self._stub.CreateBatch(timeout=STREAM_SECONDS, metadata=call_context.metadata())
         try:
             return await _told_all(call, spec, pages, taken)
         except grpc.aio.AioRpcError as error:
@@ -79,15 +80,15 @@ class Batches:
     async def list(self, request: pb.ListBatchesRequest) -> pb.ListBatchesResponse:
         return await ask(self._stub.ListBatches, request)
 
-    async def items(self, request: pb.ListItemsRequest) -> pb.ListItemsResponse:
-        return await ask(self._stub.ListItems, request)
+    async def items(self, request: pb.ListBatchItemsRequest) -> pb.ListBatchItemsResponse:
+        return await ask(self._stub.ListBatchItems, request)
 
     async def every(self, batch_id: str, states: "Collection[RunState.ValueType]" = ()) -> AsyncIterator[BatchItem]:
         """All items without their inputs in the order of the input, or those in some states.
 
         About a megabyte of them is in memory.
         """
-        request = pb.ListItemsRequest(batch_id=batch_id, states=states, page_size=FIRST_PAGE, outcomes_only=True)
+        request = pb.ListBatchItemsRequest(batch_id=batch_id, states=states, page_size=FIRST_PAGE, outcomes_only=True)
         while True:
             page = await self.items(request)
             for item in page.items:
@@ -130,30 +131,30 @@ class Batches:
             feed.stop()
 
 
-def _next_size(page: pb.ListItemsResponse) -> int:
+def _next_size(page: pb.ListBatchItemsResponse) -> int:
     each = page.ByteSize() / len(page.items)
     return max(1, min(LARGEST_PAGE, int(PAGE_BYTES / each)))
 
 
 async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], taken: Taken) -> Batch:
     async with asyncio.timeout(CALL_SECONDS):
-        await call.write(pb.StartBatchRequest(spec=spec))
+        await call.write(pb.CreateBatchRequest(spec=spec))
     async with asyncio.timeout(KEPT_SECONDS):
         goes_on = await upload_acks.heard(call)
     if goes_on:
         await taken()
         total = 0
         async for page in pages:
-            await _write(call, pb.StartBatchRequest(items=page))
+            await _write(call, pb.CreateBatchRequest(items=page))
             total += len(page.items)
-        await _write(call, pb.StartBatchRequest(whole=pb.WholeBatch(items=total)))
+        await _write(call, pb.CreateBatchRequest(whole=pb.WholeBatch(items=total)))
         await call.done_writing()
     async with asyncio.timeout(KEPT_SECONDS):
         batch: Batch = await call
     return batch
 
 
-async def _write(call: Any, part: pb.StartBatchRequest) -> None:
+async def _write(call: Any, part: pb.CreateBatchRequest) -> None:
     try:
         async with asyncio.timeout(KEPT_SECONDS):
             await call.write(part)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 from gateway.admission import Admission
 from gateway.auth.audit import Audit
 from gateway.service_calls import ask
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DataPolicy, Pipeline, PipelineRef
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DataPolicy
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
 from services.common.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 DESCRIPTION_CHARACTERS = 10_000
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 from gateway.openapi.schemas import TAKEN, event_stream, listed, reference, schemas
-from protos.hugginggpt.v1.orchestrator_pb2 import SavePipelineRequest
-from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, BatchSpec, NewItem, Pipeline
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem, BatchSpec, NewItem
+from protos.hugginggpt.v1.gateway_pb2 import SavePipelineRequest
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}

@@ -10,9 +10,11 @@ from gateway.pipelines.batch_body import paged
 from gateway.pipelines.batch_items import Items, Sent
 from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
+from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1 import gateway_pb2_grpc as rpc
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import Batch, BatchSpec, DataPolicy, Pipeline, PipelineRef
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchSpec
+from protos.hugginggpt.v1.caller_pb2 import DataPolicy
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
 from services.common import upload_acks
 from services.common.errors import InvalidRequest
 
@@ -49,7 +51,7 @@ class BatchCalls(rpc.GatewayServiceServicer):
     _batches: Batches
     _items: Items
 
-    async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> Batch:
+    async def CreateBatch(self, request_iterator: AsyncIterator[pb.CreateBatchRequest], context: Any) -> Batch:
         spec = await _spec(request_iterator)
         with self._acting(context, spec.policy):
             admitted = await self._admission.admit_batch(spec)
@@ -64,7 +66,7 @@ class BatchCalls(rpc.GatewayServiceServicer):
         with self._acting(context):
             return await self._batches.list(request)
 
-    async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
+    async def ListBatchItems(self, request: pb.ListBatchItemsRequest, context: Any) -> pb.ListBatchItemsResponse:
         with self._acting(context):
             return await self._batches.items(request)
 
@@ -92,7 +94,7 @@ class BatchCalls(rpc.GatewayServiceServicer):
         return pb.DeleteBatchResponse()
 
 
-async def _spec(requests: AsyncIterator[pb.StartBatchRequest]) -> BatchSpec:
+async def _spec(requests: AsyncIterator[pb.CreateBatchRequest]) -> BatchSpec:
     first = await anext(requests, None)
     if first is None or not first.HasField("spec"):
         raise InvalidRequest("the batch's spec must come first", port="spec", remedy="send it, then the items")
@@ -101,7 +103,7 @@ async def _spec(requests: AsyncIterator[pb.StartBatchRequest]) -> BatchSpec:
     return first.spec
 
 
-async def _sent(requests: AsyncIterator[pb.StartBatchRequest]) -> AsyncIterator[tuple[Sent, int]]:
+async def _sent(requests: AsyncIterator[pb.CreateBatchRequest]) -> AsyncIterator[tuple[Sent, int]]:
     index = 0
     async for items in upload_acks.items(requests):
         for item in items:

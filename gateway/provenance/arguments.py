@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.provenance.run_account import Account
-from protos.hugginggpt.v1.types_pb2 import Argument, Task, Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.task_pb2 import Argument, Task
 
 
 def flat(task: Task) -> Iterator[tuple[str, Argument]]:

@@ -7,6 +7,7 @@ from gateway.provenance import digests, media_difference, tolerance
 from gateway.provenance.record import VERSION, code, model
 from gateway.provenance.rerun_terms import Hurdle, Terms
 from gateway.provenance.run_account import Account, TaskAccount
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.record_pb2 import (
     OUTCOME_DIFFERENT,
     OUTCOME_FAILED,
@@ -16,7 +17,7 @@ from protos.hugginggpt.v1.record_pb2 import (
     Verification,
     VerifiedTask,
 )
-from protos.hugginggpt.v1.types_pb2 import DETERMINISM_EXACT, Value
+from protos.hugginggpt.v1.task_pb2 import DETERMINISM_EXACT
 from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
 

@@ -4,8 +4,8 @@ import hashlib
 import json
 from contextlib import suppress
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.record_pb2 import FORM_ARTIFACT, FORM_JSON, FORM_TEXT, Digest, Form
-from protos.hugginggpt.v1.types_pb2 import Value
 
 
 def of_text(text: str, form: "Form.ValueType" = FORM_TEXT) -> Digest:

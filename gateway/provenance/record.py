@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from gateway.provenance import digests
 from gateway.provenance.arguments import flat, value_of
 from gateway.provenance.run_account import Account, Attempt, TaskAccount, Timed
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.record_pb2 import (
     Asker,
     RecordedArgument,
@@ -17,7 +19,7 @@ from protos.hugginggpt.v1.record_pb2 import (
     RecordedTask,
     RunRecord,
 )
-from protos.hugginggpt.v1.types_pb2 import TASK_STATE_REUSED, Candidate, Decision
+from protos.hugginggpt.v1.run_pb2 import TASK_STATE_REUSED
 
 VERSION = 1
 

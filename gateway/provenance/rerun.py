@@ -8,16 +8,11 @@ from gateway.provenance.arguments import values_of
 from gateway.provenance.digests import canonical
 from gateway.provenance.rerun_terms import Hurdle, Terms
 from gateway.provenance.run_account import Account, TaskAccount
+from protos.hugginggpt.v1.model_pb2 import ModelCard
+from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, OUTCOME_NOT_COMPARABLE
-from protos.hugginggpt.v1.types_pb2 import (
-    DETERMINISM_NO,
-    RUN_MODE_RESULTS,
-    Argument,
-    ModelCard,
-    Plan,
-    RunSpec,
-    Task,
-)
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RunSpec
+from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NO, Argument, Task
 
 Revisions = Mapping[tuple[str, str], Collection[str]]
 """By task and model, the commits that there are."""

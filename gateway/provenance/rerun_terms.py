@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.provenance.digests import canonical
 from protos.hugginggpt.v1.record_pb2 import Outcome
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 
 NOTE = "verification"
 """Under which name it is kept in the run's metadata; admission lets nobody else write there."""

@@ -6,19 +6,12 @@ from dataclasses import dataclass, field
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gateway.runs import ENDED, Runs
-from protos.hugginggpt.v1.types_pb2 import (
-    Candidate,
-    Decision,
-    Plan,
-    RunAccepted,
-    RunEnded,
-    RunEvent,
-    Task,
-    TaskEnded,
-    TaskResult,
-    TaskSelected,
-    Usage,
-)
+from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEnded, RunEvent, TaskEnded, TaskSelected
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
+from protos.hugginggpt.v1.run_pb2 import TaskResult
+from protos.hugginggpt.v1.task_pb2 import Task
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.errors import FailedPrecondition
 
 Timed = tuple[Timestamp, Decision]

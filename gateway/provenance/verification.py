@@ -8,9 +8,9 @@ from gateway.provenance.rerun import Revisions
 from gateway.provenance.rerun_terms import Hurdle, Terms
 from gateway.provenance.run_account import Account, TaskAccount
 from gateway.runs import ENDED, Runs
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
+from protos.hugginggpt.v1.gateway_pb2 import ListModelsRequest
 from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, Verification
-from protos.hugginggpt.v1.selector_pb2 import ListModelsRequest
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Caller
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import acting_for, current
 from services.common.errors import NotFound

@@ -11,7 +11,8 @@ import structlog
 
 from gateway.auth.audit import Audit
 from gateway.runs import Runs
-from protos.hugginggpt.v1.types_pb2 import Artifact, Caller
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common.call_context import acting_for, current
 from services.common.database import Database, Query, Steps
 from services.common.errors import NotFound, ServiceError

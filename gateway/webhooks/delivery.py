@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.webhooks.sender import ATTEMPT_SECONDS, End, Letter, Outcome, sent
-from protos.hugginggpt.v1.types_pb2 import Caller
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common.call_context import acting_for
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import ServiceError

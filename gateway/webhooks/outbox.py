@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.json_encoder import dumps, encode
-from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import EndedBatch, EndedRun
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common.database import Database, Query, Steps
 
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from google.protobuf import json_format
 
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 
 @cache

@@ -8,8 +8,8 @@ client has gone, so its last part says that it is whole.
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
 from typing import Any
 
-from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
-from protos.hugginggpt.v1.types_pb2 import NewItem
+from protos.hugginggpt.v1.batch_pb2 import NewItem
+from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
 from services.common.errors import InvalidRequest
 
 _WORD = ("hugginggpt-taken", "1")
@@ -26,7 +26,7 @@ async def heard(call: Any) -> bool:
     return _WORD in list(await call.initial_metadata() or ())
 
 
-async def items(parts: AsyncIterable[StartBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
+async def items(parts: AsyncIterable[CreateBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
     """The items of a batch behind its spec, as they come; ends well only where it is said that these are all.
 
     Raises:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import usage_pb2
 from services.llm.settings import Price
 
 
@@ -35,9 +35,9 @@ class Usage:
             self.elapsed_seconds + other.elapsed_seconds,
         )
 
-    def to_pb(self) -> types.Usage:
+    def to_pb(self) -> usage_pb2.Usage:
         """As events carry it."""
-        usage = types.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost=self.cost)
+        usage = usage_pb2.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost=self.cost)
         usage.busy.FromTimedelta(timedelta(seconds=self.busy_seconds))
         usage.elapsed.FromTimedelta(timedelta(seconds=self.elapsed_seconds))
         return usage

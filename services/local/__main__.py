@@ -14,8 +14,8 @@ from pathlib import Path
 import grpc
 import structlog
 
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.internal.v1 import selector_pb2 as pb
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from services.common import logging
 from services.common.channel import connect
 from services.common.errors import InvalidRequest, ServiceError, Unavailable

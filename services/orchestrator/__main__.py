@@ -5,11 +5,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
-from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
-from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
-from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceStub
+from protos.hugginggpt.internal.v1.responder_pb2_grpc import ResponderServiceStub
+from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from services.common import database
 from services.common.artifacts import ArtifactStore
 from services.common.channel import connect
@@ -42,7 +42,7 @@ from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 
 @asynccontextmanager

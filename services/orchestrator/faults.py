@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from protos.hugginggpt.v1.types_pb2 import Failure
+from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
 
 TAKEOVER_ATTEMPTS = 3

@@ -13,7 +13,8 @@ from typing import Self
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_FAILED, RunEvent, RunState, TakenOver
+from protos.hugginggpt.v1.event_pb2 import RunEvent, TakenOver
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, RunState
 from services.common.errors import Unavailable
 from services.common.supervision import supervise
 from services.orchestrator import metrics

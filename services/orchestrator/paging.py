@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.hugginggpt.v1.types_pb2 import RunState
+from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common.errors import InvalidRequest
 
 PAGE_SIZE = 50

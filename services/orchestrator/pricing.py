@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import Usage
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.orchestrator import metrics
 
 log = structlog.get_logger(__name__)

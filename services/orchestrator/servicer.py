@@ -3,9 +3,9 @@
 from contextlib import aclosing
 from typing import Any
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import ON_DISCONNECT_CANCEL, RunSpec
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import gateway_pb2, run_pb2
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.common import call_context
 from services.common.errors import InvalidRequest, ServiceError
 from services.orchestrator.batches.service import Batches
@@ -29,7 +29,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         self._batches = batches
         self._batch_ends = batch_ends
 
-    async def Run(self, request: pb.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def CreateRun(self, request: orchestrator_pb2.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         run_id = await self._runs.accept(request.spec)
         try:
             await self._write(context, run_id, 0)
@@ -40,15 +40,15 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
                 await self._runs.cancel(run_id)
             raise
 
-    async def Watch(self, request: pb.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def WatchRun(self, request: gateway_pb2.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await self._write(context, request.run_id, request.after_sequence)
 
-    async def Get(self, request: pb.GetRunRequest, context: Any) -> types.Run:
+    async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> run_pb2.Run:
         if request.brief:
             return _brief(await self._runs.row(request.run_id))
         return await self._runs.get(request.run_id)
 
-    async def List(self, request: pb.ListRunsRequest, context: Any) -> pb.ListRunsResponse:
+    async def ListRuns(self, request: gateway_pb2.ListRunsRequest, context: Any) -> gateway_pb2.ListRunsResponse:
         size = page_size(request.page_size)
         rows = await self._runs.rows(
             limit=size + 1,
@@ -60,31 +60,37 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
             first_turns=request.first_turns,
         )
         following = token(rows[size - 1].created, rows[size - 1].id) if len(rows) > size else ""
-        return pb.ListRunsResponse(runs=[_brief(row) for row in rows[:size]], next_page_token=following)
+        return gateway_pb2.ListRunsResponse(runs=[_brief(row) for row in rows[:size]], next_page_token=following)
 
-    async def Cancel(self, request: pb.CancelRunRequest, context: Any) -> pb.CancelRunResponse:
+    async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         await self._runs.cancel(request.run_id)
-        return pb.CancelRunResponse()
+        return gateway_pb2.CancelRunResponse()
 
-    async def Approve(self, request: pb.ApproveRunRequest, context: Any) -> pb.ApproveRunResponse:
+    async def ApproveRun(self, request: gateway_pb2.ApproveRunRequest, context: Any) -> gateway_pb2.ApproveRunResponse:
         await self._runs.approve(request.run_id, request.plan if request.HasField("plan") else None)
-        return pb.ApproveRunResponse()
+        return gateway_pb2.ApproveRunResponse()
 
-    async def Delete(self, request: pb.DeleteRunRequest, context: Any) -> pb.DeleteRunResponse:
+    async def DeleteRun(self, request: gateway_pb2.DeleteRunRequest, context: Any) -> gateway_pb2.DeleteRunResponse:
         await self._runs.delete(request.run_id)
-        return pb.DeleteRunResponse()
+        return gateway_pb2.DeleteRunResponse()
 
-    async def ListEnded(self, request: pb.ListEndedRequest, context: Any) -> pb.ListEndedResponse:
+    async def ListEndedRuns(
+        self, request: orchestrator_pb2.ListEndedRunsRequest, context: Any
+    ) -> orchestrator_pb2.ListEndedRunsResponse:
         size, since = page_size(request.page_size), moment(request.ended_after, "ended_after")
         ended = await self._runs.ended(since, position(request.page_token) or (0.0, ""), size + 1)
         following = token(ended[size - 1].ended, ended[size - 1].id) if len(ended) > size else ""
-        return pb.ListEndedResponse(runs=[_told(run) for run in ended[:size]], next_page_token=following)
+        return orchestrator_pb2.ListEndedRunsResponse(
+            runs=[_told(run) for run in ended[:size]], next_page_token=following
+        )
 
-    async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldResponse:
+    async def HoldArtifacts(
+        self, request: orchestrator_pb2.HoldArtifactsRequest, context: Any
+    ) -> orchestrator_pb2.HoldArtifactsResponse:
         if not request.holder:
             raise InvalidRequest("nobody is named as the holder", port="holder", remedy="name it, by a file's id")
         await self._holds.hold(call_context.current().tenant, request.holder, request.sha256s)
-        return pb.HoldResponse()
+        return orchestrator_pb2.HoldArtifactsResponse()
 
     async def _write(self, context: Any, run_id: str, after: int) -> None:
         async with aclosing(self._runs.watch(run_id, after)) as events:
@@ -92,8 +98,8 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
                 await context.write(event)
 
 
-def _brief(row: Row) -> types.Run:
-    run = types.Run(
+def _brief(row: Row) -> run_pb2.Run:
+    run = run_pb2.Run(
         run_id=row.id,
         state=row.state,
         spec=RunSpec(request=row.request, parent_run_id=row.parent_id),
@@ -105,7 +111,9 @@ def _brief(row: Row) -> types.Run:
     return run
 
 
-def _told(ended: Ended) -> pb.EndedRun:
-    run = pb.EndedRun(run_id=ended.id, caller=ended.caller, state=ended.state, usage=ended.last.run_ended.usage)
+def _told(ended: Ended) -> orchestrator_pb2.EndedRun:
+    run = orchestrator_pb2.EndedRun(
+        run_id=ended.id, caller=ended.caller, state=ended.state, usage=ended.last.run_ended.usage
+    )
     run.ended.CopyFrom(timestamp(ended.ended))
     return run

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from protos.hugginggpt.v1 import planner_pb2 as pb
-from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
+from protos.hugginggpt.internal.v1 import planner_pb2 as pb
+from protos.hugginggpt.internal.v1 import planner_pb2_grpc as rpc
 from services.common.channel import connect
 from services.common.peer_health import watched
 from services.common.server import Serving, run, serving

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import grpc
 import structlog
 
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import artifact_pb2, gateway_pb2, task_pb2
 from services.common.errors import Unavailable
 from services.common.supervision import supervise
 from services.planner.plan import Catalogue, Modality, OfferedTasks, Parameter, Port, Spec
@@ -89,7 +89,9 @@ class Catalog:
                 log.warning("catalogue not refreshed", code=error.code().name, known=self._tasks is not None)
 
     async def _load(self, timeout: float) -> None:  # noqa: ASYNC109  # it becomes the call's deadline
-        reply = await self._selector.ListTasks(pb.ListTasksRequest(known_revision=self._revision), timeout=timeout)
+        reply = await self._selector.ListTasks(
+            gateway_pb2.ListTasksRequest(known_revision=self._revision), timeout=timeout
+        )
         if self._tasks is None or not (reply.unchanged or reply.revision == self._revision):
             failing = {task.spec.name: tuple(task.experts) for task in reply.failing}
             self._tasks = OfferedTasks((spec_from_pb(task.spec) for task in reply.tasks), failing)
@@ -110,7 +112,7 @@ class Catalog:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _watch(self) -> None:
-        changes = self._selector.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=WATCH_SECONDS)
+        changes = self._selector.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=WATCH_SECONDS)
         async for change in changes:
             if change.revision != self._revision or self._tasks is None:
                 self._told = False
@@ -124,7 +126,7 @@ def standard_specs() -> Catalogue:
     return {name: spec_from_pb(spec) for name, spec in standard_tasks().items()}
 
 
-def spec_from_pb(spec: types.TaskSpec) -> Spec:
+def spec_from_pb(spec: task_pb2.TaskSpec) -> Spec:
     return Spec(
         name=spec.name,
         description=spec.description,
@@ -138,10 +140,10 @@ def spec_from_pb(spec: types.TaskSpec) -> Spec:
 
 
 _MODALITIES: Mapping[int, Modality] = {
-    types.Modality.Value(f"MODALITY_{modality.name}"): modality for modality in Modality
+    artifact_pb2.Modality.Value(f"MODALITY_{modality.name}"): modality for modality in Modality
 }
 
 
-def _port(port: types.Port) -> Port:
+def _port(port: task_pb2.Port) -> Port:
     modality = _MODALITIES.get(port.modality, Modality.UNSPECIFIED)
     return Port(port.name, modality, required=port.required, many=port.many, description=port.description)

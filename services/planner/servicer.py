@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from protos.hugginggpt.v1 import planner_pb2 as pb
-from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import planner_pb2 as pb
+from protos.hugginggpt.internal.v1 import planner_pb2_grpc as rpc
+from protos.hugginggpt.v1 import artifact_pb2, plan_pb2, run_pb2, task_pb2
 from services.planner.plan import (
     Argument,
     Decision,
@@ -47,7 +47,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
 def request_from_pb(request: pb.PlanRequest) -> Request:
     return Request(
         conversation=tuple(
-            Turn(turn.role != types.ROLE_ASSISTANT, turn.text, _named(turn.attachments))
+            Turn(turn.role != run_pb2.ROLE_ASSISTANT, turn.text, _named(turn.attachments))
             for turn in request.conversation
         ),
         inputs=_named(request.inputs),
@@ -57,7 +57,7 @@ def request_from_pb(request: pb.PlanRequest) -> Request:
     )
 
 
-_STATES: Mapping[int, State] = {types.TaskState.Value(f"TASK_STATE_{state.name}"): state for state in State}
+_STATES: Mapping[int, State] = {run_pb2.TaskState.Value(f"TASK_STATE_{state.name}"): state for state in State}
 
 
 def _prior(prior: pb.PriorTask) -> Prior:
@@ -76,12 +76,12 @@ def _goal(goal: pb.PlanGoal) -> Goal:
             return New()
 
 
-def _named(values: Iterable[types.NamedValue]) -> tuple[Named, ...]:
+def _named(values: Iterable[artifact_pb2.NamedValue]) -> tuple[Named, ...]:
     converted = ((named.name, _value(named.value)) for named in values)
     return tuple(Named(name, value) for name, value in converted if not isinstance(value, Unset))
 
 
-def task_from_pb(task: types.Task) -> Task:
+def task_from_pb(task: task_pb2.Task) -> Task:
     return Task(
         id=task.id,
         task=task.task,
@@ -93,13 +93,13 @@ def task_from_pb(task: types.Task) -> Task:
     )
 
 
-def _argument(argument: types.Argument) -> Argument:
+def _argument(argument: task_pb2.Argument) -> Argument:
     if argument.WhichOneof("kind") == "list":
         return Many(tuple(_single(item) for item in argument.list.items))
     return _single(argument)
 
 
-def _single(argument: types.Argument) -> Single:
+def _single(argument: task_pb2.Argument) -> Single:
     match argument.WhichOneof("kind"):
         case "value":
             return _value(argument.value)
@@ -111,7 +111,7 @@ def _single(argument: types.Argument) -> Single:
             return Unset()
 
 
-def _value(value: types.Value) -> Value | Unset:
+def _value(value: artifact_pb2.Value) -> Value | Unset:
     match value.WhichOneof("kind"):
         case "text":
             return Text(value.text)
@@ -129,14 +129,14 @@ def event_to_pb(step: Step) -> pb.PlanEvent:
         case Task():
             return pb.PlanEvent(task=task_to_pb(step))
         case Note():
-            kind = types.NoteKind.Value(f"NOTE_KIND_{step.kind.name}")
-            return pb.PlanEvent(note=types.Note(kind=kind, text=step.text, span=step.span))
+            kind = plan_pb2.NoteKind.Value(f"NOTE_KIND_{step.kind.name}")
+            return pb.PlanEvent(note=plan_pb2.Note(kind=kind, text=step.text, span=step.span))
         case Decision():
             return pb.PlanEvent(end=pb.PlanEnd(decision=_decision_to_pb(step)))
 
 
-def _decision_to_pb(decision: Decision) -> types.Decision:
-    return types.Decision(
+def _decision_to_pb(decision: Decision) -> plan_pb2.Decision:
+    return plan_pb2.Decision(
         controller=decision.controller,
         llm_model=decision.llm_model,
         reason=decision.reason,
@@ -147,8 +147,8 @@ def _decision_to_pb(decision: Decision) -> types.Decision:
     )
 
 
-def task_to_pb(task: Task) -> types.Task:
-    return types.Task(
+def task_to_pb(task: Task) -> task_pb2.Task:
+    return task_pb2.Task(
         id=task.id,
         task=task.task,
         arguments={name: _argument_to_pb(argument) for name, argument in task.arguments.items()},
@@ -159,26 +159,26 @@ def task_to_pb(task: Task) -> types.Task:
     )
 
 
-def _argument_to_pb(argument: Argument) -> types.Argument:
+def _argument_to_pb(argument: Argument) -> task_pb2.Argument:
     match argument:
         case Many(items):
-            return types.Argument(list=types.ArgumentList(items=[_argument_to_pb(item) for item in items]))
+            return task_pb2.Argument(list=task_pb2.ArgumentList(items=[_argument_to_pb(item) for item in items]))
         case Reference(task_id, output):
-            return types.Argument(reference=types.Reference(task_id=task_id, output=output))
+            return task_pb2.Argument(reference=task_pb2.Reference(task_id=task_id, output=output))
         case Input(name):
-            return types.Argument(input=types.Input(name=name))
+            return task_pb2.Argument(input=task_pb2.Input(name=name))
         case Unset():
-            return types.Argument()
+            return task_pb2.Argument()
         case _:
-            return types.Argument(value=_value_to_pb(argument))
+            return task_pb2.Argument(value=_value_to_pb(argument))
 
 
-def _value_to_pb(value: Value) -> types.Value:
+def _value_to_pb(value: Value) -> artifact_pb2.Value:
     match value:
         case Text(text):
-            return types.Value(text=text)
+            return artifact_pb2.Value(text=text)
         case Json(content):
-            return types.Value(json=content)
+            return artifact_pb2.Value(json=content)
         case File(sha256, media_type, size_bytes, name):
-            artifact = types.Artifact(sha256=sha256, media_type=media_type, size_bytes=size_bytes, name=name)
-            return types.Value(artifact=artifact)
+            artifact = artifact_pb2.Artifact(sha256=sha256, media_type=media_type, size_bytes=size_bytes, name=name)
+            return artifact_pb2.Value(artifact=artifact)

@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
-from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1 import artifact_pb2, failure_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
 from services.responder.responder import Decision, Piece, Responder
 from services.responder.run_summary import (
     Account,
@@ -23,17 +23,17 @@ from services.responder.run_summary import (
 )
 
 _KINDS: Mapping[int, RemarkKind] = {
-    types.NOTE_KIND_UNMAPPED: RemarkKind.MISSING,
-    types.NOTE_KIND_CLARIFY: RemarkKind.MISSING,
-    types.NOTE_KIND_CHAT: RemarkKind.CHAT,
-    types.NOTE_KIND_TRIMMED: RemarkKind.LEFT_OUT,
+    plan_pb2.NOTE_KIND_UNMAPPED: RemarkKind.MISSING,
+    plan_pb2.NOTE_KIND_CLARIFY: RemarkKind.MISSING,
+    plan_pb2.NOTE_KIND_CHAT: RemarkKind.CHAT,
+    plan_pb2.NOTE_KIND_TRIMMED: RemarkKind.LEFT_OUT,
 }
 _STATES: Mapping[int, State] = {
-    types.TASK_STATE_SUCCEEDED: State.SUCCEEDED,
-    types.TASK_STATE_REUSED: State.REUSED,
-    types.TASK_STATE_FAILED: State.FAILED,
-    types.TASK_STATE_SKIPPED: State.SKIPPED,
-    types.TASK_STATE_CANCELLED: State.CANCELLED,
+    run_pb2.TASK_STATE_SUCCEEDED: State.SUCCEEDED,
+    run_pb2.TASK_STATE_REUSED: State.REUSED,
+    run_pb2.TASK_STATE_FAILED: State.FAILED,
+    run_pb2.TASK_STATE_SKIPPED: State.SKIPPED,
+    run_pb2.TASK_STATE_CANCELLED: State.CANCELLED,
 }
 
 
@@ -75,8 +75,8 @@ def event_to_pb(piece: Piece) -> pb.RespondEvent:
     return pb.RespondEvent(text=piece)
 
 
-def _decision(decision: Decision) -> types.Decision:
-    return types.Decision(
+def _decision(decision: Decision) -> plan_pb2.Decision:
+    return plan_pb2.Decision(
         controller=decision.controller,
         reason=decision.reason,
         llm_model=decision.llm_model,
@@ -86,11 +86,11 @@ def _decision(decision: Decision) -> types.Decision:
     )
 
 
-def _turn(turn: types.Turn) -> Turn:
-    return Turn(by_user=turn.role == types.ROLE_USER, text=turn.text)
+def _turn(turn: run_pb2.Turn) -> Turn:
+    return Turn(by_user=turn.role == run_pb2.ROLE_USER, text=turn.text)
 
 
-def _task(status: types.TaskStatus, files: Mapping[str, str]) -> Task:
+def _task(status: run_pb2.TaskStatus, files: Mapping[str, str]) -> Task:
     task, result = status.task, status.result
     arguments = [single for argument in task.arguments.values() for single in _singles(argument)]
     by = result.by if result.by.model_id else status.candidate
@@ -111,21 +111,21 @@ def _task(status: types.TaskStatus, files: Mapping[str, str]) -> Task:
     )
 
 
-def _singles(argument: types.Argument) -> Iterator[types.Argument]:
+def _singles(argument: task_pb2.Argument) -> Iterator[task_pb2.Argument]:
     if argument.HasField("list"):
         yield from argument.list.items
     else:
         yield argument
 
 
-def _file(argument: types.Argument, files: Mapping[str, str]) -> str:
+def _file(argument: task_pb2.Argument, files: Mapping[str, str]) -> str:
     """The name of the file an argument is, if it is one."""
     if argument.HasField("input"):
         return files.get(argument.input.name, "")
     return argument.value.artifact.name if argument.HasField("value") else ""
 
 
-def _output(value: types.Value) -> Output:
+def _output(value: artifact_pb2.Value) -> Output:
     match value.WhichOneof("kind"):
         case "artifact":
             return _artifact(value.artifact)
@@ -135,11 +135,11 @@ def _output(value: types.Value) -> Output:
             return value.text
 
 
-def _is_file(value: types.Value) -> bool:
+def _is_file(value: artifact_pb2.Value) -> bool:
     return value.HasField("artifact")
 
 
-def _artifact(artifact: types.Artifact, otherwise: str = "") -> Artifact:
+def _artifact(artifact: artifact_pb2.Artifact, otherwise: str = "") -> Artifact:
     return Artifact(artifact.name or otherwise, artifact.media_type, artifact.size_bytes)
 
 
@@ -155,12 +155,12 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _seconds(usage: types.Usage) -> float | None:
+def _seconds(usage: usage_pb2.Usage) -> float | None:
     for field in ("elapsed", "busy"):
         if usage.HasField(field):
             return float(getattr(usage, field).ToTimedelta().total_seconds())
     return None
 
 
-def _trouble(failure: types.Failure) -> Trouble:
+def _trouble(failure: failure_pb2.Failure) -> Trouble:
     return Trouble(failure.message, failure.remedy)

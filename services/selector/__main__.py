@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
+from protos.hugginggpt.internal.v1 import selector_pb2 as pb
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
 from services.common.artifacts import ArtifactStore
 from services.common.server import Serving, run, serving
 from services.llm.client import LLM

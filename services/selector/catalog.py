@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import CorruptData, FailedPrecondition, NotFound
 from services.selector.catalog_view import View
 from services.selector.replica import Attention, Description, Replica

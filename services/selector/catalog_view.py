@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 
-from protos.hugginggpt.v1.selector_pb2 import CatalogTask
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, ModelCard, TaskSpec
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, ModelCard
+from protos.hugginggpt.v1.task_pb2 import CatalogTask, TaskSpec
 from services.selector.replica import Attention, Description, Replica
 from services.selector.routing_table import Table
 from services.selector.spec_comparison import disagreement

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.hugginggpt.v1.selector_pb2 import Expert
+from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from services.selector.catalog import Catalog
 from services.selector.replica import Attention, Replica
 from services.selector.task_offers import Seat

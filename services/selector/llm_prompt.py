@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.llm.messages import Message, Schema
 from services.llm.prompt import Prompt, nonce, quoted
 from services.selector.query import Wanted

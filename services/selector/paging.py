@@ -6,7 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from protos.hugginggpt.v1.types_pb2 import ModelCard
+from protos.hugginggpt.v1.model_pb2 import ModelCard
 from services.common.errors import InvalidRequest
 from services.selector.catalog_view import place
 

@@ -7,7 +7,8 @@ from enum import Enum
 from hashlib import blake2b
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
-from protos.hugginggpt.v1.types_pb2 import Endpoint, ModelCard, TaskSpec
+from protos.hugginggpt.v1.model_pb2 import Endpoint, ModelCard
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 
 class Attention(Enum):

@@ -8,8 +8,8 @@ from functools import partial
 
 import structlog
 
-from protos.hugginggpt.v1.selector_pb2 import Route as Told
-from protos.hugginggpt.v1.selector_pb2 import RoutedModel
+from protos.hugginggpt.v1.model_pb2 import Route as Told
+from protos.hugginggpt.v1.model_pb2 import RoutedModel
 from services.common.supervision import supervise
 from services.selector.catalog import Catalog
 from services.selector.catalog_view import View

@@ -3,13 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_AUDIO,
-    MODALITY_IMAGE,
-    MODALITY_TEXT,
-    MODALITY_VIDEO,
-    TaskSpec,
-)
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_AUDIO, MODALITY_IMAGE, MODALITY_TEXT, MODALITY_VIDEO
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, NotFound
 from services.selector.routing_table import SETTING, Route
 from services.selector.task_offers import Offer

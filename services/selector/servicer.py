@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
     CANDIDATE_ROLE_SHADOW,
@@ -22,9 +23,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     SELECTION_POLICY_RANK,
     Candidate,
     CandidateRole,
-    Decision,
-    Task,
 )
+from protos.hugginggpt.v1.plan_pb2 import Decision
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.errors import InvalidRequest, Unavailable
 from services.selector import expert_list, paging
@@ -71,7 +72,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self._watchers: set[_Watcher] = set()
         self._judge = judge
 
-    async def Select(self, request: pb.SelectRequest, context: Any) -> pb.SelectResponse:
+    async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
         wanted = wanted_from_pb(request, may_leave=call_context.may_leave_the_house())
         if self._judge and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
             return choice_to_pb(await self._judge.choose(wanted, context.time_remaining()))
@@ -80,31 +81,35 @@ class SelectorServicer(rpc.SelectorServiceServicer):
             choice = replace(choice, fell_back_because="no LLM is configured")
         return choice_to_pb(choice)
 
-    async def ListTasks(self, request: pb.ListTasksRequest, context: Any) -> pb.ListTasksResponse:
+    async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         view = self._catalog.view
         if request.known_revision.partition(".")[0] == view.tasks_digest:
-            return pb.ListTasksResponse(revision=view.revision, unchanged=True)
+            return gateway_pb2.ListTasksResponse(revision=view.revision, unchanged=True)
         tasks, failing = view.tasks.values(), view.failing.values()
-        return pb.ListTasksResponse(revision=view.revision, tasks=tasks, failing=failing)
+        return gateway_pb2.ListTasksResponse(revision=view.revision, tasks=tasks, failing=failing)
 
-    async def ListModels(self, request: pb.ListModelsRequest, context: Any) -> pb.ListModelsResponse:
+    async def ListModels(self, request: gateway_pb2.ListModelsRequest, context: Any) -> gateway_pb2.ListModelsResponse:
         view = self._catalog.view
         if request.known_revision == view.revision and not request.page_token:
-            return pb.ListModelsResponse(revision=view.revision, unchanged=True)
+            return gateway_pb2.ListModelsResponse(revision=view.revision, unchanged=True)
         models, token = paging.page(view.models_of(request.task), request.page_size, request.page_token)
-        reply = pb.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
+        reply = gateway_pb2.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
         if not request.page_token:
             reply.routes.extend(routes(self._table, view, request.task))
             reply.selection_policy = self._policy
         return reply
 
-    async def ListExperts(self, request: pb.ListExpertsRequest, context: Any) -> pb.ListExpertsResponse:
-        return pb.ListExpertsResponse(experts=expert_list.experts(self._catalog))
+    async def ListExperts(
+        self, request: selector_pb2.ListExpertsRequest, context: Any
+    ) -> selector_pb2.ListExpertsResponse:
+        return selector_pb2.ListExpertsResponse(experts=expert_list.experts(self._catalog))
 
-    async def ForgetExpert(self, request: pb.ForgetExpertRequest, context: Any) -> pb.ForgetExpertResponse:
+    async def ForgetExpert(
+        self, request: selector_pb2.ForgetExpertRequest, context: Any
+    ) -> selector_pb2.ForgetExpertResponse:
         await self._removal.forget(request.name)
         await self._sent_to_watchers()
-        return pb.ForgetExpertResponse()
+        return selector_pb2.ForgetExpertResponse()
 
     async def _sent_to_watchers(self) -> None:
         """Waits until every watcher was sent the present revision: planner and orchestrators cache what is offered."""
@@ -114,12 +119,12 @@ class SelectorServicer(rpc.SelectorServiceServicer):
                     while watcher in self._watchers and watcher.revision != self._catalog.view.revision:
                         await watcher.next()
 
-    async def WatchCatalogue(self, request: pb.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         watcher = _Watcher()
         self._watchers.add(watcher)
         try:
             while news := await self._catalog.beyond(watcher.revision):
-                await context.write(pb.WatchCatalogueResponse(revision=news))
+                await context.write(selector_pb2.WatchCatalogueResponse(revision=news))
                 watcher.sent(news)
         finally:
             self._watchers.discard(watcher)
@@ -145,7 +150,7 @@ class _Watcher:
         await self._sent.wait()
 
 
-def wanted_from_pb(request: pb.SelectRequest, *, may_leave: bool) -> Wanted:
+def wanted_from_pb(request: selector_pb2.SelectRequest, *, may_leave: bool) -> Wanted:
     """What is asked for.
 
     Raises:
@@ -174,9 +179,9 @@ def wanted_from_pb(request: pb.SelectRequest, *, may_leave: bool) -> Wanted:
     )
 
 
-def choice_to_pb(choice: Choice) -> pb.SelectResponse:
+def choice_to_pb(choice: Choice) -> selector_pb2.SelectResponse:
     """The candidates, the first of them primary."""
-    return pb.SelectResponse(
+    return selector_pb2.SelectResponse(
         candidates=[_candidate(chosen, role) for chosen, role in _roles(choice)],
         decision=Decision(
             controller=choice.controller,

@@ -13,7 +13,7 @@ Where nothing is measured, or no word tells them apart, an LLM reads better than
 
 from collections.abc import Sequence
 
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.selector.query import Mode, Wanted
 from services.selector.ranking import PROMPT_SECONDS, Presence
 from services.selector.selector import Choice, Chosen

@@ -8,7 +8,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
 from services.common.kv_store import Notes
 from services.common.supervision import supervise

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from protos.hugginggpt.v1.types_pb2 import Modality, Port, TaskSpec
+from protos.hugginggpt.v1.artifact_pb2 import Modality
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 
 
 def disagreement(given: TaskSpec, settled: TaskSpec) -> str:

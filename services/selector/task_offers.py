@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.model_pb2 import (
     MODEL_STATE_DORMANT,
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
     MODEL_STATE_READY,
     REACH_INTERNAL,
     ModelCard,
-    TaskSpec,
 )
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.selector.ranking import Merits, Presence, Ranking
 from services.selector.replica import Attention, Description, Replica
 from services.selector.tokens import stems

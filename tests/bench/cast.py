@@ -15,11 +15,13 @@ from functools import lru_cache
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from protos.hugginggpt.internal.v1.planner_pb2 import PlanEnd, PlanEvent, PlanRequest
+from protos.hugginggpt.internal.v1.responder_pb2 import RespondEvent, RespondRequest
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectRequest, SelectResponse
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.planner_pb2 import PlanEnd, PlanEvent, PlanRequest
-from protos.hugginggpt.v1.responder_pb2 import RespondEvent, RespondRequest
-from protos.hugginggpt.v1.selector_pb2 import SelectRequest, SelectResponse
-from protos.hugginggpt.v1.types_pb2 import REACH_INTERNAL, Candidate, Decision, Endpoint, Value
+from protos.hugginggpt.v1.model_pb2 import REACH_INTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.plan_pb2 import Decision
 from services.common.channel import MESSAGE_LIMITS
 from tests.bench import memory_limited_experts
 from tests.bench.shapes import INPUTS, SPEC, script
@@ -114,15 +116,14 @@ async def _pass(seconds: float) -> None:
 
 def _handlers(cast: Cast) -> list[grpc.GenericRpcHandler]:
     methods: dict[str, dict[str, grpc.RpcMethodHandler[bytes, bytes]]] = {
-        "PlannerService": {"Plan": grpc.unary_stream_rpc_method_handler(cast.plan)},
-        "SelectorService": {"Select": grpc.unary_unary_rpc_method_handler(cast.select)},
-        "ExpertService": {"Infer": grpc.unary_unary_rpc_method_handler(cast.infer)},
-        "ResponderService": {"Respond": grpc.unary_stream_rpc_method_handler(cast.respond)},
-        "CastService": {"Tally": grpc.unary_unary_rpc_method_handler(cast.tally)},
+        "internal.v1.PlannerService": {"Plan": grpc.unary_stream_rpc_method_handler(cast.plan)},
+        "internal.v1.SelectorService": {"Select": grpc.unary_unary_rpc_method_handler(cast.select)},
+        "v1.ExpertService": {"Infer": grpc.unary_unary_rpc_method_handler(cast.infer)},
+        "internal.v1.ResponderService": {"Respond": grpc.unary_stream_rpc_method_handler(cast.respond)},
+        "v1.CastService": {"Tally": grpc.unary_unary_rpc_method_handler(cast.tally)},
     }
     return [
-        grpc.method_handlers_generic_handler(f"hugginggpt.v1.{service}", handlers)
-        for service, handlers in methods.items()
+        grpc.method_handlers_generic_handler(f"hugginggpt.{service}", handlers) for service, handlers in methods.items()
     ]
 
 

@@ -14,7 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from protos.hugginggpt.v1.types_pb2 import Argument, NamedValue, NewItem, Plan, Reference, Value
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
+from protos.hugginggpt.v1.batch_pb2 import NewItem
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.task_pb2 import Argument, Reference
 from services.common.artifacts import ArtifactStore
 from services.common.settings import from_environment
 from services.llm.settings import LlmSettings, Price

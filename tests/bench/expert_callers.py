@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 
 import grpc
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller, Value
 from services.common import call_context
 from services.common.channel import dial
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS
 from services.common.channel import connect
 from services.local.ports import free
 from tests.bench.http_client import Connection, connected

@@ -8,19 +8,11 @@ from tempfile import TemporaryDirectory
 
 import asyncpg
 
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_RUNNING,
-    TASK_STATE_SUCCEEDED,
-    Caller,
-    Candidate,
-    Endpoint,
-    RunEvent,
-    RunSpec,
-    TaskEnded,
-    TaskResult,
-    TaskStarted,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded, TaskStarted
+from protos.hugginggpt.v1.model_pb2 import Candidate, Endpoint
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_RUNNING, TASK_STATE_SUCCEEDED, RunSpec, TaskResult
 from services.common import database
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, NewRun

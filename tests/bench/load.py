@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 import grpc
 
-from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEvent, RunMode, RunSpec
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunMode, RunSpec
 from services.common.channel import connect
 from tests.bench.shapes import Script
 
@@ -20,7 +21,7 @@ class Client:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._run: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
-            "/hugginggpt.v1.OrchestratorService/Run"
+            "/hugginggpt.internal.v1.OrchestratorService/CreateRun"
         )
 
     async def run(self, request: bytes) -> float:
@@ -47,12 +48,12 @@ async def calling(address: str) -> AsyncIterator[Client]:
 
 def planned(script: Script) -> bytes:
     """Asks for a run that the cast plans."""
-    return RunRequest(spec=RunSpec(request=script.words, bypass_memo=True)).SerializeToString()
+    return CreateRunRequest(spec=RunSpec(request=script.words, bypass_memo=True)).SerializeToString()
 
 
 def supplied(script: Script, mode: "RunMode.ValueType") -> bytes:
     """Asks for a run of a plan that is there already."""
-    return RunRequest(spec=RunSpec(plan=script.supplied(), mode=mode, bypass_memo=True)).SerializeToString()
+    return CreateRunRequest(spec=RunSpec(plan=script.supplied(), mode=mode, bypass_memo=True)).SerializeToString()
 
 
 async def per_second(call: Callable[[], Awaitable[object]], *, callers: int, count: int) -> float:

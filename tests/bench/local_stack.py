@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from protos.hugginggpt.v1.gateway_pb2 import ListTasksRequest
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
 from services.common.channel import connect
 from tests.bench.processes import PATIENCE_SECONDS, line, stopped
 from tests.fakes import FakeExpert, card

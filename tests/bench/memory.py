@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from gateway.admission import REQUEST_BYTES
-from protos.hugginggpt.v1.planner_pb2 import PlanRequest
-from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
-from protos.hugginggpt.v1.types_pb2 import ROLE_USER, Turn
+from protos.hugginggpt.internal.v1.planner_pb2 import PlanRequest
+from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceStub
+from protos.hugginggpt.v1.run_pb2 import ROLE_USER, Turn
 from services.common.channel import connect
 from services.planner.embedded.learned import weights
 from tests.bench.accounts import account, accounts, cpu_seconds, parent
@@ -21,7 +21,7 @@ from tests.fakes import FakeExpert, card
 from tests.support.long_requests import LONG_REQUESTS
 
 if TYPE_CHECKING:
-    from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
+    from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
 
 MOST_MB, WORKED_MB, WEIGHTS_MB = 150, 250, 10
 LONGEST_CPU_SECONDS = 2.0

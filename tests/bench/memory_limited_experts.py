@@ -5,8 +5,8 @@ from collections import OrderedDict
 
 import grpc
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.common.channel import MESSAGE_LIMITS
 
 MODELS = tuple(f"model-{number}" for number in range(1, 9))

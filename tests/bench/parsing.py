@@ -9,7 +9,7 @@ from typing import Any
 from gateway.json_decoder import MOST_ENTRIES, decode
 from gateway.json_text import canonical
 from gateway.openai import json_schema, prompt_shortcuts
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import InvalidRequest
 from services.planner.llm.prompt import Prompting
 from services.planner.llm.values import Names, meanings

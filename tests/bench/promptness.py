@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from protos.hugginggpt.internal.v1.planner_pb2 import PlanRequest
+from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceStub
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.planner_pb2 import PlanRequest
-from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
-from protos.hugginggpt.v1.types_pb2 import ROLE_USER, Turn, Value
+from protos.hugginggpt.v1.run_pb2 import ROLE_USER, Turn
 from services.common.channel import connect
 from tests.bench.endtoend.deployment import PACED
 from tests.bench.endtoend.scripted_llm import CHARACTERS, ends, plan, request
@@ -28,7 +29,7 @@ from tests.bench.telemetry import collector, environment
 from tests.fakes import FakeExpert, Says, ScriptedLLM, card
 
 if TYPE_CHECKING:
-    from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
+    from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
 
 CANCEL_MS, BRACE_MS, EXPERT_SECONDS = 50.0, 25.0, 10.0
 

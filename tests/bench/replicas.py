@@ -9,11 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
-from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, Plan, RunSpec
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RunSpec
 from services.common.channel import connect, dial
 from tests.bench.load import PATIENCE_SECONDS, per_second
 from tests.bench.memory_limited_experts import HELD, LOADED, MODELS, REPLICAS, ROOM
@@ -22,8 +23,8 @@ from tests.bench.rows import Row
 from tests.bench.shapes import SEED, Script
 
 if TYPE_CHECKING:  # these names exist for type checkers only
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
     from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 REQUESTS = 10_000
 PLAN = 1_000
@@ -70,7 +71,7 @@ async def _chosen(orchestrator: "OrchestratorServiceAsyncStub") -> float:
 
     async def ask() -> None:
         spec = RunSpec(plan=_plan(dice), mode=RUN_MODE_RESULTS, bypass_memo=True)
-        async for event in orchestrator.Run(RunRequest(spec=spec), timeout=PATIENCE_SECONDS):
+        async for event in orchestrator.CreateRun(CreateRunRequest(spec=spec), timeout=PATIENCE_SECONDS):
             if event.HasField("task_ended"):
                 done[event.task_ended.result.outputs["text"].text] += 1
 

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
-from protos.hugginggpt.v1.gateway_pb2 import AskRequest
+from protos.hugginggpt.v1.gateway_pb2 import CreateRunRequest
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, Argument, Plan, Reference, RunSpec, Task, Value
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
+from protos.hugginggpt.v1.task_pb2 import Argument, Reference, Task
 from services.common.channel import connect, dial
 from tests.bench.local_stack import TASK, House, standing
 from tests.bench.rows import Row, median
@@ -86,7 +89,7 @@ async def _timed(call: Callable[[], Awaitable[object]]) -> list[float]:
 
 
 async def _run(stub: "GatewayServiceAsyncStub", plan: Plan) -> None:
-    events = [event async for event in stub.Ask(AskRequest(spec=RunSpec(plan=plan)), timeout=60)]
+    events = [event async for event in stub.CreateRun(CreateRunRequest(spec=RunSpec(plan=plan)), timeout=60)]
     if events[-1].run_ended.state != RUN_STATE_COMPLETED:
         raise RuntimeError(f"a run of the benchmark failed: {events[-1].run_ended.failure.message}")
 

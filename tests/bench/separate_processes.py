@@ -11,8 +11,8 @@ from pathlib import Path
 import asyncpg
 import httpx
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.common.errors import InvalidRequest
 from tests.bench.accounts import account, accounts, cpu_seconds, parent
 from tests.bench.load import per_second

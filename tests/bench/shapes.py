@@ -5,7 +5,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from protos.hugginggpt.v1.types_pb2 import MODALITY_TEXT, Argument, Plan, Port, Reference, Task, TaskSpec, Value
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_TEXT, Value
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.task_pb2 import Argument, Port, Reference, Task, TaskSpec
 
 TASK = "noop"
 INPUTS = ("first", "second", "third")

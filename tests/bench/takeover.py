@@ -5,9 +5,11 @@ from collections.abc import AsyncIterable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest, WatchRunRequest
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, RUN_STATE_COMPLETED, RunEvent, RunSpec
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.gateway_pb2 import WatchRunRequest
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RUN_STATE_COMPLETED, RunSpec
 from services.common.channel import connect
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.processes import Running, staged
@@ -36,13 +38,13 @@ async def _moved(end: Callable[[Running], None]) -> tuple[float, float]:
             owner, heir = stage.orchestrators
             async with connect(owner.address) as dying, connect(heir.address) as living:
                 spec = RunSpec(plan=SLOW.supplied(), mode=RUN_MODE_RESULTS)
-                asked = RunRequest(spec=spec)
-                begun = OrchestratorServiceStub(dying).Run(asked, timeout=PATIENCE_SECONDS)
+                asked = CreateRunRequest(spec=spec)
+                begun = OrchestratorServiceStub(dying).CreateRun(asked, timeout=PATIENCE_SECONDS)
                 seen = await _until(begun, "task_ended")
                 end(owner)
                 killed = time.perf_counter()
                 rest = WatchRunRequest(run_id=seen.run_id, after_sequence=seen.sequence)
-                watched = OrchestratorServiceStub(living).Watch(rest, timeout=PATIENCE_SECONDS)
+                watched = OrchestratorServiceStub(living).WatchRun(rest, timeout=PATIENCE_SECONDS)
                 await _until(watched, "taken_over")
                 stood_still = time.perf_counter() - killed
                 ended = (await _until(watched, "run_ended")).run_ended

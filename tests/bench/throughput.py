@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import grpc
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, RUN_MODE_UNSPECIFIED
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RUN_MODE_UNSPECIFIED
 from services.common.channel import connect
 from tests.bench.load import PATIENCE_SECONDS, calling, per_second, supplied
 from tests.bench.processes import Stage, cores, staged

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import grpc
 
-from protos.hugginggpt.v1.types_pb2 import Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from services.common.artifacts import ArtifactStore
 from tests.bench.expert_callers import Asker, reaching
 from tests.bench.host import CALLERS, ONE_CORE

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import text_format
 
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_APPROVE, RunEvent, RunState
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_APPROVE, RunState
 from services.common.channel import dial
 from tests.chaos import final_checks, verdict
 from tests.chaos.cases import Case, cases
@@ -23,7 +24,7 @@ from tests.chaos.deployment import LEASE_SECONDS, House, standing
 from tests.chaos.faults import against_experts, against_journal, against_orchestrators, rage
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 SUPERVISED_SECONDS = 0.2
 """How often it is looked whether a replica could not start."""

@@ -7,28 +7,27 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
-from protos.hugginggpt.v1.types_pb2 import (
-    DETERMINISM_EXACT,
-    DETERMINISM_NO,
-    MODALITY_JSON,
-    MODALITY_TEXT,
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TEXT, NamedValue, Value
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import (
     ON_DISCONNECT_CANCEL,
     RUN_MODE_APPROVE,
     RUN_MODE_RESULTS,
     RUN_MODE_UNSPECIFIED,
+    RunMode,
+    RunSpec,
+)
+from protos.hugginggpt.v1.task_pb2 import (
+    DETERMINISM_EXACT,
+    DETERMINISM_NO,
     Argument,
     ArgumentList,
     Input,
-    NamedValue,
     Parameter,
-    Plan,
     Port,
     Reference,
-    RunMode,
-    RunSpec,
     Task,
     TaskSpec,
-    Value,
 )
 
 INPUT = "word"

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
 
-from protos.hugginggpt.v1 import (
+from protos.hugginggpt.internal.v1 import (
     planner_pb2,
     planner_pb2_grpc,
     responder_pb2,
@@ -18,14 +18,14 @@ from protos.hugginggpt.v1 import (
     selector_pb2,
     selector_pb2_grpc,
 )
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
     REACH_INTERNAL,
     Candidate,
-    Decision,
     Endpoint,
 )
+from protos.hugginggpt.v1.plan_pb2 import Decision
 from services.common.errors import Unavailable
 from services.common.server import serving
 from tests.chaos.cases import SPECS, Case, case_of

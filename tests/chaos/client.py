@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest, CancelRunRequest, RunRequest, WatchRunRequest
-from protos.hugginggpt.v1.types_pb2 import Plan, RunEvent, RunSpec
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest, CancelRunRequest, WatchRunRequest
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 STALL_SECONDS = 2.5
 """Without an event for so long, another replica is asked."""
@@ -82,7 +85,7 @@ class Client:
             if self._random.random() < HASTY:
                 await self._ask_hastily(spec)
             while not self.events:
-                self.left_run |= not await self._read(RunRequest(spec=spec))
+                self.left_run |= not await self._read(CreateRunRequest(spec=spec))
                 if not self.events:
                     self._tally["acceptance asked again"] += 1
             await self._follow()
@@ -108,12 +111,12 @@ class Client:
     async def cancel(self) -> None:
         """Asks for the run's end, until a replica has heard it."""
         request = CancelRunRequest(run_id=self.events[0].run_id)
-        await self._told(lambda door: door.Cancel(request, timeout=STALL_SECONDS, metadata=_WHO))
+        await self._told(lambda door: door.CancelRun(request, timeout=STALL_SECONDS, metadata=_WHO))
 
     async def approve(self, plan: Plan | None) -> None:
         """Lets the waiting plan run, or another in its place, until a replica has heard it."""
         request = ApproveRunRequest(run_id=self.events[0].run_id, plan=plan)
-        await self._told(lambda door: door.Approve(request, timeout=STALL_SECONDS, metadata=_WHO))
+        await self._told(lambda door: door.ApproveRun(request, timeout=STALL_SECONDS, metadata=_WHO))
 
     @property
     def ended(self) -> bool:
@@ -123,7 +126,7 @@ class Client:
         return self._random.choice(self._doors)
 
     async def _ask_hastily(self, spec: RunSpec) -> None:
-        call: Any = self._door().Run(RunRequest(spec=spec), timeout=PATIENCE_SECONDS, metadata=_WHO)
+        call: Any = self._door().CreateRun(CreateRunRequest(spec=spec), timeout=PATIENCE_SECONDS, metadata=_WHO)
         self._tally["left before acceptance"] += 1
         self.left_run = True
         try:
@@ -152,10 +155,10 @@ class Client:
             await self._read(request)
             self._tally["watched again"] += not self.ended
 
-    async def _read(self, request: RunRequest | WatchRunRequest) -> bool:
+    async def _read(self, request: CreateRunRequest | WatchRunRequest) -> bool:
         """Takes what a stream gives; whether the stream ended by itself."""
         door = self._door()
-        method: Any = door.Run if isinstance(request, RunRequest) else door.Watch
+        method: Any = door.CreateRun if isinstance(request, CreateRunRequest) else door.WatchRun
         call = method(request, timeout=PATIENCE_SECONDS, metadata=_WHO)
         self._note(f"asks replica {self._doors.index(door) + 1} for what follows event {len(self.events)}")
         try:

@@ -20,7 +20,7 @@ from pydantic_settings import SettingsConfigDict
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Artifact, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from services.common.errors import ModelFailed, Overloaded, Unavailable
 from services.common.server import Serving, run, serving
 from services.common.settings import ServiceSettings

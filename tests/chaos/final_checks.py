@@ -6,9 +6,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest, ListRunsRequest
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.types_pb2 import Run, RunEvent
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.gateway_pb2 import GetRunRequest, ListRunsRequest
+from protos.hugginggpt.v1.run_pb2 import Run
 from services.common import call_context
 from services.common.channel import connect
 from tests.chaos import verdict
@@ -18,7 +19,7 @@ from tests.chaos.deployment import House
 from tests.chaos.processes import Member
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 PAGE = 500
 
@@ -84,7 +85,7 @@ def calls(ledger: Path, seen: Seen, tally: Counter[str]) -> list[str]:
 async def _differences(stub: "OrchestratorServiceAsyncStub", brief: Run, events: Sequence[RunEvent]) -> list[str]:
     if not verdict.has_ended(events):
         return []  # told where it was followed
-    run = await stub.Get(GetRunRequest(run_id=brief.run_id), timeout=10, metadata=call_context.metadata())
+    run = await stub.GetRun(GetRunRequest(run_id=brief.run_id), timeout=10, metadata=call_context.metadata())
     again = Client([stub], Random(0), Counter())
     try:
         await again.watch(run.run_id)
@@ -97,7 +98,7 @@ async def _listed(stub: "OrchestratorServiceAsyncStub") -> AsyncIterator[Run]:
     token = ""
     while True:
         request = ListRunsRequest(page_size=PAGE, page_token=token)
-        page = await stub.List(request, timeout=10, metadata=call_context.metadata())
+        page = await stub.ListRuns(request, timeout=10, metadata=call_context.metadata())
         for run in page.runs:
             yield run
         token = page.next_page_token

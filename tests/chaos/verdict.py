@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
     TASK_STATE_CANCELLED,
     TASK_STATE_REUSED,
     TASK_STATE_SUCCEEDED,
     Run,
-    RunEvent,
     RunState,
     TaskState,
 )

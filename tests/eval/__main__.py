@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from services.common import logging
 from services.common.call_context import acting_for
 from tests.eval import judge, report

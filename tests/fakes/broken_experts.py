@@ -5,7 +5,8 @@ from typing import Any
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, Artifact, ModelCard, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, ModelCard
 from services.common import call_context
 from services.common.errors import FailedPrecondition, ModelFailed, Overloaded
 from tests.support.expert_host import SPEC

@@ -3,19 +3,19 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1 import batch_pb2, pipeline_pb2
+from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.common.errors import Unimplemented
 
 
 class Unasked(rpc.OrchestratorServiceServicer):
     """Refuses all that is about pipelines and batches; a fake that plays them overrides what it plays."""
 
-    async def SavePipeline(self, request: pb.SavePipelineRequest, context: Any) -> types.Pipeline:
+    async def SavePipeline(self, request: pb.SavePipelineRequest, context: Any) -> pipeline_pb2.Pipeline:
         raise _nothing()
 
-    async def GetPipeline(self, request: pb.GetPipelineRequest, context: Any) -> types.Pipeline:
+    async def GetPipeline(self, request: pb.GetPipelineRequest, context: Any) -> pipeline_pb2.Pipeline:
         raise _nothing()
 
     async def ListPipelines(self, request: pb.ListPipelinesRequest, context: Any) -> pb.ListPipelinesResponse:
@@ -24,22 +24,24 @@ class Unasked(rpc.OrchestratorServiceServicer):
     async def DeletePipeline(self, request: pb.DeletePipelineRequest, context: Any) -> pb.DeletePipelineResponse:
         raise _nothing()
 
-    async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> types.Batch:
+    async def CreateBatch(
+        self, request_iterator: AsyncIterator[pb.CreateBatchRequest], context: Any
+    ) -> batch_pb2.Batch:
         raise _nothing()
 
-    async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> types.Batch:
+    async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> batch_pb2.Batch:
         raise _nothing()
 
     async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
         raise _nothing()
 
-    async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
+    async def ListBatchItems(self, request: pb.ListBatchItemsRequest, context: Any) -> pb.ListBatchItemsResponse:
         raise _nothing()
 
     async def CancelBatch(self, request: pb.CancelBatchRequest, context: Any) -> pb.CancelBatchResponse:
         raise _nothing()
 
-    async def ResumeBatch(self, request: pb.ResumeBatchRequest, context: Any) -> types.Batch:
+    async def ResumeBatch(self, request: pb.ResumeBatchRequest, context: Any) -> batch_pb2.Batch:
         raise _nothing()
 
     async def WatchBatch(self, request: pb.WatchBatchRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators

@@ -8,40 +8,32 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, selector_pb2, selector_pb2_grpc
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import expert_pb2 as expert
-from protos.hugginggpt.v1 import expert_pb2_grpc, selector_pb2_grpc
-from protos.hugginggpt.v1 import orchestrator_pb2 as orchestrating
-from protos.hugginggpt.v1 import selector_pb2 as selecting
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import (
-    MODEL_STATE_READY,
-    REACH_INTERNAL,
+from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc, gateway_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, RunEvent
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_READY, REACH_INTERNAL, ModelCard
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_COMPLETED,
     RUN_STATE_RUNNING,
-    AnswerChunk,
-    Caller,
-    ModelCard,
-    Plan,
     Run,
-    RunAccepted,
-    RunEnded,
-    RunEvent,
     RunSpec,
-    TaskSpec,
-    Value,
 )
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common import call_context
 from services.common.errors import NotFound, ServiceError, Unavailable
 from services.common.server import serving
 from tests.fakes.no_pipelines import Unasked
 
-Answer = Callable[[expert.InferRequest], Awaitable[Mapping[str, Value]]]
+Answer = Callable[[expert_pb2.InferRequest], Awaitable[Mapping[str, Value]]]
 """What a fake model does with a call; to make it slow, let it wait for an event of the test's."""
 
 
-async def echo(request: expert.InferRequest) -> Mapping[str, Value]:
+async def echo(request: expert_pb2.InferRequest) -> Mapping[str, Value]:
     """Gives back the text that came in."""
     return {"text": request.inputs["text"]}
 
@@ -76,26 +68,26 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
     ) -> None:
         self.name = name
         self.answer = answer
-        self.asked: list[expert.InferRequest] = []
-        self.described: list[expert.DescribeRequest] = []
+        self.asked: list[expert_pb2.InferRequest] = []
+        self.described: list[expert_pb2.DescribeRequest] = []
         self._may_sleep = may_sleep
         self._start_time = Duration(seconds=start_seconds) if start_seconds else None
         self._own_specs = tuple(specs)
         self._changes = 0
         self.offer(cards)
-        self.load = expert.Load(loaded=[card.id for card in self.cards if card.state == MODEL_STATE_READY])
+        self.load = expert_pb2.Load(loaded=[card.id for card in self.cards if card.state == MODEL_STATE_READY])
 
     def offer(self, cards: Iterable[ModelCard]) -> None:
         """From now on it describes these models."""
         self.cards = tuple(cards)
         self._changes += 1
 
-    async def Describe(self, request: expert.DescribeRequest, context: Any) -> expert.DescribeResponse:
+    async def Describe(self, request: expert_pb2.DescribeRequest, context: Any) -> expert_pb2.DescribeResponse:
         self.described.append(request)
         revision = f"{self.name}-{self._changes}"
         if request.known_revision == revision:
-            return expert.DescribeResponse(revision=revision, unchanged=True, load=self.load)
-        return expert.DescribeResponse(
+            return expert_pb2.DescribeResponse(revision=revision, unchanged=True, load=self.load)
+        return expert_pb2.DescribeResponse(
             expert=self.name,
             version="0",
             revision=revision,
@@ -106,21 +98,21 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
             load=self.load,
         )
 
-    async def Infer(self, request: expert.InferRequest, context: Any) -> expert.InferResponse:
+    async def Infer(self, request: expert_pb2.InferRequest, context: Any) -> expert_pb2.InferResponse:
         self.asked.append(request)
         if request.model not in {"", *(card.id for card in self.cards)}:
             raise NotFound(f"there is no model {request.model} here", reason="MODEL", remedy="ask for another")
         outputs = await self.answer(request)
-        return expert.InferResponse(outputs=outputs, revision=request.revision)
+        return expert_pb2.InferResponse(outputs=outputs, revision=request.revision)
 
-    async def Progress(self, request: expert.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def Progress(self, request: expert_pb2.ProgressRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         """Follows nothing: its calls have no steps."""
 
     @asynccontextmanager
     async def serving(self, listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
         """Serves until the block exits; gives its address."""
         register = partial(expert_pb2_grpc.add_ExpertServiceServicer_to_server, self)
-        async with serving(register, expert.DESCRIPTOR.services_by_name["ExpertService"], listen=listen) as running:
+        async with serving(register, expert_pb2.DESCRIPTOR.services_by_name["ExpertService"], listen=listen) as running:
             yield f"{listen.rpartition(':')[0]}:{running.port}"
 
     def _specs(self) -> Iterable[TaskSpec]:
@@ -185,9 +177,9 @@ class ScriptedRun:
         run.conversation_id = self.conversation_id
         return run
 
-    def as_it_ended(self) -> orchestrating.EndedRun:
+    def as_it_ended(self) -> orchestrator_pb2.EndedRun:
         end = self.events[-1].run_ended
-        told = orchestrating.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
+        told = orchestrator_pb2.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
         told.ended.GetCurrentTime()
         return told
 
@@ -215,9 +207,9 @@ class ScriptedOrchestrator(Unasked):
         self.callers: list[Caller] = []
         self.holds: dict[str, list[str]] = {}
         """What is held, by its holder."""
-        self.ended_batches: list[orchestrating.EndedBatch] = []
+        self.ended_batches: list[orchestrator_pb2.EndedBatch] = []
 
-    async def Run(self, request: orchestrating.RunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def CreateRun(self, request: orchestrator_pb2.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         self.callers.append(call_context.current())
         if self.refusal:
             raise self.refusal
@@ -225,13 +217,13 @@ class ScriptedOrchestrator(Unasked):
         run = same[0] if same else self._accept(request.spec)
         await self._send(run, 0, context)
 
-    async def Watch(self, request: orchestrating.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def WatchRun(self, request: gateway_pb2.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         await self._send(self._run(request.run_id), request.after_sequence, context)
 
-    async def Get(self, request: orchestrating.GetRunRequest, context: Any) -> types.Run:
+    async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> run_pb2.Run:
         return self._run(request.run_id).as_it_stands()
 
-    async def List(self, request: orchestrating.ListRunsRequest, context: Any) -> orchestrating.ListRunsResponse:
+    async def ListRuns(self, request: gateway_pb2.ListRunsRequest, context: Any) -> gateway_pb2.ListRunsResponse:
         own = [run for run in reversed(self.runs.values()) if run.caller.tenant == call_context.current().tenant]
         runs = [run.as_it_stands() for run in own]
         wanted = [run for run in runs if not request.states or run.state in request.states]
@@ -240,32 +232,36 @@ class ScriptedOrchestrator(Unasked):
         if request.conversation_id:
             wanted = [run for run in wanted if run.conversation_id == request.conversation_id]
         size = request.page_size or len(wanted)
-        return orchestrating.ListRunsResponse(runs=wanted[:size], next_page_token="more" if wanted[size:] else "")
+        return gateway_pb2.ListRunsResponse(runs=wanted[:size], next_page_token="more" if wanted[size:] else "")
 
-    async def Cancel(self, request: orchestrating.CancelRunRequest, context: Any) -> orchestrating.CancelRunResponse:
+    async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         self.cancelled.append(self._run(request.run_id).run_id)
-        return orchestrating.CancelRunResponse()
+        return gateway_pb2.CancelRunResponse()
 
-    async def Approve(self, request: orchestrating.ApproveRunRequest, context: Any) -> orchestrating.ApproveRunResponse:
+    async def ApproveRun(self, request: gateway_pb2.ApproveRunRequest, context: Any) -> gateway_pb2.ApproveRunResponse:
         self.approved.append((self._run(request.run_id).run_id, request.plan))
-        return orchestrating.ApproveRunResponse()
+        return gateway_pb2.ApproveRunResponse()
 
-    async def Delete(self, request: orchestrating.DeleteRunRequest, context: Any) -> orchestrating.DeleteRunResponse:
+    async def DeleteRun(self, request: gateway_pb2.DeleteRunRequest, context: Any) -> gateway_pb2.DeleteRunResponse:
         del self.runs[self._run(request.run_id).run_id]
-        return orchestrating.DeleteRunResponse()
+        return gateway_pb2.DeleteRunResponse()
 
-    async def ListEnded(self, request: orchestrating.ListEndedRequest, context: Any) -> orchestrating.ListEndedResponse:
+    async def ListEndedRuns(
+        self, request: orchestrator_pb2.ListEndedRunsRequest, context: Any
+    ) -> orchestrator_pb2.ListEndedRunsResponse:
         ended = [run for run in self.runs.values() if run.ended]
-        return orchestrating.ListEndedResponse(runs=[run.as_it_ended() for run in ended])
+        return orchestrator_pb2.ListEndedRunsResponse(runs=[run.as_it_ended() for run in ended])
 
     async def ListEndedBatches(
-        self, request: orchestrating.ListEndedBatchesRequest, context: Any
-    ) -> orchestrating.ListEndedBatchesResponse:
-        return orchestrating.ListEndedBatchesResponse(batches=self.ended_batches)
+        self, request: orchestrator_pb2.ListEndedBatchesRequest, context: Any
+    ) -> orchestrator_pb2.ListEndedBatchesResponse:
+        return orchestrator_pb2.ListEndedBatchesResponse(batches=self.ended_batches)
 
-    async def Hold(self, request: orchestrating.HoldRequest, context: Any) -> orchestrating.HoldResponse:
+    async def HoldArtifacts(
+        self, request: orchestrator_pb2.HoldArtifactsRequest, context: Any
+    ) -> orchestrator_pb2.HoldArtifactsResponse:
         self.holds[request.holder] = list(request.sha256s)
-        return orchestrating.HoldResponse()
+        return orchestrator_pb2.HoldArtifactsResponse()
 
     def _accept(self, spec: RunSpec) -> ScriptedRun:
         parent = self._run(spec.parent_run_id).conversation_id if spec.parent_run_id else ""
@@ -305,42 +301,44 @@ class ScriptedSelector(selector_pb2_grpc.SelectorServiceServicer):
 
     def __init__(
         self,
-        tasks: Iterable[selecting.CatalogTask] = (),
+        tasks: Iterable[task_pb2.CatalogTask] = (),
         cards: Iterable[ModelCard] = (),
-        experts: Iterable[selecting.Expert] = (),
+        experts: Iterable[selector_pb2.Expert] = (),
     ) -> None:
         self.revision = "1"
         self.tasks = list(tasks)
-        self.failing: list[selecting.CatalogTask] = []
+        self.failing: list[task_pb2.CatalogTask] = []
         """Kinds of task whose models have all failed."""
         self.cards = list(cards)
         self.experts = list(experts)
         self.forgotten: list[str] = []
 
-    async def Select(self, request: selecting.SelectRequest, context: Any) -> selecting.SelectResponse:
+    async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
         raise NotFound(f"nobody offers {request.task.task}", reason="TASK", remedy="list the tasks")
 
-    async def WatchCatalogue(self, request: selecting.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        await context.write(selecting.WatchCatalogueResponse(revision=self.revision))
+    async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        await context.write(selector_pb2.WatchCatalogueResponse(revision=self.revision))
 
-    async def ListTasks(self, request: selecting.ListTasksRequest, context: Any) -> selecting.ListTasksResponse:
+    async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         if request.known_revision == self.revision:
-            return selecting.ListTasksResponse(revision=self.revision, unchanged=True)
-        return selecting.ListTasksResponse(revision=self.revision, tasks=self.tasks, failing=self.failing)
+            return gateway_pb2.ListTasksResponse(revision=self.revision, unchanged=True)
+        return gateway_pb2.ListTasksResponse(revision=self.revision, tasks=self.tasks, failing=self.failing)
 
-    async def ListModels(self, request: selecting.ListModelsRequest, context: Any) -> selecting.ListModelsResponse:
+    async def ListModels(self, request: gateway_pb2.ListModelsRequest, context: Any) -> gateway_pb2.ListModelsResponse:
         cards = [card for card in self.cards if request.task in ("", card.task)]
         size = request.page_size or len(cards)
         more = "more" if cards[size:] else ""
-        return selecting.ListModelsResponse(revision=self.revision, models=cards[:size], next_page_token=more)
+        return gateway_pb2.ListModelsResponse(revision=self.revision, models=cards[:size], next_page_token=more)
 
-    async def ListExperts(self, request: selecting.ListExpertsRequest, context: Any) -> selecting.ListExpertsResponse:
-        return selecting.ListExpertsResponse(experts=self.experts)
+    async def ListExperts(
+        self, request: selector_pb2.ListExpertsRequest, context: Any
+    ) -> selector_pb2.ListExpertsResponse:
+        return selector_pb2.ListExpertsResponse(experts=self.experts)
 
     async def ForgetExpert(
-        self, request: selecting.ForgetExpertRequest, context: Any
-    ) -> selecting.ForgetExpertResponse:
+        self, request: selector_pb2.ForgetExpertRequest, context: Any
+    ) -> selector_pb2.ForgetExpertResponse:
         if request.name not in {expert.name for expert in self.experts}:
             raise NotFound(f"there is no expert {request.name}", reason="EXPERT", remedy="list the experts")
         self.forgotten.append(request.name)
-        return selecting.ForgetExpertResponse()
+        return selector_pb2.ForgetExpertResponse()

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protos.hugginggpt.v1 import (
-    expert_pb2,
-    expert_pb2_grpc,
+from protos.hugginggpt.internal.v1 import (
     planner_pb2,
     planner_pb2_grpc,
     responder_pb2,
@@ -17,6 +15,7 @@ from protos.hugginggpt.v1 import (
     selector_pb2,
     selector_pb2_grpc,
 )
+from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc
 from services.common.server import serving
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.selector_pb2 import CatalogTask
+from protos.hugginggpt.v1.task_pb2 import CatalogTask
 from services.orchestrator.settings import Settings
 from tests.support.batches import given as named
 from tests.support.orchestrator import END, Cast, task

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from protos.hugginggpt.internal.v1.planner_pb2 import PlanEvent
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.planner_pb2 import PlanEvent
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.settings import Settings
 from tests.service.test_cli_runs import Said, Shell
 from tests.support.batches import given, step

@@ -13,20 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_COMPLETED,
-    TASK_STATE_SUCCEEDED,
-    AnswerChunk,
-    ApprovalRequested,
-    Artifact,
-    RunEnded,
-    RunEvent,
-    Task,
-    TaskEnded,
-    TaskPlanned,
-    TaskResult,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, ApprovalRequested, RunEnded, RunEvent, TaskEnded, TaskPlanned
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, TASK_STATE_SUCCEEDED, TaskResult
+from protos.hugginggpt.v1.task_pb2 import Task
 from tests.fakes import ScriptedOrchestrator
 from tests.support.api_keys import opened_keyholders
 from tests.support.gateway import Doors, opened_doors

@@ -21,8 +21,7 @@ from gateway.client import (
     Unauthenticated,
     attachments,
 )
-from protos.hugginggpt.v1.selector_pb2 import CatalogTask
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import CatalogTask, TaskSpec
 from tests.fakes import ScriptedSelector, card
 from tests.support.api_keys import opened_keyholders
 from tests.support.cut_connection import after_bytes, cutting

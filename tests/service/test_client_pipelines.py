@@ -23,8 +23,8 @@ from gateway.client import (
     Refused,
     Url,
 )
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.settings import Settings
 from tests.support.cut_connection import after_bytes, cutting
 from tests.support.orchestrator import END, Cast, task

@@ -19,7 +19,8 @@ from gateway.client import (
     ServerError,
     Unreachable,
 )
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, AnswerChunk, RunEnded, RunEvent
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEnded, RunEvent
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.errors import Overloaded, Unavailable
 from tests.fakes import ANSWERED, ScriptedOrchestrator
 from tests.support.cut_connection import Due, after_an_event, cutting, within_an_event
@@ -130,11 +131,11 @@ class Moody(ScriptedOrchestrator):
         self.moods = list(moods)
         self.asked = 0
 
-    async def Run(self, request: Any, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def CreateRun(self, request: Any, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         self.asked += 1
         if self.moods:
             raise self.moods.pop(0)
-        await super().Run(request, context)
+        await super().CreateRun(request, context)
 
 
 async def test_what_passes_is_tried_again(tmp_path: Path) -> None:

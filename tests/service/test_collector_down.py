@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import run_pb2
 from services.common import call_context
 from services.common.channel import connect
 from tests.fakes.collector import OFTEN, refusing, silent
@@ -66,10 +66,10 @@ async def run_and_stop(start: Start, settings: Mapping[str, str]) -> None:
 
 
 async def _ended(stub: Any, permits: asyncio.Semaphore) -> None:
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with permits:
-        events = [event async for event in stub.Run(request, timeout=30, metadata=call_context.metadata())]
-    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+        events = [event async for event in stub.CreateRun(request, timeout=30, metadata=call_context.metadata())]
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 @pytest.mark.parametrize("away", [never_answers, refuses, is_full, is_nonsense])

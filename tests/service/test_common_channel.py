@@ -4,7 +4,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
 from services.common.channel import connect, dial
 from services.common.server import serving
 

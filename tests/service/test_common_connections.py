@@ -4,9 +4,9 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
-from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Turn
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common.channel import connect
 from services.common.server import serving
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
-from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Turn
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common import tracing
 from services.common.channel import dial
 from tests.fakes.collector import collecting
@@ -77,7 +77,7 @@ async def test_a_service_counts_its_calls(start: Start) -> None:
         for line in (await fetched(port)).text.splitlines()
         if line.startswith("rpc_server_call_duration_seconds_count")
     ]
-    assert 'rpc_method="hugginggpt.v1.ResponderService/Respond"' in line
+    assert 'rpc_method="hugginggpt.internal.v1.ResponderService/Respond"' in line
     assert 'rpc_response_status_code="OK"' in line
     assert line.endswith(" 1.0")
 
@@ -106,7 +106,7 @@ async def test_spans_arrive_where_they_are_sent(start: Start) -> None:
     async with collecting() as collected:
         process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, **collected.settings)
         await respond((await logged(process, "serving"))["port"])
-        assert await collected.spans.get() == ("responder", "hugginggpt.v1.ResponderService/Respond")
+        assert await collected.spans.get() == ("responder", "hugginggpt.internal.v1.ResponderService/Respond")
 
 
 async def test_metrics_arrive_where_they_are_sent_and_can_be_fetched_too(start: Start) -> None:

@@ -6,7 +6,7 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
 from services.common.server import serving
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]

@@ -11,9 +11,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
-from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller, Turn
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
+from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common import call_context, errors
 from services.common.channel import dial
 from services.common.server import serving
@@ -142,7 +143,7 @@ async def test_metadata_that_is_no_caller_is_refused(serve: Serve) -> None:
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-@pytest.mark.parametrize("name", ["", "startup", "readiness", "liveness", "hugginggpt.v1.ResponderService"])
+@pytest.mark.parametrize("name", ["", "startup", "readiness", "liveness", "hugginggpt.internal.v1.ResponderService"])
 async def test_health_answers_for_every_probe(serve: Serve, name: str) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     request = health_pb2.HealthCheckRequest(service=name)

@@ -13,7 +13,7 @@ from transformers import Swin2SRForImageSuperResolution
 
 from experts.host.handler import Media
 from protos.hugginggpt.v1 import expert_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import Caller
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context, errors
 from tests.tiny import TENANT, Served, Tiny
 

@@ -13,7 +13,8 @@ import pytest
 from experts.diffusion.tasks import TASKS
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Caller, Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from gateway.http.artifacts import Downloads
 from protos.hugginggpt.v1 import gateway_pb2
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.disposition import describing
 from tests.support.gateway import Doors, opened_doors
@@ -171,14 +171,18 @@ async def test_a_store_without_files_streams() -> None:
 
 async def test_grpc_uploads_and_downloads_the_same(doors: Doors) -> None:
     content = b"\x89PNG\r\n\x1a\n" + CONTENT * 1000
-    pieces = [gateway_pb2.UploadRequest(name="/tmp/ä.png")]
+    pieces = [gateway_pb2.UploadArtifactRequest(name="/tmp/ä.png")]
     pieces += [
-        gateway_pb2.UploadRequest(chunk=content[at : at + 1_000_000]) for at in range(0, len(content), 1_000_000)
+        gateway_pb2.UploadArtifactRequest(chunk=content[at : at + 1_000_000])
+        for at in range(0, len(content), 1_000_000)
     ]
-    artifact = await doors.grpc.Upload(iter(pieces), timeout=10)
+    artifact = await doors.grpc.UploadArtifact(iter(pieces), timeout=10)
     assert (artifact.name, artifact.media_type, artifact.size_bytes) == ("ä.png", "image/png", len(content))
     replies = [
-        reply async for reply in doors.grpc.Download(gateway_pb2.DownloadRequest(sha256=artifact.sha256), timeout=10)
+        reply
+        async for reply in doors.grpc.DownloadArtifact(
+            gateway_pb2.DownloadArtifactRequest(sha256=artifact.sha256), timeout=10
+        )
     ]
     assert replies[0].artifact == artifact
     assert b"".join(reply.chunk for reply in replies[1:]) == content

@@ -14,18 +14,12 @@ from google.protobuf.duration_pb2 import Duration
 
 from gateway.http.problem import http_status
 from gateway.runs import Runs
-from protos.hugginggpt.v1 import gateway_pb2, orchestrator_pb2
-from protos.hugginggpt.v1.types_pb2 import (
-    Argument,
-    ArgumentList,
-    Artifact,
-    Budget,
-    NamedValue,
-    Plan,
-    RunSpec,
-    Task,
-    Value,
-)
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RunSpec
+from protos.hugginggpt.v1.task_pb2 import Argument, ArgumentList, Task
+from protos.hugginggpt.v1.usage_pb2 import Budget
 from services.common import errors
 from tests.fakes import ScriptedOrchestrator
 from tests.support.gateway import Doors, opened_doors, refusal
@@ -163,7 +157,7 @@ async def test_a_bad_spec_is_refused_alike_at_both_doors(
     doors: Doors, sent: Any, spec: RunSpec, kind: type[errors.ServiceError], reason: str
 ) -> None:
     check(await doors.http.post("/v1/runs", json=sent), http_status(kind("", reason=reason)), reason)
-    told = errors.from_rpc(await refusal(doors.grpc.Ask(gateway_pb2.AskRequest(spec=spec), timeout=5)))
+    told = errors.from_rpc(await refusal(doors.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=spec), timeout=5)))
     assert (told.code, told.reason) == (kind.code, reason)
     assert told.remedy
     assert not doors.orchestrator.runs
@@ -186,10 +180,14 @@ async def test_a_bad_file_is_refused_alike_by_form_ask_and_upload(
     response = await doors.http.post("/v1/runs", data={"request": "x"}, files=[("file", (name, content))])
     body = check(response, expected, reason)
     assert name in body["detail"] or reason == "TOO_LARGE"
-    asked = gateway_pb2.AskRequest(spec=RunSpec(request="x"), files=[gateway_pb2.File(name=name, content=content)])
-    pieces = [gateway_pb2.UploadRequest(name=name)]
-    pieces += [gateway_pb2.UploadRequest(chunk=content[at : at + 50_000]) for at in range(0, len(content), 50_000)]
-    for call in (doors.grpc.Ask(asked, timeout=5), doors.grpc.Upload(iter(pieces), timeout=5)):
+    asked = gateway_pb2.CreateRunRequest(
+        spec=RunSpec(request="x"), files=[gateway_pb2.File(name=name, content=content)]
+    )
+    pieces = [gateway_pb2.UploadArtifactRequest(name=name)]
+    pieces += [
+        gateway_pb2.UploadArtifactRequest(chunk=content[at : at + 50_000]) for at in range(0, len(content), 50_000)
+    ]
+    for call in (doors.grpc.CreateRun(asked, timeout=5), doors.grpc.UploadArtifact(iter(pieces), timeout=5)):
         told = errors.from_rpc(await refusal(call))
         assert (told.code, told.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
     assert not doors.orchestrator.runs
@@ -313,21 +311,26 @@ async def test_a_bug_is_a_problem_that_says_nothing_of_it(doors: Doors, monkeypa
 
 
 GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
-    ("Watch", orchestrator_pb2.WatchRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("WatchRun", gateway_pb2.WatchRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
     (
-        "Watch",
-        orchestrator_pb2.WatchRunRequest(run_id="run_9", after_sequence=-1),
+        "WatchRun",
+        gateway_pb2.WatchRunRequest(run_id="run_9", after_sequence=-1),
         grpc.StatusCode.INVALID_ARGUMENT,
         "INVALID",
     ),
-    ("Get", orchestrator_pb2.GetRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
-    ("List", orchestrator_pb2.ListRunsRequest(page_size=-1), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),
-    ("Cancel", orchestrator_pb2.CancelRunRequest(), grpc.StatusCode.NOT_FOUND, "RUN"),
-    ("Approve", orchestrator_pb2.ApproveRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
-    ("Delete", orchestrator_pb2.DeleteRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
-    ("Download", gateway_pb2.DownloadRequest(sha256=SHA), grpc.StatusCode.NOT_FOUND, "ARTIFACT"),
-    ("Download", gateway_pb2.DownloadRequest(sha256="../x"), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),
-    ("Ask", gateway_pb2.AskRequest(policy=9), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),  # type: ignore[arg-type]  # enums are open on the wire
+    ("GetRun", gateway_pb2.GetRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("ListRuns", gateway_pb2.ListRunsRequest(page_size=-1), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),
+    ("CancelRun", gateway_pb2.CancelRunRequest(), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("ApproveRun", gateway_pb2.ApproveRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("DeleteRun", gateway_pb2.DeleteRunRequest(run_id="run_9"), grpc.StatusCode.NOT_FOUND, "RUN"),
+    ("DownloadArtifact", gateway_pb2.DownloadArtifactRequest(sha256=SHA), grpc.StatusCode.NOT_FOUND, "ARTIFACT"),
+    (
+        "DownloadArtifact",
+        gateway_pb2.DownloadArtifactRequest(sha256="../x"),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "INVALID",
+    ),
+    ("CreateRun", gateway_pb2.CreateRunRequest(policy=9), grpc.StatusCode.INVALID_ARGUMENT, "INVALID"),  # type: ignore[arg-type]  # enums are open on the wire
 ]
 
 
@@ -344,16 +347,20 @@ async def test_grpc_refuses_with_the_same_reasons(
     "pieces",
     [
         [],
-        [gateway_pb2.UploadRequest(chunk=b"x")],
-        [gateway_pb2.UploadRequest()],
-        [gateway_pb2.UploadRequest(name="a"), gateway_pb2.UploadRequest(name="b")],
-        [gateway_pb2.UploadRequest(name="a"), gateway_pb2.UploadRequest(chunk=b"x"), gateway_pb2.UploadRequest()],
-        [gateway_pb2.UploadRequest(name="a")],
+        [gateway_pb2.UploadArtifactRequest(chunk=b"x")],
+        [gateway_pb2.UploadArtifactRequest()],
+        [gateway_pb2.UploadArtifactRequest(name="a"), gateway_pb2.UploadArtifactRequest(name="b")],
+        [
+            gateway_pb2.UploadArtifactRequest(name="a"),
+            gateway_pb2.UploadArtifactRequest(chunk=b"x"),
+            gateway_pb2.UploadArtifactRequest(),
+        ],
+        [gateway_pb2.UploadArtifactRequest(name="a")],
     ],
     ids=["nothing", "no name", "neither", "two names", "neither later", "no bytes"],
 )
-async def test_an_upload_out_of_order_is_refused(doors: Doors, pieces: list[gateway_pb2.UploadRequest]) -> None:
-    told = await refusal(doors.grpc.Upload(iter(pieces), timeout=5))
+async def test_an_upload_out_of_order_is_refused(doors: Doors, pieces: list[gateway_pb2.UploadArtifactRequest]) -> None:
+    told = await refusal(doors.grpc.UploadArtifact(iter(pieces), timeout=5))
     assert told.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -364,8 +371,8 @@ async def test_what_the_orchestrator_refuses_is_refused_before_acceptance(tmp_pa
             response = await doors.ask(headers=headers)
             check(response, 429, "OVERLOADED")
             assert response.headers["retry-after"] == "2"
-        asked = gateway_pb2.AskRequest(spec=RunSpec(request="x"))
-        told = errors.from_rpc(await refusal(doors.grpc.Ask(asked, timeout=5)))
+        asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
+        told = errors.from_rpc(await refusal(doors.grpc.CreateRun(asked, timeout=5)))
         assert (told.code, told.retry_after) == (busy.code, busy.retry_after)
 
 
@@ -377,7 +384,7 @@ async def test_a_key_used_for_another_request_is_422(tmp_path: Path) -> None:
 
 async def test_a_bug_behind_the_gateway_says_nothing_of_itself(tmp_path: Path) -> None:
     class Broken(ScriptedOrchestrator):
-        async def Get(self, request: Any, context: Any) -> Any:
+        async def GetRun(self, request: Any, context: Any) -> Any:
             raise ZeroDivisionError("a secret")
 
     async with opened_doors(tmp_path, Broken()) as doors:

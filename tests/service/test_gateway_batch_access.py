@@ -8,8 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Usage, Value
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.api_keys import Keyholders, bearer, opened_keyholders

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, pipeline_pb2
+from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.common.artifacts import INLINE_BYTES
 from services.common.errors import from_rpc
 from services.orchestrator.settings import Settings
@@ -128,26 +128,26 @@ async def test_a_file_of_a_run_is_named_by_its_id(keeping: Keeping) -> None:
 
 async def test_calls_begin_batches_as_http_does(keeping: Keeping) -> None:
     stub = keeping.doors.grpc
-    long = types.NewItem(inputs=[types.NamedValue(name="note", value=types.Value(text=LONG))])
-    artifact = types.Value(artifact=types.Artifact(sha256="b" * 64))
-    absent = types.NewItem(name="absent", inputs=[types.NamedValue(name="note", value=artifact)])
-    begun = await stub.StartBatch(parts([long, absent], 1, plan=PINNED_PLAN), timeout=20)
+    long = batch_pb2.NewItem(inputs=[artifact_pb2.NamedValue(name="note", value=artifact_pb2.Value(text=LONG))])
+    artifact = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="b" * 64))
+    absent = batch_pb2.NewItem(name="absent", inputs=[artifact_pb2.NamedValue(name="note", value=artifact)])
+    begun = await stub.CreateBatch(parts([long, absent], 1, plan=PINNED_PLAN), timeout=20)
     *_, batch = [each async for each in stub.WatchBatch(pb.WatchBatchRequest(batch_id=begun.batch_id), timeout=20)]
     assert (batch.counts.completed, batch.counts.failed) == (1, 1)
-    page = await stub.ListItems(pb.ListItemsRequest(batch_id=batch.batch_id), timeout=10)
+    page = await stub.ListBatchItems(pb.ListBatchItemsRequest(batch_id=batch.batch_id), timeout=10)
     assert page.items[0].inputs[0].value.artifact.size_bytes == len(LONG)
     assert (page.items[1].failure.reason, len(page.items[1].inputs)) == ("ARTIFACT", 0)
     assert len((await stub.ListBatches(pb.ListBatchesRequest(), timeout=10)).batches) == 1
     await stub.DeleteBatch(pb.DeleteBatchRequest(batch_id=batch.batch_id), timeout=10)
     for requests, reason in (
         ([], "INVALID"),
-        ([pb.StartBatchRequest(items=pb.NewItems())], "INVALID"),
+        ([pb.CreateBatchRequest(items=pb.NewItems())], "INVALID"),
         ([*parts([absent]), *parts([absent])], "INVALID"),
         (list(parts([])), "EMPTY"),
-        (list(parts([absent] * 300, 100, pipeline=types.PipelineRef(name="none"))), "PIPELINE"),
+        (list(parts([absent] * 300, 100, pipeline=pipeline_pb2.PipelineRef(name="none"))), "PIPELINE"),
         (list(parts([absent], policy=7)), "INVALID"),
     ):
-        assert from_rpc(await refusal(stub.StartBatch(iter(requests), timeout=20))).reason == reason
+        assert from_rpc(await refusal(stub.CreateBatch(iter(requests), timeout=20))).reason == reason
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Kb", "a\u202eb", "a\u2028b"])
@@ -160,7 +160,7 @@ async def test_a_name_stands_on_one_line_as_it_reads(keeping: Keeping, name: str
 
 async def test_a_batch_has_so_many_items_by_calls_too(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.pipelines.batch_body.MOST_ITEMS", 150)
-    calls = [parts([types.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
+    calls = [parts([batch_pb2.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
     for requests in calls:
-        assert from_rpc(await refusal(keeping.doors.grpc.StartBatch(requests, timeout=20))).reason == "TOO_LARGE"
+        assert from_rpc(await refusal(keeping.doors.grpc.CreateBatch(requests, timeout=20))).reason == "TOO_LARGE"
     assert (await keeping.http.get("/v1/batches")).json()["data"] == []

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.service.test_gateway_slow_readers import asking, most_until_let_go

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.common.errors import InvalidRequest
 from services.orchestrator.settings import Settings
 from tests.support.batches import given

@@ -7,8 +7,9 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
+from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import selector_pb2
+from protos.hugginggpt.v1 import gateway_pb2, task_pb2
 from tests.fakes import ScriptedSelector, card
 from tests.support.gateway import Doors, opened_doors
 
@@ -16,7 +17,7 @@ from tests.support.gateway import Doors, opened_doors
 @pytest.fixture
 async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
     selector = ScriptedSelector(
-        tasks=[selector_pb2.CatalogTask(spec=standard_tasks()["image-to-text"], experts=["lite"], dormant=True)],
+        tasks=[task_pb2.CatalogTask(spec=standard_tasks()["image-to-text"], experts=["lite"], dormant=True)],
         cards=[card("a/b", "image-to-text", "Reads."), card("c/d", "text-to-speech")],
         experts=[selector_pb2.Expert(name="lite", may_sleep=True, tasks=["image-to-text"])],
     )
@@ -62,11 +63,11 @@ async def test_experts_are_listed_and_forgotten(doors: Doors) -> None:
 
 
 async def test_grpc_lists_the_same(doors: Doors) -> None:
-    tasks = await doors.grpc.ListTasks(selector_pb2.ListTasksRequest(), timeout=5)
+    tasks = await doors.grpc.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)
     assert [task.spec.name for task in tasks.tasks] == ["image-to-text"]
-    unchanged = await doors.grpc.ListTasks(selector_pb2.ListTasksRequest(known_revision="1"), timeout=5)
+    unchanged = await doors.grpc.ListTasks(gateway_pb2.ListTasksRequest(known_revision="1"), timeout=5)
     assert unchanged.unchanged
-    models = await doors.grpc.ListModels(selector_pb2.ListModelsRequest(task="text-to-speech"), timeout=5)
+    models = await doors.grpc.ListModels(gateway_pb2.ListModelsRequest(task="text-to-speech"), timeout=5)
     assert [card.id for card in models.models] == ["c/d"]
 
 

@@ -9,7 +9,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
+from protos.hugginggpt.v1.gateway_pb2 import ListTasksRequest
 from tests.fakes.web import Web
 from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
 from tests.support.gateway import opened_doors

@@ -8,9 +8,10 @@ import pytest
 from grpc import StatusCode
 
 from gateway.auth import auth_backoff
-from protos.hugginggpt.v1.gateway_pb2 import AskRequest
-from protos.hugginggpt.v1.selector_pb2 import Expert, ListTasksRequest
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, RunSpec
+from protos.hugginggpt.internal.v1.selector_pb2 import Expert
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN
+from protos.hugginggpt.v1.gateway_pb2 import CreateRunRequest, ListTasksRequest
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import from_rpc
 from tests.fakes import ScriptedSelector
 from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
@@ -36,7 +37,9 @@ async def test_a_key_is_a_tenant_over_http(house: Keyholders) -> None:
 
 async def test_a_key_is_a_tenant_over_grpc(house: Keyholders) -> None:
     key, token = await house.key("shop")
-    async for _ in house.doors.grpc.Ask(AskRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10):
+    async for _ in house.doors.grpc.CreateRun(
+        CreateRunRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10
+    ):
         pass
     (told,) = house.doors.orchestrator.callers
     assert (told.tenant, told.key_id) == ("shop", key.id)

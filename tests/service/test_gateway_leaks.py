@@ -9,7 +9,8 @@ import grpc
 import httpx
 import pytest
 
-from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator
@@ -67,7 +68,7 @@ async def channel(gateway: WatchedGateway) -> None:
     """Leaves in the middle of a call."""
     own = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc_port}", options=own) as opened:
-        watching = GatewayServiceStub(opened).Watch(orchestrator_pb2.WatchRunRequest(run_id="run_1"), timeout=SECONDS)
+        watching = GatewayServiceStub(opened).WatchRun(gateway_pb2.WatchRunRequest(run_id="run_1"), timeout=SECONDS)
         await watching.read()
 
 

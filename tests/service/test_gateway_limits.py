@@ -12,9 +12,10 @@ import pytest
 from grpc import StatusCode
 
 from gateway.limits.rate_window import DAY, MINUTE
-from protos.hugginggpt.v1.gateway_pb2 import AskRequest, UploadRequest
-from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, RunSpec, Usage
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
+from protos.hugginggpt.v1.gateway_pb2 import CreateRunRequest, ListTasksRequest, UploadArtifactRequest
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.errors import from_rpc
 from tests.fakes import ScriptedOrchestrator
 from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
@@ -87,7 +88,7 @@ async def test_runs_at_a_time(house: Keyholders) -> None:
     refused = await house.doors.ask(headers=bearer(token))
     assert (refused.status_code, refused.json()["code"]) == (429, "RUNS_LIMIT")
     assert int(refused.headers["retry-after"]) > 0
-    call = house.doors.grpc.Ask(AskRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10)
+    call = house.doors.grpc.CreateRun(CreateRunRequest(spec=RunSpec(request="x")), metadata=metadata(token), timeout=10)
     assert from_rpc(await refusal(call)).reason == "RUNS_LIMIT"
     assert (await house.doors.http.get("/v1/runs", headers=bearer(token))).status_code == 200
     assert len(house.doors.orchestrator.runs) == 2
@@ -132,8 +133,8 @@ async def test_bytes_in_a_day(house: Keyholders) -> None:
     assert (await house.doors.ask(small, headers=bearer(token))).status_code == 202
     refused = await house.doors.ask(large, headers=bearer(token))
     assert (refused.status_code, refused.json()["code"]) == (429, "BYTES_QUOTA")
-    parts = iter([UploadRequest(name="a.txt"), UploadRequest(chunk=b"x" * 90_000)])
-    error = await refusal(house.doors.grpc.Upload(parts, metadata=metadata(token), timeout=10))
+    parts = iter([UploadArtifactRequest(name="a.txt"), UploadArtifactRequest(chunk=b"x" * 90_000)])
+    error = await refusal(house.doors.grpc.UploadArtifact(parts, metadata=metadata(token), timeout=10))
     assert from_rpc(error).reason == "BYTES_QUOTA"
     assert len(house.doors.orchestrator.runs) == 1
     assert (await house.doors.http.get("/v1/runs", headers=bearer(token))).status_code == 200

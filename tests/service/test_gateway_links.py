@@ -10,8 +10,11 @@ from gateway.auth.identity import Identity, identified_as
 from gateway.auth.signed_links import Links, signing_secret
 from gateway.database import gateway_store
 from gateway.limits.rate_window import DAY
-from protos.hugginggpt.v1.types_pb2 import TASK_STATE_SUCCEEDED as SUCCEEDED
-from protos.hugginggpt.v1.types_pb2 import RunEvent, Task, TaskEnded, TaskPlanned, TaskResult, Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded, TaskPlanned
+from protos.hugginggpt.v1.run_pb2 import TASK_STATE_SUCCEEDED as SUCCEEDED
+from protos.hugginggpt.v1.run_pb2 import TaskResult
+from protos.hugginggpt.v1.task_pb2 import Task
 from tests.fakes.services import ANSWERED
 from tests.support.api_keys import Keyholders, bearer, opened_keyholders
 from tests.support.gateway import opened_doors

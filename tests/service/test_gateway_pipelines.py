@@ -9,8 +9,10 @@ from jsonschema import Draft202012Validator
 
 from gateway.cli.run import Run, report
 from protos.hugginggpt.v1 import gateway_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import NamedValue, PipelineRef, RunSpec, Value
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
+from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.orchestrator.settings import Settings
 from tests.support.orchestrator import END, Cast, task
 from tests.support.pipeline_gateway import PINNED, PLAN, Keeping, opened_keeping
@@ -132,7 +134,7 @@ async def test_calls_do_the_same(keeping: Keeping) -> None:
     listed = await stub.ListPipelines(pb.ListPipelinesRequest(), timeout=10)
     assert [each.name for each in listed.pipelines] == ["other", "short"]
     spec = RunSpec(pipeline=PipelineRef(name="short"), inputs=[NamedValue(name="note", value=Value(text="x"))])
-    events = [event async for event in stub.Ask(gateway_pb2.AskRequest(spec=spec), timeout=20)]
+    events = [event async for event in stub.CreateRun(gateway_pb2.CreateRunRequest(spec=spec), timeout=20)]
     assert events[-1].HasField("run_ended")
     await stub.DeletePipeline(pb.DeletePipelineRequest(name="short"), timeout=10)
     assert len((await stub.ListPipelines(pb.ListPipelinesRequest(), timeout=10)).pipelines) == 1

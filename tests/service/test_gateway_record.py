@@ -12,9 +12,10 @@ from jsonschema import Draft202012Validator
 from PIL import Image
 
 from gateway.json_encoder import encode
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.record_pb2 import RecordRequest
-from protos.hugginggpt.v1.types_pb2 import ModelCard, Value
+from protos.hugginggpt.v1.gateway_pb2 import GetRunRecordRequest
+from protos.hugginggpt.v1.model_pb2 import ModelCard
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedSelector, card
@@ -106,8 +107,8 @@ async def test_the_record_is_the_same_by_every_door_and_keeps_to_its_schema(hous
     run = await house.post("/v1/runs", json={"request": "Shorten the secret"})
     record = await house.get(f"/v1/runs/{run['run_id']}/record")
     Draft202012Validator(await house.get("/v1/schemas/record")).validate(record)
-    by_call = await house.doors.grpc.Record(
-        RecordRequest(run_id=run["run_id"]), metadata=(("authorization", f"Bearer {house.token}"),), timeout=10
+    by_call = await house.doors.grpc.GetRunRecord(
+        GetRunRecordRequest(run_id=run["run_id"]), metadata=(("authorization", f"Bearer {house.token}"),), timeout=10
     )
     assert encode(by_call) == record
     key_id = house.token.split("_")[1]

@@ -10,8 +10,9 @@ import pytest
 
 from gateway.auth.authenticator import KeyGate
 from gateway.auth.identity import Identity
-from protos.hugginggpt.v1.orchestrator_pb2 import WatchRunRequest
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
+from protos.hugginggpt.v1.gateway_pb2 import WatchRunRequest
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from tests.fakes import ScriptedOrchestrator
 from tests.support.api_keys import Keyholders, bearer, metadata, opened_keyholders
 from tests.support.gateway import Doors
@@ -88,7 +89,7 @@ async def test_a_call_that_waits_is_told(house: Keyholders) -> None:
 async def test_a_stream_over_grpc_ends_with_its_key(house: Keyholders) -> None:
     key, token = await house.key()
     request = WatchRunRequest(run_id=await run_of(house.doors, token))
-    call = house.doors.grpc.Watch(request, metadata=metadata(token), timeout=SECONDS)
+    call = house.doors.grpc.WatchRun(request, metadata=metadata(token), timeout=SECONDS)
     assert (await call.read()).HasField("run_accepted")
     await house.revoke(key)
     with pytest.raises(grpc.aio.AioRpcError) as refused:

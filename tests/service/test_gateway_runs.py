@@ -7,21 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from protos.hugginggpt.v1 import gateway_pb2, orchestrator_pb2
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_LOCAL,
-    DATA_POLICY_OPEN,
-    ON_DISCONNECT_CANCEL,
-    PRIORITY_INTERACTIVE,
-    AnswerChunk,
-    Caller,
-    Candidate,
-    Endpoint,
-    Run,
-    RunEvent,
-    RunSpec,
-    TaskStarted,
-)
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, PRIORITY_INTERACTIVE, Caller
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent, TaskStarted
+from protos.hugginggpt.v1.model_pb2 import Candidate, Endpoint
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, Run, RunSpec
 from services.common import call_context
 from tests.fakes import ANSWERED, ScriptedOrchestrator
 from tests.support.gateway import Doors, opened_doors
@@ -299,21 +289,21 @@ async def test_runs_are_listed_cancelled_approved_and_deleted(doors: Doors) -> N
 
 
 async def test_grpc_asks_watches_and_changes_runs(doors: Doors) -> None:
-    asked = gateway_pb2.AskRequest(
+    asked = gateway_pb2.CreateRunRequest(
         spec=RunSpec(request="x"),
         files=[gateway_pb2.File(name="a.txt", content=b"first")],
         policy=DATA_POLICY_LOCAL,
     )
-    told = [event async for event in doors.grpc.Ask(asked, timeout=5)]
+    told = [event async for event in doors.grpc.CreateRun(asked, timeout=5)]
     assert [event.WhichOneof("event") for event in told] == ["run_accepted", "answer_chunk", "run_ended"]
     assert told[0].run_accepted.spec.inputs[0].value.artifact.name == "a.txt"
-    request = orchestrator_pb2.WatchRunRequest(run_id="run_1", after_sequence=2)
-    assert [event.sequence async for event in doors.grpc.Watch(request, timeout=5)] == [3]
-    assert (await doors.grpc.Get(orchestrator_pb2.GetRunRequest(run_id="run_1"), timeout=5)).answer == "Done."
-    assert len((await doors.grpc.List(orchestrator_pb2.ListRunsRequest(), timeout=5)).runs) == 1
-    await doors.grpc.Cancel(orchestrator_pb2.CancelRunRequest(run_id="run_1"), timeout=5)
-    await doors.grpc.Approve(orchestrator_pb2.ApproveRunRequest(run_id="run_1"), timeout=5)
-    await doors.grpc.Delete(orchestrator_pb2.DeleteRunRequest(run_id="run_1"), timeout=5)
+    request = gateway_pb2.WatchRunRequest(run_id="run_1", after_sequence=2)
+    assert [event.sequence async for event in doors.grpc.WatchRun(request, timeout=5)] == [3]
+    assert (await doors.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)).answer == "Done."
+    assert len((await doors.grpc.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs) == 1
+    await doors.grpc.CancelRun(gateway_pb2.CancelRunRequest(run_id="run_1"), timeout=5)
+    await doors.grpc.ApproveRun(gateway_pb2.ApproveRunRequest(run_id="run_1"), timeout=5)
+    await doors.grpc.DeleteRun(gateway_pb2.DeleteRunRequest(run_id="run_1"), timeout=5)
     assert doors.orchestrator.cancelled == ["run_1"]
     assert not doors.orchestrator.runs
 
@@ -322,14 +312,14 @@ async def test_who_calls_over_grpc_is_not_believed_to_be_another_tenant(doors: D
     forged = Caller(tenant="acme", policy=DATA_POLICY_LOCAL, request_id="forged")
     with call_context.acting_for(forged):
         metadata = (*call_context.metadata(), ("x-request-id", "mine"))
-    asked = gateway_pb2.AskRequest(spec=RunSpec(request="x"))
-    assert [event async for event in doors.grpc.Ask(asked, timeout=5, metadata=metadata)]
+    asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
+    assert [event async for event in doors.grpc.CreateRun(asked, timeout=5, metadata=metadata)]
     (who,) = doors.orchestrator.callers
     assert (who.tenant, who.policy, who.request_id) == ("default", DATA_POLICY_OPEN, "mine")
 
 
 async def test_leaving_a_grpc_stream_leaves_the_run_alone(waiting: Doors) -> None:
-    call = waiting.grpc.Ask(gateway_pb2.AskRequest(spec=RunSpec(request="x")), timeout=5)
+    call = waiting.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request="x")), timeout=5)
     assert (await call.read()).HasField("run_accepted")
     call.cancel()
     async with asyncio.timeout(5):
@@ -341,8 +331,8 @@ async def test_a_stopping_gateway_lets_its_watchers_go(tmp_path: Path) -> None:
     async with asyncio.timeout(10), httpx.AsyncClient(trust_env=False) as client:
         async with opened_doors(tmp_path, ScriptedOrchestrator(script=()), settings={"DRAIN_SECONDS": 60}) as doors:
             url = f"http://127.0.0.1:{doors.http_port}/v1/runs"
-            watched = gateway_pb2.AskRequest(spec=RunSpec(request="y"))
-            call = doors.grpc.Ask(watched, timeout=50)
+            watched = gateway_pb2.CreateRunRequest(spec=RunSpec(request="y"))
+            call = doors.grpc.CreateRun(watched, timeout=50)
             assert (await call.read()).HasField("run_accepted")
             response = await client.send(
                 client.build_request("POST", url, json={"request": "x"}, headers=SSE), stream=True
@@ -365,8 +355,8 @@ INSIDE = Candidate(model_id="m", expert="lite", endpoints=[Endpoint(address="10.
 class WithAddresses(ScriptedOrchestrator):
     """Tells where its experts are, as orchestrators do."""
 
-    async def Get(self, request: orchestrator_pb2.GetRunRequest, context: Any) -> Run:
-        run = await super().Get(request, context)
+    async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> Run:
+        run = await super().GetRun(request, context)
         run.tasks.add(candidate=INSIDE)
         return run
 
@@ -378,8 +368,15 @@ async def test_where_experts_are_is_told_at_neither_door(tmp_path: Path) -> None
             (await doors.ask(headers=SSE)).text,
             (await doors.ask(headers={"prefer": "wait=5"})).text,
             (await doors.http.get("/v1/runs/run_1")).text,
-            str([each async for each in doors.grpc.Ask(gateway_pb2.AskRequest(spec=RunSpec(request="x")), timeout=5)]),
-            str(await doors.grpc.Get(orchestrator_pb2.GetRunRequest(run_id="run_1"), timeout=5)),
+            str(
+                [
+                    each
+                    async for each in doors.grpc.CreateRun(
+                        gateway_pb2.CreateRunRequest(spec=RunSpec(request="x")), timeout=5
+                    )
+                ]
+            ),
+            str(await doors.grpc.GetRun(gateway_pb2.GetRunRequest(run_id="run_1"), timeout=5)),
         ]
     for each in told:
         assert "lite" in each

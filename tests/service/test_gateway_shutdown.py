@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from protos.hugginggpt.v1.gateway_pb2 import UploadRequest
+from protos.hugginggpt.v1.gateway_pb2 import UploadArtifactRequest
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.channel import dial
 from tests.support.gateway import Doors, opened_doors, refusal
@@ -34,10 +34,10 @@ class Slow:
         await self.let_go.wait()
         yield TAIL
 
-    async def requests(self) -> AsyncIterator[UploadRequest]:
-        yield UploadRequest(name="a.txt")
+    async def requests(self) -> AsyncIterator[UploadArtifactRequest]:
+        yield UploadArtifactRequest(name="a.txt")
         async for part in self.body():
-            yield UploadRequest(chunk=part)
+            yield UploadArtifactRequest(chunk=part)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ async def test_http_and_grpc_drain_at_the_same_time(tmp_path: Path) -> None:
         doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 20.0}))
         async with outside(doors) as clients:
             upload = clients.upload(by_http)
-            call = GatewayServiceStub(clients.channel).Upload(by_grpc.requests())
+            call = GatewayServiceStub(clients.channel).UploadArtifact(by_grpc.requests())
             await by_http.begun.wait()
             await by_grpc.begun.wait()
             closing = asyncio.create_task(gateway.aclose())
@@ -116,7 +116,7 @@ async def test_uploads_that_outlast_the_drain_are_cut_off(tmp_path: Path) -> Non
         doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 1.0}))
         async with outside(doors) as clients:
             upload = clients.upload(by_http)
-            call = GatewayServiceStub(clients.channel).Upload(by_grpc.requests())
+            call = GatewayServiceStub(clients.channel).UploadArtifact(by_grpc.requests())
             await by_http.begun.wait()
             await by_grpc.begun.wait()
             await gateway.aclose()

@@ -12,8 +12,10 @@ import httpx
 import pytest
 
 from gateway.http import protocol
-from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, TaskEnded, TaskResult, Value
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent, TaskEnded
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, TaskResult
 from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator
 from tests.support.gateway import opened_doors

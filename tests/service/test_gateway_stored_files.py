@@ -11,7 +11,8 @@ import pytest
 
 from gateway.stored_files.files import Files
 from gateway.stored_files.tables import FILING
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common import database as databases
 from services.common.errors import NotFound
 from tests.support.gateway import Doors, opened_doors

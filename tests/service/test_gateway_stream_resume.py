@@ -12,9 +12,11 @@ from random import Random
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEnded, RunEvent
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, AnswerChunk, RunEnded, RunEvent
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.server import serving
 from tests.fakes import ScriptedOrchestrator, ScriptedRun
 from tests.support.gateway import Doors, opened_doors
@@ -130,8 +132,8 @@ async def by_response(house: House, run: ScriptedRun, client: Client, most: int)
 async def by_call(house: House, run: ScriptedRun, client: Client, most: int) -> None:
     own = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{house.doors.grpc_port}", options=own) as channel:
-        request = orchestrator_pb2.WatchRunRequest(run_id=run.run_id, after_sequence=client.last)
-        call = GatewayServiceStub(channel).Watch(request, timeout=SECONDS)
+        request = gateway_pb2.WatchRunRequest(run_id=run.run_id, after_sequence=client.last)
+        call = GatewayServiceStub(channel).WatchRun(request, timeout=SECONDS)
         try:
             async with asyncio.timeout(most * BYTE_SECONDS):
                 for _ in range(most // 150):

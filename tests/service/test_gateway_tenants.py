@@ -10,11 +10,13 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc import StatusCode
 
 from gateway.openai.ids import RESPONSE, named
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2 as runs
-from protos.hugginggpt.v1 import selector_pb2 as models
-from protos.hugginggpt.v1.record_pb2 import RecordRequest
-from protos.hugginggpt.v1.types_pb2 import Artifact, BatchSpec, NamedValue, PipelineRef, RunSpec, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.batch_pb2 import BatchSpec
+from protos.hugginggpt.v1.gateway_pb2 import GetRunRecordRequest
+from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedSelector, card
@@ -243,43 +245,45 @@ async def test_no_call_shows_or_touches_what_is_anothers(estate: Estate) -> None
     run_id, sha256, batch_id = estate.ids["run_id"], estate.ids["sha256"], estate.ids["batch_id"]
     of_a = NamedValue(value=Value(artifact=Artifact(sha256=sha256)))
     absent = {
-        "Ask": pb.AskRequest(spec=RunSpec(request="x", inputs=[of_a])),
-        "Watch": runs.WatchRunRequest(run_id=run_id),
-        "Get": runs.GetRunRequest(run_id=run_id),
-        "Cancel": runs.CancelRunRequest(run_id=run_id),
-        "Approve": runs.ApproveRunRequest(run_id=run_id),
-        "Delete": runs.DeleteRunRequest(run_id=run_id),
-        "Download": pb.DownloadRequest(sha256=sha256),
-        "Record": RecordRequest(run_id=run_id),
-        "GetPipeline": runs.GetPipelineRequest(name="of-a"),
-        "DeletePipeline": runs.DeletePipelineRequest(name="of-a"),
-        "StartBatch": iter([runs.StartBatchRequest(spec=BatchSpec(pipeline=PipelineRef(name="of-a")))]),
-        "GetBatch": runs.GetBatchRequest(batch_id=batch_id),
-        "ListItems": runs.ListItemsRequest(batch_id=batch_id),
-        "CancelBatch": runs.CancelBatchRequest(batch_id=batch_id),
-        "ResumeBatch": runs.ResumeBatchRequest(batch_id=batch_id),
-        "WatchBatch": runs.WatchBatchRequest(batch_id=batch_id),
-        "DeleteBatch": runs.DeleteBatchRequest(batch_id=batch_id),
+        "CreateRun": pb.CreateRunRequest(spec=RunSpec(request="x", inputs=[of_a])),
+        "WatchRun": gateway_pb2.WatchRunRequest(run_id=run_id),
+        "GetRun": gateway_pb2.GetRunRequest(run_id=run_id),
+        "CancelRun": gateway_pb2.CancelRunRequest(run_id=run_id),
+        "ApproveRun": gateway_pb2.ApproveRunRequest(run_id=run_id),
+        "DeleteRun": gateway_pb2.DeleteRunRequest(run_id=run_id),
+        "DownloadArtifact": pb.DownloadArtifactRequest(sha256=sha256),
+        "GetRunRecord": GetRunRecordRequest(run_id=run_id),
+        "GetPipeline": gateway_pb2.GetPipelineRequest(name="of-a"),
+        "DeletePipeline": gateway_pb2.DeletePipelineRequest(name="of-a"),
+        "CreateBatch": iter([gateway_pb2.CreateBatchRequest(spec=BatchSpec(pipeline=PipelineRef(name="of-a")))]),
+        "GetBatch": gateway_pb2.GetBatchRequest(batch_id=batch_id),
+        "ListBatchItems": gateway_pb2.ListBatchItemsRequest(batch_id=batch_id),
+        "CancelBatch": gateway_pb2.CancelBatchRequest(batch_id=batch_id),
+        "ResumeBatch": gateway_pb2.ResumeBatchRequest(batch_id=batch_id),
+        "WatchBatch": gateway_pb2.WatchBatchRequest(batch_id=batch_id),
+        "DeleteBatch": gateway_pb2.DeleteBatchRequest(batch_id=batch_id),
     }
     listed = {
-        "List": runs.ListRunsRequest(),
-        "ListPipelines": runs.ListPipelinesRequest(),
-        "ListBatches": runs.ListBatchesRequest(),
+        "ListRuns": gateway_pb2.ListRunsRequest(),
+        "ListPipelines": gateway_pb2.ListPipelinesRequest(),
+        "ListBatches": gateway_pb2.ListBatchesRequest(),
     }
-    assert {"Upload", "ListTasks", "ListModels", "SavePipeline", *listed, *absent} == {
+    assert {"UploadArtifact", "ListTasks", "ListModels", "SavePipeline", *listed, *absent} == {
         method.name for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods
     }
     stub = estate.doors.grpc
     for name, request in absent.items():
         error = await refusal(getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10))
         assert error.code() is StatusCode.NOT_FOUND, name
-    continued = pb.AskRequest(spec=RunSpec(request="x", parent_run_id=run_id))
-    assert (await refusal(stub.Ask(continued, metadata=metadata(estate.b), timeout=10))).code() is StatusCode.NOT_FOUND
+    continued = pb.CreateRunRequest(spec=RunSpec(request="x", parent_run_id=run_id))
+    assert (
+        await refusal(stub.CreateRun(continued, metadata=metadata(estate.b), timeout=10))
+    ).code() is StatusCode.NOT_FOUND
     for name, request in listed.items():
         assert not _data(await getattr(stub, name)(request, metadata=metadata(estate.b), timeout=10)), name
         assert _data(await getattr(stub, name)(request, metadata=metadata(estate.a), timeout=10)), name
-    assert (await stub.Get(absent["Get"], metadata=metadata(estate.a), timeout=10)).run_id == run_id
-    await stub.ListTasks(models.ListTasksRequest(), metadata=metadata(estate.b), timeout=10)
+    assert (await stub.GetRun(absent["GetRun"], metadata=metadata(estate.a), timeout=10)).run_id == run_id
+    await stub.ListTasks(gateway_pb2.ListTasksRequest(), metadata=metadata(estate.b), timeout=10)
 
 
 def _data(page: Any) -> Any:

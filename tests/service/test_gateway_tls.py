@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.gateway_pb2 import ListTasksRequest
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from protos.hugginggpt.v1.selector_pb2 import ListTasksRequest
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import tls
 from services.common.errors import FailedPrecondition
 from tests.support.certificates import Authority
@@ -50,7 +50,9 @@ async def test_grpc_is_served_by_tls_alone(doors: Doors, world: Authority) -> No
     believed = grpc.ssl_channel_credentials(world.file.read_bytes())
     async with grpc.aio.secure_channel(f"localhost:{doors.grpc_port}", believed) as channel:
         stub = GatewayServiceStub(channel)
-        events = [event async for event in stub.Ask(pb.AskRequest(spec=RunSpec(request="hello")), timeout=5)]
+        events = [
+            event async for event in stub.CreateRun(pb.CreateRunRequest(spec=RunSpec(request="hello")), timeout=5)
+        ]
     assert events[-1].HasField("run_ended")
     async with grpc.aio.insecure_channel(f"localhost:{doors.grpc_port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:

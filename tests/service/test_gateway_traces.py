@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from structlog.testing import capture_logs
 
 from protos.hugginggpt.v1 import gateway_pb2
-from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunEnded, RunEvent, RunSpec
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
+from protos.hugginggpt.v1.gateway_pb2 import GetRunRequest
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from services.common import spans
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.tracing import Kept
@@ -50,7 +51,7 @@ async def test_a_request_is_a_span_of_its_client_s_trace_and_the_orchestrator_s_
         "http.route": "/v1/runs",
         "http.response.status_code": 200,
     }
-    calls = await traces.ended("hugginggpt.v1.OrchestratorService/Run", 2)
+    calls = await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)
     client = next(call for call in calls if call.kind is trace.SpanKind.CLIENT)
     assert client.parent
     assert client.parent.span_id == span.context.span_id
@@ -76,11 +77,11 @@ async def test_an_answer_names_no_trace_where_there_is_none(tmp_path: Path) -> N
 
 
 async def test_grpc_goes_on_with_its_client_s_trace_too(doors: Doors, traces: Kept) -> None:
-    request = gateway_pb2.AskRequest(spec=RunSpec(request="do it"))
+    request = gateway_pb2.CreateRunRequest(spec=RunSpec(request="do it"))
     with trace.use_span(trace.NonRecordingSpan(spans.read({"traceparent": ASKED}))):
-        async for _ in doors.grpc.Ask(request, timeout=5):
+        async for _ in doors.grpc.CreateRun(request, timeout=5):
             pass
-    calls = await traces.ended("hugginggpt.v1.OrchestratorService/Run", 2)
+    calls = await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)
     assert {call.context.trace_id for call in calls if call.context} == {0xABCD}
 
 
@@ -115,17 +116,17 @@ async def test_a_traceparent_that_is_none_begins_a_trace(doors: Doors, traces: K
 
 async def test_a_call_is_a_line_with_its_code_and_the_run_that_it_is_about(doors: Doors) -> None:
     with capture_logs() as logs:
-        async for _ in doors.grpc.Ask(gateway_pb2.AskRequest(spec=RunSpec(request=SECRET)), timeout=5):
+        async for _ in doors.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request=SECRET)), timeout=5):
             pass
         for run_id in ("run_9", SECRET):
             with pytest.raises(grpc.aio.AioRpcError):
-                await doors.grpc.Get(GetRunRequest(run_id=run_id), timeout=5)
+                await doors.grpc.GetRun(GetRunRequest(run_id=run_id), timeout=5)
     told = [(line["method"], line["code"], line.get("run_id")) for line in logs if line["event"] == "call"]
     service = "hugginggpt.v1.GatewayService"
     assert told == [
-        (f"{service}/Ask", "OK", "run_1"),
-        (f"{service}/Get", "NOT_FOUND", "run_9"),
-        (f"{service}/Get", "NOT_FOUND", None),
+        (f"{service}/CreateRun", "OK", "run_1"),
+        (f"{service}/GetRun", "NOT_FOUND", "run_9"),
+        (f"{service}/GetRun", "NOT_FOUND", None),
     ]
 
 

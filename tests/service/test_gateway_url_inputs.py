@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from tests.support.gateway import Doors, opened_doors
 from tests.support.web_server import Reply, Web, opened_web, redirect, reply
 

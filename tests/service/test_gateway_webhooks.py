@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL
 from services.orchestrator.settings import Settings
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.services import ANSWERED

@@ -8,8 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from experts.host.handler import Inputs, Media, Outputs, Parameters
-from protos.hugginggpt.v1.expert_pb2 import ValueList
-from protos.hugginggpt.v1.types_pb2 import Artifact, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value, ValueList
 from services.common import errors
 from services.common.artifacts import INLINE_BYTES
 from tests.support.expert_host import SERVING, Function, Start, does, hosts

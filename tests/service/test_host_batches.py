@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from experts.host.handler import Call, Outputs
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE
 from services.common import errors
 from tests.support.expert_host import Batches, Host, Start, hosts, reached
 

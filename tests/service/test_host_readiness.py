@@ -10,7 +10,7 @@ import pytest
 from experts.host import load_context
 from experts.host.handler import Handler, single
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.common import errors
 from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, reached, takes
 

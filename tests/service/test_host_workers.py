@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from experts.host.handler import Handler
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED
 from services.common import errors
 from tests.support.crashing_model import Asking, asking, crashing, dying, hanging, refusing
 from tests.support.expert_host import SERVING, Host, Start, hosts

@@ -20,15 +20,9 @@ from experts.host.handler import Call, Handler, Inputs, Media, Outputs, Paramete
 from experts.host.media import open_image
 from experts.host.settings import Settings
 from experts.video.frames import sampled
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_AUDIO,
-    MODALITY_IMAGE,
-    MODALITY_TEXT,
-    MODALITY_VIDEO,
-    ModelCard,
-    Port,
-    TaskSpec,
-)
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_AUDIO, MODALITY_IMAGE, MODALITY_TEXT, MODALITY_VIDEO
+from protos.hugginggpt.v1.model_pb2 import ModelCard
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common import errors
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as trying
 from hypothesis import strategies as some
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.caller_pb2 import (
     DATA_POLICY_LOCAL,
     DATA_POLICY_OPEN,
     DATA_POLICY_UNSPECIFIED,

@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.types import ListRootsResult, Root
 
-from protos.hugginggpt.v1.types_pb2 import RunEvent, TaskPlanned
+from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskPlanned
 from tests.support.api_keys import opened_keyholders
 from tests.support.gateway import Doors, opened_doors
 from tests.support.mcp_clients import MODES, words

@@ -9,8 +9,8 @@ from mcp.types import ResourceLink
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1.selector_pb2 import CatalogTask
-from protos.hugginggpt.v1.types_pb2 import Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.task_pb2 import CatalogTask
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest
 from services.orchestrator.__main__ import orchestrator

@@ -7,18 +7,12 @@ from pathlib import Path
 import pytest
 
 from gateway.mcp import run_progress
-from protos.hugginggpt.v1.orchestrator_pb2 import CancelRunRequest, CancelRunResponse
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_LOCAL,
-    RUN_MODE_PLAN,
-    RUN_STATE_FAILED,
-    AnswerChunk,
-    Failure,
-    RunEnded,
-    RunEvent,
-    Task,
-    TaskPlanned,
-)
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEnded, RunEvent, TaskPlanned
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.gateway_pb2 import CancelRunRequest, CancelRunResponse
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_PLAN, RUN_STATE_FAILED
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common.errors import InvalidRequest
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.services import ANSWERED
@@ -106,9 +100,9 @@ class Stoppable(ScriptedOrchestrator):
         super().__init__(())
         self.stopped = asyncio.Event()
 
-    async def Cancel(self, request: CancelRunRequest, context: object) -> CancelRunResponse:
+    async def CancelRun(self, request: CancelRunRequest, context: object) -> CancelRunResponse:
         self.stopped.set()
-        return await super().Cancel(request, context)
+        return await super().CancelRun(request, context)
 
 
 async def test_a_run_whose_call_is_cancelled_goes_on_unless_asked_otherwise(tmp_path: Path) -> None:

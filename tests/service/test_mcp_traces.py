@@ -46,7 +46,7 @@ async def test_a_call_is_a_span_of_its_client_s_trace_and_the_run_is_beneath_it(
     (tool,) = await traces.ended("tools/call ask", 1)
     run = next(
         span
-        for span in await traces.ended("hugginggpt.v1.OrchestratorService/Run", 2)
+        for span in await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)
         if span.kind is trace.SpanKind.CLIENT
     )
     assert tool.context

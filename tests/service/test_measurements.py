@@ -7,8 +7,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc, responder_pb2, responder_pb2_grpc
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, Caller, Turn, Value
+from protos.hugginggpt.internal.v1 import responder_pb2, responder_pb2_grpc
+from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
+from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common.call_context import KEY
 from services.common.channel import dial
 from services.local.ports import free

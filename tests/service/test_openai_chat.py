@@ -9,15 +9,14 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_LOCAL,
-    DATA_POLICY_OPEN,
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import (
     ON_DISCONNECT_CANCEL,
     ROLE_ASSISTANT,
     ROLE_USER,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
-    Failure,
 )
 from tests.support.openai_clients import WORK, Opened, opened, over, said
 from tests.support.samples import DATA

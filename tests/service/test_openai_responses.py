@@ -9,14 +9,14 @@ import pytest
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import (
     ON_DISCONNECT_CANCEL,
     ON_DISCONNECT_UNSPECIFIED,
     ROLE_USER,
     RUN_STATE_CANCELLED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
-    Failure,
 )
 from tests.support.openai_clients import WORK, Opened, opened, over, said
 from tests.support.samples import DATA

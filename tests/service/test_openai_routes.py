@@ -13,7 +13,7 @@ from openai import AsyncOpenAI
 from gateway.openai.chat_completion import Completion
 from gateway.openai.owned_run_stream import Recited, Source
 from gateway.openai.streams import CompletionStream
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ModelFailed, Overloaded
 from tests.fakes import ScriptedOrchestrator
 from tests.support.api_keys import Keyholders, opened_keyholders

@@ -9,8 +9,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.api_keys import Keyholders, opened_keyholders

@@ -6,12 +6,8 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import (
-    expert_pb2,
-    orchestrator_pb2,
-    planner_pb2,
-)
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
+from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, failure_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
 from services.common import call_context
 from services.common.errors import InvalidRequest, ModelFailed, Unavailable
 from services.orchestrator.runs.selection import AT_ONCE, BACKGROUND_AT_ONCE
@@ -28,7 +24,7 @@ async def test_a_request_becomes_tasks_results_and_an_answer(house: House) -> No
     assert results[2].outputs["text"].text == "hello!!"
     assert (results[2].by.model_id, results[2].by.revision, results[2].attempt) == ("model", "1", 1)
     assert len(results[2].input_digest) == 64
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert "".join(event.answer_chunk.text for event in events) == "so it is"
 
 
@@ -40,7 +36,7 @@ async def test_a_task_starts_while_the_planner_still_plans(house: House) -> None
         await inferred.wait()
         yield END
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         inferred.set()
         return await echo(request)
 
@@ -54,14 +50,14 @@ async def test_a_task_starts_while_the_planner_still_plans(house: House) -> None
 async def test_independent_tasks_run_side_by_side(house: House) -> None:
     together = asyncio.Barrier(3)
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await together.wait()
         return await echo(request)
 
     house.cast.infer["model"] = infer
     house.cast.plan(task(1), task(2), task(3), END)
     async with asyncio.timeout(5):
-        assert ended(await house.run()).state == types.RUN_STATE_COMPLETED
+        assert ended(await house.run()).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_large_plan_does_not_flood_the_selector(house: House) -> None:
@@ -79,18 +75,18 @@ async def test_a_large_plan_does_not_flood_the_selector(house: House) -> None:
 
     house.cast.select = select
     house.cast.plan(*(task(number) for number in range(1, 401)), END)
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="all of it"))
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="all of it"))
     async with asyncio.timeout(20):
-        async for event in house.stub.Run(request, timeout=20):
+        async for event in house.stub.CreateRun(request, timeout=20):
             if event.HasField("plan_completed"):
                 await full.wait()
                 planned.set()
-    assert event.run_ended.state == types.RUN_STATE_COMPLETED
+    assert event.run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert most == people
 
 
 async def test_a_failed_task_costs_its_dependents_not_the_answer(house: House) -> None:
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "bad":
             raise InvalidRequest("this text is bad", remedy="send a good one", port="text")
         return await echo(request)
@@ -99,24 +95,24 @@ async def test_a_failed_task_costs_its_dependents_not_the_answer(house: House) -
     house.cast.plan(task(1, text=text("bad")), task(2, text=ref(1)), task(3), END)
     events = await house.run()
     assert states(events) == {1: "FAILED", 2: "SKIPPED", 3: "SUCCEEDED"}
-    assert ended(events).state == types.RUN_STATE_INCOMPLETE
-    assert ended(events).failure == types.Failure(
+    assert ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
+    assert ended(events).failure == failure_pb2.Failure(
         reason="INVALID", code="INVALID_ARGUMENT", message="this text is bad", remedy="send a good one", port="text"
     )
     assert "answer_chunk" in kinds(events)
 
 
 async def test_nothing_usable_is_a_failed_run(house: House) -> None:
-    async def infer(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise InvalidRequest("no")
 
     house.cast.infer["model"] = infer
     house.cast.plan(task(1), END)
-    assert ended(await house.run()).state == types.RUN_STATE_FAILED
+    assert ended(await house.run()).state == run_pb2.RUN_STATE_FAILED
 
 
 async def test_the_next_candidate_takes_over_from_a_broken_model(house: House, peers: dict[str, str]) -> None:
-    async def broken(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise ModelFailed("nan")
 
     house.cast.infer = {"broken": broken, "model": echo}
@@ -127,13 +123,13 @@ async def test_the_next_candidate_takes_over_from_a_broken_model(house: House, p
     assert (failed.by.model_id, failed.failure.reason, failed.next) == ("broken", "MODEL_FAILED", "next candidate")
     result = next(event.task_ended.result for event in events if event.HasField("task_ended"))
     assert (result.by.model_id, result.attempt) == ("model", 2)
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_an_expert_that_is_away_for_a_moment_is_asked_again(house: House) -> None:
     calls = 0
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal calls
         calls += 1
         if calls < 3:
@@ -144,16 +140,16 @@ async def test_an_expert_that_is_away_for_a_moment_is_asked_again(house: House) 
     house.cast.plan(task(1), END)
     events = await house.run()
     assert [event.attempt_failed.next for event in events if event.HasField("attempt_failed")] == ["retry", "retry"]
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 @pytest.mark.parametrize(
     "outputs",
-    [{}, {"txt": types.Value(text="x")}, {"text": types.Value(json="{}")}],
+    [{}, {"txt": artifact_pb2.Value(text="x")}, {"text": artifact_pb2.Value(json="{}")}],
     ids=["missing", "unknown", "wrong kind"],
 )
-async def test_a_reply_that_breaks_the_ports_is_no_result(house: House, outputs: dict[str, types.Value]) -> None:
-    async def infer(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+async def test_a_reply_that_breaks_the_ports_is_no_result(house: House, outputs: dict[str, artifact_pb2.Value]) -> None:
+    async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         return outputs
 
     house.cast.infer["model"] = infer
@@ -177,15 +173,15 @@ async def test_a_task_nobody_offers_fails_with_the_remedy(house: House) -> None:
 @pytest.mark.parametrize(
     ("events", "state", "reason"),
     [
-        ([note(types.NOTE_KIND_CHAT, "hi")], types.RUN_STATE_COMPLETED, ""),
-        ([note(types.NOTE_KIND_UNMAPPED, "what?")], types.RUN_STATE_FAILED, "UNPLANNABLE"),
-        ([note(types.NOTE_KIND_CLARIFY, "which?")], types.RUN_STATE_FAILED, "CLARIFY"),
-        ([task(1), note(types.NOTE_KIND_UNMAPPED, "what?")], types.RUN_STATE_INCOMPLETE, "UNPLANNABLE"),
-        ([], types.RUN_STATE_FAILED, "UNPLANNABLE"),
+        ([note(plan_pb2.NOTE_KIND_CHAT, "hi")], run_pb2.RUN_STATE_COMPLETED, ""),
+        ([note(plan_pb2.NOTE_KIND_UNMAPPED, "what?")], run_pb2.RUN_STATE_FAILED, "UNPLANNABLE"),
+        ([note(plan_pb2.NOTE_KIND_CLARIFY, "which?")], run_pb2.RUN_STATE_FAILED, "CLARIFY"),
+        ([task(1), note(plan_pb2.NOTE_KIND_UNMAPPED, "what?")], run_pb2.RUN_STATE_INCOMPLETE, "UNPLANNABLE"),
+        ([], run_pb2.RUN_STATE_FAILED, "UNPLANNABLE"),
     ],
 )
 async def test_how_a_run_ends_follows_from_the_plan(
-    house: House, events: list[planner_pb2.PlanEvent], state: types.RunState.ValueType, reason: str
+    house: House, events: list[planner_pb2.PlanEvent], state: run_pb2.RunState.ValueType, reason: str
 ) -> None:
     house.cast.plan(*events, END)
     ending = ended(await house.run())
@@ -200,7 +196,7 @@ async def test_a_plan_whose_stream_broke_is_continued(house: House) -> None:
     assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
     assert house.cast.planned[1].goal.HasField("continuation")
     assert [prior.task.id for prior in house.cast.planned[1].prior] == [1]
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(house: House) -> None:
@@ -212,19 +208,19 @@ async def test_a_planner_that_continues_is_told_what_was_wrong_with_a_task(house
 
     house.cast.plans.append(breaking)
     house.cast.plan(task(2), END)
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
-    async for event in house.stub.Run(request, timeout=20, metadata=call_context.metadata()):
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
+    async for event in house.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
         if event.HasField("task_ended"):
             failed.set()
     (prior,) = house.cast.planned[1].prior
-    assert (prior.state, prior.summary) == (types.TASK_STATE_FAILED, "nobody offers unheard-of")
+    assert (prior.state, prior.summary) == (run_pb2.TASK_STATE_FAILED, "nobody offers unheard-of")
 
 
 async def test_what_deciding_took_counts_as_the_runs(house: House) -> None:
-    took = types.Usage(input_tokens=10, output_tokens=2, cost=0.5)
+    took = usage_pb2.Usage(input_tokens=10, output_tokens=2, cost=0.5)
     took.busy.FromSeconds(1)
     house.cast.usage = took
-    end = planner_pb2.PlanEnd(decision=types.Decision(controller="llm", usage=took))
+    end = planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller="llm", usage=took))
     house.cast.plan(task(1), task(2), planner_pb2.PlanEvent(end=end))
     usage = ended(await house.run()).usage
     assert (usage.input_tokens, usage.output_tokens, usage.cost) == (40, 8, 2.0)
@@ -237,7 +233,7 @@ async def test_a_plan_that_never_ends_well_runs_with_what_there_is(house: House)
     events = await house.run()
     assert len(house.cast.planned) == 3
     assert states(events) == {1: "SUCCEEDED"}
-    assert ended(events).state == types.RUN_STATE_INCOMPLETE
+    assert ended(events).state == run_pb2.RUN_STATE_INCOMPLETE
 
 
 async def test_a_planner_that_refuses_fails_the_run_with_its_reason(house: House) -> None:
@@ -247,12 +243,12 @@ async def test_a_planner_that_refuses_fails_the_run_with_its_reason(house: House
 
     house.cast.plans.append(refusing)
     ending = ended(await house.run())
-    assert (ending.state, ending.failure.reason) == (types.RUN_STATE_FAILED, "TOO_LONG")
+    assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_FAILED, "TOO_LONG")
     assert len(house.cast.planned) == 1
 
 
 async def test_a_supplied_plan_runs_without_planning(house: House) -> None:
-    plan = types.Plan(tasks=[task(1).task, task(2, text=ref(1)).task])
+    plan = plan_pb2.Plan(tasks=[task(1).task, task(2, text=ref(1)).task])
     events = await house.run(plan=plan, request="")
     assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
     assert [request.goal.WhichOneof("kind") for request in house.cast.planned] == ["check"]
@@ -262,26 +258,26 @@ async def test_a_supplied_plan_runs_without_planning(house: House) -> None:
 
 async def test_a_supplied_plan_that_is_not_valid_is_refused_before_acceptance(house: House) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await house.run(plan=types.Plan(tasks=[types.Task(id=1)]), request="")
+        await house.run(plan=plan_pb2.Plan(tasks=[task_pb2.Task(id=1)]), request="")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "task 2 needs task 9" in (caught.value.details() or "")
 
 
 async def test_planning_only_runs_nothing(house: House) -> None:
     house.cast.plan(task(1), END)
-    events = await house.run(mode=types.RUN_MODE_PLAN)
+    events = await house.run(mode=run_pb2.RUN_MODE_PLAN)
     assert kinds(events) == ["run_accepted", "task_planned", "plan_completed", "run_ended"]
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_plan_of_a_part_of_the_request_is_usable(house: House) -> None:
-    house.cast.plan(task(1), note(types.NOTE_KIND_UNMAPPED, "what?"), END)
-    ending = ended(await house.run(mode=types.RUN_MODE_PLAN))
-    assert (ending.state, ending.failure.reason) == (types.RUN_STATE_INCOMPLETE, "UNPLANNABLE")
+    house.cast.plan(task(1), note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"), END)
+    ending = ended(await house.run(mode=run_pb2.RUN_MODE_PLAN))
+    assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "UNPLANNABLE")
 
 
 async def test_results_only_gives_no_answer(house: House) -> None:
     house.cast.plan(task(1), END)
-    events = await house.run(mode=types.RUN_MODE_RESULTS)
+    events = await house.run(mode=run_pb2.RUN_MODE_RESULTS)
     assert "answer_chunk" not in kinds(events)
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED

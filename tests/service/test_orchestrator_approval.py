@@ -6,16 +6,24 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    event_pb2,
+    expert_pb2,
+    gateway_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+    usage_pb2,
+)
 from services.common import call_context
 from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.orchestrator import END, Cast, House, connected, echo, ended, kinds, note, states, task, text
 
-APPROVE = types.RUN_MODE_APPROVE
+APPROVE = run_pb2.RUN_MODE_APPROVE
 
 
 class Asked:
@@ -23,8 +31,8 @@ class Asked:
 
     def __init__(self, house: House, **spec: Any) -> None:
         self._house = house
-        self._spec = types.RunSpec(request="do it", mode=APPROVE, **spec)
-        self.events: list[types.RunEvent] = []
+        self._spec = run_pb2.RunSpec(request="do it", mode=APPROVE, **spec)
+        self.events: list[event_pb2.RunEvent] = []
         self.waits = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
 
@@ -33,14 +41,14 @@ class Asked:
         return self.events[0].run_id
 
     async def _watch(self) -> None:
-        async for event in self._house.stub.Run(
-            pb.RunRequest(spec=self._spec), timeout=20, metadata=call_context.metadata()
+        async for event in self._house.stub.CreateRun(
+            orchestrator_pb2.CreateRunRequest(spec=self._spec), timeout=20, metadata=call_context.metadata()
         ):
             self.events.append(event)
             if event.HasField("approval_requested"):
                 self.waits.set()
 
-    async def end(self) -> list[types.RunEvent]:
+    async def end(self) -> list[event_pb2.RunEvent]:
         await self._watching
         return self.events
 
@@ -56,27 +64,29 @@ async def test_nothing_runs_before_the_plan_is_approved_and_then_all_of_it(house
         await asked.waits.wait()
         assert kinds(asked.events)[-1] == "approval_requested"
         assert "task_selected" not in kinds(asked.events)
-        assert (await house.stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)).state == (
-            types.RUN_STATE_AWAITING_APPROVAL
+        assert (await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)).state == (
+            run_pb2.RUN_STATE_AWAITING_APPROVAL
         )
-        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
         events = await asked.end()
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert "taken_over" not in kinds(events)
 
 
 async def test_the_plan_may_be_edited_when_it_is_approved(house: House, asked: Asked) -> None:
-    edited = types.Plan(tasks=[types.Task(id=1, task="summarization", arguments={"text": text("something else")})])
+    edited = plan_pb2.Plan(
+        tasks=[task_pb2.Task(id=1, task="summarization", arguments={"text": text("something else")})]
+    )
     async with asyncio.timeout(10):
         await asked.waits.wait()
-        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id, plan=edited), timeout=5)
+        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=edited), timeout=5)
         events = await asked.end()
     assert states(events) == {1: "SUCCEEDED"}
     results = [event.task_ended.result for event in events if event.HasField("task_ended")]
     assert results[0].outputs["text"].text == "something else!"
-    run = await house.stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)
+    run = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
     assert [status.task for status in run.tasks] == list(edited.tasks)
 
 
@@ -84,43 +94,45 @@ async def test_an_edited_plan_that_is_not_valid_leaves_the_run_waiting(house: Ho
     async with asyncio.timeout(10):
         await asked.waits.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            bad = types.Plan(tasks=[types.Task(id=1)])
-            await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id, plan=bad), timeout=5)
+            bad = plan_pb2.Plan(tasks=[task_pb2.Task(id=1)])
+            await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=bad), timeout=5)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert ended(await asked.end()).state == types.RUN_STATE_COMPLETED
+        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        assert ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
         with pytest.raises(grpc.aio.AioRpcError) as again:
-            await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+            await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
     assert again.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        (types.Plan(tasks=[types.Task(id=1, task="x", arguments={"text": text("x" * 5_000_000)})]), "TOO_LARGE"),
-        (types.Plan(tasks=[types.Task(id=number, task="x") for number in range(1, 5)]), "BUDGET"),
+        (plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="x", arguments={"text": text("x" * 5_000_000)})]), "TOO_LARGE"),
+        (plan_pb2.Plan(tasks=[task_pb2.Task(id=number, task="x") for number in range(1, 5)]), "BUDGET"),
     ],
     ids=["5 MB inline", "more tasks than the budget has"],
 )
-async def test_an_edited_plan_may_be_no_more_than_a_supplied_one(house: House, plan: types.Plan, reason: str) -> None:
+async def test_an_edited_plan_may_be_no_more_than_a_supplied_one(
+    house: House, plan: plan_pb2.Plan, reason: str
+) -> None:
     house.cast.plan(task(1), END)
-    asked = Asked(house, budget=types.Budget(tasks=3))
+    asked = Asked(house, budget=usage_pb2.Budget(tasks=3))
     async with asyncio.timeout(10):
         await asked.waits.wait()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id, plan=plan), timeout=5)
+            await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id, plan=plan), timeout=5)
         error = from_rpc(caught.value)
         assert (type(error), error.reason) == (InvalidRequest, reason)
-        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-        assert ended(await asked.end()).state == types.RUN_STATE_COMPLETED
+        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        assert ended(await asked.end()).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_waiting_run_can_be_cancelled(house: House, asked: Asked) -> None:
     async with asyncio.timeout(10):
         await asked.waits.wait()
-        await house.stub.Cancel(pb.CancelRunRequest(run_id=asked.run_id), timeout=5)
+        await house.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=asked.run_id), timeout=5)
         events = await asked.end()
-    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
     assert set(states(events).values()) == {"CANCELLED"}
 
 
@@ -130,21 +142,23 @@ async def test_a_plan_that_nobody_approves_is_cancelled(
     monkeypatch.setattr("services.orchestrator.runs.approval.WAITING_SECONDS", 0.01)
     async with asyncio.timeout(20):
         events = await asked.end()
-    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
     assert ended(events).failure.reason == "EXPIRED"
 
 
 async def test_the_deadline_stands_still_while_the_plan_waits(house: House, asked: Asked) -> None:
     async with asyncio.timeout(10):
         await asked.waits.wait()
-        before = (await house.stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)).deadline.ToNanoseconds()
-        await house.stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        before = (
+            await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
+        ).deadline.ToNanoseconds()
+        await house.stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
         events = await asked.end()
     times = {event.WhichOneof("event"): event.time.ToNanoseconds() for event in events}
     approved = next(event.plan_approved for event in events if event.HasField("plan_approved"))
     waited = times["plan_approved"] - times["approval_requested"]
     assert abs(approved.deadline.ToNanoseconds() - before - waited) < 50e6
-    row = (await house.stub.List(pb.ListRunsRequest(), timeout=5)).runs[0]
+    row = (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs[0]
     assert abs(row.deadline.ToNanoseconds() - approved.deadline.ToNanoseconds()) < 1e6
 
 
@@ -158,10 +172,10 @@ async def test_another_orchestrator_takes_up_what_was_approved_while_nobody_was_
             await asked.waits.wait()
             asked._watching.cancel()
         async with orchestrator(settings) as running, connected(running) as stub:
-            await stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
-            watching = stub.Watch(pb.WatchRunRequest(run_id=asked.run_id), timeout=10)
+            await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+            watching = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=asked.run_id), timeout=10)
             events = [event async for event in watching]
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_room_for_it(
@@ -169,7 +183,7 @@ async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_
 ) -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
-    async def held(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def held(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         entered.set()
         await release.wait()
         return await echo(request)
@@ -187,15 +201,17 @@ async def test_a_plan_that_was_approved_waits_for_nobody_s_word_before_there_is_
         await asked.waits.wait()
         other = asyncio.create_task(house.run())
         await entered.wait()
-        await stub.Approve(pb.ApproveRunRequest(run_id=asked.run_id), timeout=5)
+        await stub.ApproveRun(gateway_pb2.ApproveRunRequest(run_id=asked.run_id), timeout=5)
         assert "plan_approved" not in kinds(asked.events)
-        assert (await stub.Get(pb.GetRunRequest(run_id=asked.run_id), timeout=5)).state == types.RUN_STATE_QUEUED
+        assert (
+            await stub.GetRun(gateway_pb2.GetRunRequest(run_id=asked.run_id), timeout=5)
+        ).state == run_pb2.RUN_STATE_QUEUED
         release.set()
-        assert ended(await asked.end()).state == ended(await other).state == types.RUN_STATE_COMPLETED
+        assert ended(await asked.end()).state == ended(await other).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_request_that_needs_no_task_is_answered_without_asking(house: House) -> None:
-    house.cast.plan(note(types.NOTE_KIND_CHAT, "hello"), END)
+    house.cast.plan(note(plan_pb2.NOTE_KIND_CHAT, "hello"), END)
     events = await house.run(mode=APPROVE)
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert "approval_requested" not in kinds(events)

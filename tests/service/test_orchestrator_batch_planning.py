@@ -3,12 +3,12 @@
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import batch_pb2, failure_pb2
 from services.common.errors import from_rpc
 from tests.support.batches import Asking, given, notes, state
 from tests.support.orchestrator import END, House, task
 
-BROKEN = types.NewItem(name="broken", failure=types.Failure(reason="UNREADABLE", message="it is no file"))
+BROKEN = batch_pb2.NewItem(name="broken", failure=failure_pb2.Failure(reason="UNREADABLE", message="it is no file"))
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2, planner_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import planner_pb2
+from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2, plan_pb2, run_pb2
+from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.common.database import opened
 from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.__main__ import orchestrator
@@ -43,7 +43,7 @@ class Counted:
         self.go_on = asyncio.Event()
         cast.infer["model"] = self._infer
 
-    async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         text = request.inputs["text"].text
         self.asked[text] += 1
         if self.asked.total() >= 10:
@@ -71,7 +71,7 @@ async def test_a_cancelled_batch_keeps_what_has_ended_and_goes_on_when_asked(
         assert (state(batch), batch.counts.running) == ("CANCELLED", 0)
         assert batch.counts.completed >= 6
         assert batch.counts.cancelled + batch.counts.waiting == 40 - batch.counts.completed
-        done = {item.name for item in await asking.items(batch.batch_id, states=[types.RUN_STATE_COMPLETED])}
+        done = {item.name for item in await asking.items(batch.batch_id, states=[run_pb2.RUN_STATE_COMPLETED])}
         await asking.cancel(batch.batch_id)
         expert.go_on.set()
         expert.asked.clear()
@@ -115,7 +115,7 @@ async def test_the_failed_ones_wait_for_the_end_of_their_batch(expert: Counted, 
 
 async def test_who_resumes_a_batch_that_is_being_cancelled_is_told_to_wait(expert: Counted, settings: Settings) -> None:
     async with orchestrator(settings) as running, connected(running) as stub:
-        asking, reasons, resumed = Asking(stub), set(), types.Batch()
+        asking, reasons, resumed = Asking(stub), set(), batch_pb2.Batch()
         batch_id = (await asking.start(notes(20))).batch_id
         await expert.some.wait()
         await asking.cancel(batch_id)
@@ -182,7 +182,7 @@ async def test_a_batch_is_resumed_and_removed_at_another_orchestrator(expert: Co
         await Asking(other).cancel(batch_id)
         batch = await Asking(one).ended(batch_id)
         assert state(batch) == "CANCELLED"
-        done = {item.name for item in await Asking(one).items(batch_id, states=[types.RUN_STATE_COMPLETED])}
+        done = {item.name for item in await Asking(one).items(batch_id, states=[run_pb2.RUN_STATE_COMPLETED])}
         expert.go_on.set()
         expert.asked.clear()
         await Asking(other).resume(batch_id)
@@ -298,7 +298,7 @@ async def test_a_batch_that_finds_no_place_to_be_planned_is_cancelled(expert: Co
         assert state(await asking.ended(batch.batch_id)) == "CANCELLED"
         assert not busy.done()
         expert.go_on.set()
-        assert ended(await busy).state == types.RUN_STATE_COMPLETED
+        assert ended(await busy).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_batch_whose_task_vanishes_waits_and_says_so(expert: Counted, settings: Settings, cast: Cast) -> None:
@@ -344,7 +344,7 @@ async def test_a_batch_that_waits_keeps_no_other_from_running(
         cast.changed.set()
         expert.go_on.set()
         assert "nobody offers summarization" in await asking.waiting_for(stuck.batch_id)
-        other = types.Plan(tasks=[step(1, "translation")])
+        other = plan_pb2.Plan(tasks=[step(1, "translation")])
         batches = [await asking.start(notes(3), plan=other) for _ in range(2)]
         for batch in batches:
             assert (await asking.ended(batch.batch_id)).counts.completed == 3
@@ -362,7 +362,7 @@ async def test_people_are_served_while_batches_have_all_their_places(expert: Cou
         await expert.some.wait()
         expert.go_on.set()
         events = await asking.run(plan=PLAN, inputs=note("mine").inputs)
-        assert ended(events).state == types.RUN_STATE_COMPLETED
+        assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
         for batch in batches:
             assert (await asking.ended(batch.batch_id)).counts.completed == 20
 

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import artifact_pb2, expert_pb2
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, Asking, note, notes
@@ -32,7 +31,7 @@ class Hanging:
         self.full, self.go_on = asyncio.Event(), asyncio.Event()
         cast.infer["model"] = self._infer
 
-    async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def _infer(self, request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text.startswith("hang"):
             self.now += 1
             self.most = max(self.most, self.now)

@@ -5,14 +5,24 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    batch_pb2,
+    caller_pb2,
+    gateway_pb2,
+    pipeline_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+    usage_pb2,
+)
 from services.common.errors import ServiceError, from_rpc
 from tests.support.batches import PINNED, PLAN, Asking, note, notes, state, step
 from tests.support.orchestrator import END, House, task, text
 
 LONG = text("x" * 300_000)
-AFTER = types.Argument(reference=types.Reference(task_id=1, output="text"))
+AFTER = task_pb2.Argument(reference=task_pb2.Reference(task_id=1, output="text"))
 
 
 @pytest.fixture
@@ -27,21 +37,21 @@ async def refused(call: Any) -> ServiceError:
 
 
 async def nothing_is_left(asking: Asking) -> bool:
-    return not (await asking.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches
+    return not (await asking.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **asking.means)).batches
 
 
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ({"pipeline": types.PipelineRef(name="none")}, "PIPELINE"),
-        ({"pipeline": types.PipelineRef(name="short", version=9)}, "PIPELINE"),
-        ({"pipeline": types.PipelineRef(name="short", version=-1)}, "PIPELINE"),
+        ({"pipeline": pipeline_pb2.PipelineRef(name="none")}, "PIPELINE"),
+        ({"pipeline": pipeline_pb2.PipelineRef(name="short", version=9)}, "PIPELINE"),
+        ({"pipeline": pipeline_pb2.PipelineRef(name="short", version=-1)}, "PIPELINE"),
         ({"run_id": "run_0"}, "RUN"),
         ({"run_id": ""}, "RUN"),
-        ({"plan": types.Plan(tasks=[step(1, "dancing")])}, "VANISHED"),
-        ({"plan": types.Plan(tasks=[step(1, model="gone")])}, "VANISHED"),
-        ({"plan": types.Plan(tasks=[step(1, text=LONG)])}, "TOO_LARGE"),
-        ({"plan": types.Plan(tasks=[step(1), step(2, text=AFTER)]), "budget": types.Budget(tasks=1)}, "BUDGET"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1, "dancing")])}, "VANISHED"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1, model="gone")])}, "VANISHED"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1, text=LONG)])}, "TOO_LARGE"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1), step(2, text=AFTER)]), "budget": usage_pb2.Budget(tasks=1)}, "BUDGET"),
         ({"request": " \n"}, "EMPTY"),
     ],
     ids=["pipeline", "version", "odd-version", "run", "no-run", "task", "model", "long", "budget", "words"],
@@ -54,7 +64,7 @@ async def test_what_is_none_is_named_with_a_remedy(asking: Asking, source: dict[
 
 
 async def test_a_vanished_model_is_named_with_one_that_fits(asking: Asking) -> None:
-    error = await refused(asking.start(notes(1), plan=types.Plan(tasks=[step(1, model="gone")])))
+    error = await refused(asking.start(notes(1), plan=plan_pb2.Plan(tasks=[step(1, model="gone")])))
     assert "task 1 (summarization by gone): nobody offers model gone" in error.message
     assert error.remedy == "pin model"
 
@@ -63,7 +73,7 @@ async def test_what_is_anothers_is_none(house: House, asking: Asking) -> None:
     await asking.save(plan=PLAN)
     run_id = (await asking.run(plan=PLAN, inputs=note("a").inputs))[0].run_id
     stranger = Asking(house.stub, "stranger")
-    own = types.PipelineRef(name="short")
+    own = pipeline_pb2.PipelineRef(name="short")
     assert (await refused(stranger.start(notes(1), pipeline=own))).reason == "PIPELINE"
     assert (await refused(stranger.start(notes(1), run_id=run_id))).reason == "RUN"
     assert (await refused(stranger.save(run_id=run_id))).reason == "RUN"
@@ -72,8 +82,8 @@ async def test_what_is_anothers_is_none(house: House, asking: Asking) -> None:
 
 async def test_a_run_that_has_not_ended_has_no_plan_yet(house: House, asking: Asking) -> None:
     house.cast.plan(task(1), END)
-    spec = types.RunSpec(request="do it", mode=types.RUN_MODE_APPROVE)
-    begun = await anext(aiter(house.stub.Run(pb.RunRequest(spec=spec), **asking.means)))
+    spec = run_pb2.RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE)
+    begun = await anext(aiter(house.stub.CreateRun(orchestrator_pb2.CreateRunRequest(spec=spec), **asking.means)))
     error = await refused(asking.start(notes(1), run_id=begun.run_id))
     assert (error.reason, error.code) == ("RUNNING", grpc.StatusCode.FAILED_PRECONDITION)
 
@@ -81,21 +91,23 @@ async def test_a_run_that_has_not_ended_has_no_plan_yet(house: House, asking: As
 async def test_a_policy_that_nobody_here_knows_keeps_in(house: House, asking: Asking) -> None:
     newer: Any = 7
     assert (await asking.save(plan=PINNED, policy=newer)).version == 1
-    for source in ({"pipeline": types.PipelineRef(name="short")}, {"plan": PINNED, "policy": newer}):
+    for source in ({"pipeline": pipeline_pb2.PipelineRef(name="short")}, {"plan": PINNED, "policy": newer}):
         await asking.ended((await asking.start(notes(1), **source)).batch_id)
-    ended = await house.stub.ListEndedBatches(pb.ListEndedBatchesRequest(), **asking.means)
-    assert [batch.caller.policy for batch in ended.batches] == [types.DATA_POLICY_LOCAL] * 2
+    ended = await house.stub.ListEndedBatches(orchestrator_pb2.ListEndedBatchesRequest(), **asking.means)
+    assert [batch.caller.policy for batch in ended.batches] == [caller_pb2.DATA_POLICY_LOCAL] * 2
 
 
 async def test_items_that_are_unlike_the_first_cost_themselves_where_the_plan_is_made_on_it(
     house: House, asking: Asking
 ) -> None:
-    picture = types.Value(artifact=types.Artifact(sha256="a" * 64, media_type="image/png"))
-    odd = types.NewItem(name="photo", inputs=[types.NamedValue(name="note", value=picture)])
-    other = types.NewItem(name="other", inputs=[types.NamedValue(name="text", value=types.Value(text="a"))])
+    picture = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="a" * 64, media_type="image/png"))
+    odd = batch_pb2.NewItem(name="photo", inputs=[artifact_pb2.NamedValue(name="note", value=picture)])
+    other = batch_pb2.NewItem(
+        name="other", inputs=[artifact_pb2.NamedValue(name="text", value=artifact_pb2.Value(text="a"))]
+    )
     house.cast.plan(type(END)(task=PLAN.tasks[0]), END)
     batch = await asking.start([note("a"), odd, other, note("b")], request="shorten the note")
     batch = await asking.ended(batch.batch_id)
     assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 2)
-    failures = [item.failure for item in await asking.items(batch.batch_id, states=[types.RUN_STATE_FAILED])]
+    failures = [item.failure for item in await asking.items(batch.batch_id, states=[run_pb2.RUN_STATE_FAILED])]
     assert [(failure.port, bool(failure.remedy)) for failure in failures] == [("note", True), ("text", True)]

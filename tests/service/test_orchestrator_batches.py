@@ -7,9 +7,18 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    batch_pb2,
+    caller_pb2,
+    expert_pb2,
+    failure_pb2,
+    gateway_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+)
 from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.settings import Settings
@@ -30,7 +39,7 @@ def asking(house: House) -> Asking:
     return Asking(house.stub)
 
 
-async def bad_seventeenth(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+async def bad_seventeenth(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
     if int(request.inputs["text"].text.split()[1]) % 17 == 0:
         raise InvalidRequest("it is broken", port="text", remedy="mend it")
     return await echo(request)
@@ -53,7 +62,7 @@ async def test_bad_items_cost_themselves_and_results_stand_in_the_order_of_the_i
         assert item.run_id
         assert item.usage.HasField("elapsed")
         assert item.inputs[0].value.text == item.name
-    failed = await asking.items(batch.batch_id, states=[types.RUN_STATE_FAILED])
+    failed = await asking.items(batch.batch_id, states=[run_pb2.RUN_STATE_FAILED])
     assert [item.index for item in failed] == list(range(17, 200, 17))
 
 
@@ -68,19 +77,19 @@ async def test_items_make_no_planner_call_and_with_pins_none_asks_the_selector(h
 async def test_an_item_is_a_run_for_nobody_in_particular_that_lists_leave_out(house: House, asking: Asking) -> None:
     batch = await asking.ended((await asking.start(notes(2))).batch_id)
     (first, _) = await asking.items(batch.batch_id)
-    run = await house.stub.Get(pb.GetRunRequest(run_id=first.run_id), **asking.means)
+    run = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=first.run_id), **asking.means)
     assert (run.spec.batch.batch_id, run.spec.batch.index, run.spec.batch.name) == (batch.batch_id, 1, "note 1")
-    assert (await house.stub.List(pb.ListRunsRequest(), **asking.means)).runs == []
-    listed = await house.stub.List(pb.ListRunsRequest(batch_id=batch.batch_id), **asking.means)
+    assert (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), **asking.means)).runs == []
+    listed = await house.stub.ListRuns(gateway_pb2.ListRunsRequest(batch_id=batch.batch_id), **asking.means)
     assert {each.run_id for each in listed.runs} == {item.run_id for item in await asking.items(batch.batch_id)}
-    ended = await house.stub.ListEnded(pb.ListEndedRequest(), **asking.means)
-    assert {each.caller.priority for each in ended.runs} == {types.PRIORITY_BATCH}
+    ended = await house.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(), **asking.means)
+    assert {each.caller.priority for each in ended.runs} == {caller_pb2.PRIORITY_BATCH}
 
 
 async def test_as_many_items_as_wanted_are_under_way_at_once(house: House, asking: Asking) -> None:
     under_way, most, full, go_on = 0, 0, asyncio.Event(), asyncio.Event()
 
-    async def counted(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def counted(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -101,7 +110,9 @@ async def test_as_many_items_as_wanted_are_under_way_at_once(house: House, askin
 
 
 async def test_words_are_planned_once_on_the_first_item(house: House, asking: Asking) -> None:
-    planned = types.Task(id=1, task="summarization", arguments={"text": types.Argument(input=types.Input(name="note"))})
+    planned = task_pb2.Task(
+        id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.Input(name="note"))}
+    )
     house.cast.plan(type(END)(task=planned), END)
     batch = await asking.ended((await asking.start(notes(5), request="shorten the note")).batch_id)
     assert (state(batch), batch.pipeline.inputs[0].name) == ("COMPLETED", "note")
@@ -121,11 +132,11 @@ async def test_words_that_cannot_be_planned_end_the_batch_before_its_items(house
 
 
 async def test_an_item_that_does_not_fit_costs_itself(asking: Asking) -> None:
-    picture = types.Value(artifact=types.Artifact(sha256="a" * 64, media_type="image/png"))
-    odd = types.NewItem(name="photo", inputs=[types.NamedValue(name="note", value=picture)])
-    twice = types.NewItem(inputs=[*note("a").inputs, *note("b").inputs])
+    picture = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="a" * 64, media_type="image/png"))
+    odd = batch_pb2.NewItem(name="photo", inputs=[artifact_pb2.NamedValue(name="note", value=picture)])
+    twice = batch_pb2.NewItem(inputs=[*note("a").inputs, *note("b").inputs])
     long = note("x" * 300_000, "long")
-    batch = await asking.start([note("a"), odd, types.NewItem(name="empty"), twice, long, note("a")])
+    batch = await asking.start([note("a"), odd, batch_pb2.NewItem(name="empty"), twice, long, note("a")])
     batch = await asking.ended(batch.batch_id)
     assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 4)
     items = await asking.items(batch.batch_id)
@@ -143,11 +154,11 @@ async def test_an_item_that_does_not_fit_costs_itself(asking: Asking) -> None:
     ("requests", "message"),
     [
         ([*parts([])], "no items"),
-        ([*parts([types.NewItem(), types.NewItem()])], "no item fits: input note is missing"),
-        ([*parts(notes(1), plan=types.Plan())], "no task"),
+        ([*parts([batch_pb2.NewItem(), batch_pb2.NewItem()])], "no item fits: input note is missing"),
+        ([*parts(notes(1), plan=plan_pb2.Plan())], "no task"),
         ([*parts(notes(1), request=" ")], "not said what to run"),
         ([*parts(notes(1), max_at_once=-1)], "negative"),
-        ([pb.StartBatchRequest(items=pb.NewItems(items=notes(1)))], "must come first"),
+        ([gateway_pb2.CreateBatchRequest(items=gateway_pb2.NewItems(items=notes(1)))], "must come first"),
         ([], "must come first"),
         ([*parts(notes(1)), *parts(notes(1))], "one spec"),
         ([*parts(notes(2))][:-1], "not said that all items have come"),
@@ -156,13 +167,13 @@ async def test_an_item_that_does_not_fit_costs_itself(asking: Asking) -> None:
     ids=range(10),
 )
 async def test_what_cannot_be_a_batch_is_refused_and_leaves_nothing(
-    house: House, asking: Asking, requests: list[pb.StartBatchRequest], message: str
+    house: House, asking: Asking, requests: list[gateway_pb2.CreateBatchRequest], message: str
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await asking.send(list(requests))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert message in (caught.value.details() or "")
-    assert (await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches == []
+    assert (await house.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **asking.means)).batches == []
 
 
 async def test_a_key_stands_for_one_batch(asking: Asking) -> None:
@@ -176,8 +187,8 @@ async def test_a_key_stands_for_one_batch(asking: Asking) -> None:
 
 async def test_batches_are_listed_newest_first_page_by_page(house: House, asking: Asking) -> None:
     ids = [(await asking.start(notes(1))).batch_id for _ in range(3)]
-    first = await house.stub.ListBatches(pb.ListBatchesRequest(page_size=2), **asking.means)
-    rest = pb.ListBatchesRequest(page_size=2, page_token=first.next_page_token)
+    first = await house.stub.ListBatches(gateway_pb2.ListBatchesRequest(page_size=2), **asking.means)
+    rest = gateway_pb2.ListBatchesRequest(page_size=2, page_token=first.next_page_token)
     second = await house.stub.ListBatches(rest, **asking.means)
     assert [batch.batch_id for batch in (*first.batches, *second.batches)] == ids[::-1]
     assert not second.next_page_token
@@ -190,16 +201,16 @@ async def test_other_tenants_see_nothing_of_a_batch(house: House, asking: Asking
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call(batch.batch_id)
         assert from_rpc(caught.value).reason == "BATCH"
-    assert (await house.stub.ListBatches(pb.ListBatchesRequest(), **stranger.means)).batches == []
+    assert (await house.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **stranger.means)).batches == []
 
 
 async def test_a_removed_batch_takes_its_runs_along(house: House, asking: Asking) -> None:
     batch = await asking.ended((await asking.start(notes(3))).batch_id)
     (first, *_) = await asking.items(batch.batch_id)
-    await house.stub.DeleteBatch(pb.DeleteBatchRequest(batch_id=batch.batch_id), **asking.means)
+    await house.stub.DeleteBatch(gateway_pb2.DeleteBatchRequest(batch_id=batch.batch_id), **asking.means)
     for call in (
-        house.stub.GetBatch(pb.GetBatchRequest(batch_id=batch.batch_id), **asking.means),
-        house.stub.Get(pb.GetRunRequest(run_id=first.run_id), **asking.means),
+        house.stub.GetBatch(gateway_pb2.GetBatchRequest(batch_id=batch.batch_id), **asking.means),
+        house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=first.run_id), **asking.means),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
@@ -209,20 +220,20 @@ async def test_a_removed_batch_takes_its_runs_along(house: House, asking: Asking
 async def test_a_removed_run_leaves_no_result_in_its_batch(house: House, asking: Asking) -> None:
     batch = await asking.ended((await asking.start(notes(2))).batch_id)
     (first, _) = await asking.items(batch.batch_id)
-    await house.stub.Delete(pb.DeleteRunRequest(run_id=first.run_id), **asking.means)
+    await house.stub.DeleteRun(gateway_pb2.DeleteRunRequest(run_id=first.run_id), **asking.means)
     first, second = await asking.items(batch.batch_id)
     assert (state(first), len(first.outputs)) == ("COMPLETED", 0)
     assert second.outputs
 
 
 async def test_a_local_batch_runs_for_nobody_who_may_leave(house: House, asking: Asking) -> None:
-    await asking.ended((await asking.start(notes(1), policy=types.DATA_POLICY_LOCAL)).batch_id)
-    ended = await house.stub.ListEnded(pb.ListEndedRequest(), **asking.means)
-    assert {each.caller.policy for each in ended.runs} == {types.DATA_POLICY_LOCAL}
+    await asking.ended((await asking.start(notes(1), policy=caller_pb2.DATA_POLICY_LOCAL)).batch_id)
+    ended = await house.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(), **asking.means)
+    assert {each.caller.policy for each in ended.runs} == {caller_pb2.DATA_POLICY_LOCAL}
 
 
 async def test_several_ends_are_told_apart_by_their_tasks(asking: Asking) -> None:
-    plan = types.Plan(tasks=[step(1), step(2)])
+    plan = plan_pb2.Plan(tasks=[step(1), step(2)])
     batch = await asking.ended((await asking.start(notes(1), plan=plan)).batch_id)
     assert {port.name for port in batch.pipeline.outputs} >= {"task1.text", "task2.text"}
     (item,) = await asking.items(batch.batch_id)
@@ -235,7 +246,9 @@ async def test_the_plan_of_a_run_is_run_on_items(house: House, asking: Asking) -
     assert batch.counts.completed == 2
 
 
-async def streamed(requests: list[pb.StartBatchRequest], broken: asyncio.Event) -> AsyncIterator[pb.StartBatchRequest]:
+async def streamed(
+    requests: list[gateway_pb2.CreateBatchRequest], broken: asyncio.Event
+) -> AsyncIterator[gateway_pb2.CreateBatchRequest]:
     for request in requests:
         yield request
     broken.set()
@@ -244,11 +257,11 @@ async def streamed(requests: list[pb.StartBatchRequest], broken: asyncio.Event) 
 
 async def test_a_batch_whose_sender_goes_away_never_runs(house: House, asking: Asking) -> None:
     sent = asyncio.Event()
-    call = house.stub.StartBatch(streamed(list(parts(notes(3))), sent), **asking.means)
+    call = house.stub.CreateBatch(streamed(list(parts(notes(3))), sent), **asking.means)
     await sent.wait()
     call.cancel()
     assert (await asking.ended((await asking.start(notes(1))).batch_id)).counts.total == 1
-    assert len((await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches) == 1
+    assert len((await house.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **asking.means)).batches) == 1
 
 
 async def test_a_batch_whose_sender_goes_away_once_it_is_kept_runs_to_its_end(
@@ -263,17 +276,19 @@ async def test_a_batch_whose_sender_goes_away_once_it_is_kept_runs_to_its_end(
         return batch_id
 
     monkeypatch.setattr(KeptBatches, "start", slow)
-    call = house.stub.StartBatch(parts(notes(30)), **asking.means)
+    call = house.stub.CreateBatch(parts(notes(30)), **asking.means)
     await kept.wait()
     call.cancel()
-    (listed,) = (await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches
+    (listed,) = (await house.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **asking.means)).batches
     assert (await asking.ended(listed.batch_id)).counts.completed == 30
 
 
 async def test_an_item_that_cannot_be_run_says_so_before_and_after_it_is_tried_again(
     house: House, asking: Asking
 ) -> None:
-    broken = types.NewItem(name="in/3.png", failure=types.Failure(reason="UNREADABLE", message="in/3.png is no file"))
+    broken = batch_pb2.NewItem(
+        name="in/3.png", failure=failure_pb2.Failure(reason="UNREADABLE", message="in/3.png is no file")
+    )
     house.cast.plan(task(1, text=given("note")), END)
     batch = await asking.start([broken, *notes(2)], request="shorten the note")
     batch = await asking.ended(batch.batch_id)
@@ -283,5 +298,5 @@ async def test_an_item_that_cannot_be_run_says_so_before_and_after_it_is_tried_a
     await asking.resume(batch.batch_id, failed_only=True)
     batch = await asking.ended(batch.batch_id)
     assert (state(batch), batch.counts.completed, batch.counts.failed) == ("INCOMPLETE", 2, 1)
-    (failed,) = await asking.items(batch.batch_id, states=[types.RUN_STATE_FAILED])
+    (failed,) = await asking.items(batch.batch_id, states=[run_pb2.RUN_STATE_FAILED])
     assert (failed.name, failed.failure.message, failed.run_id) == ("in/3.png", "in/3.png is no file", "")

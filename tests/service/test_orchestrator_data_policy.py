@@ -6,16 +6,27 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, REACH_EXTERNAL
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    caller_pb2,
+    expert_pb2,
+    gateway_pb2,
+    model_pb2,
+    pipeline_pb2,
+    run_pb2,
+    task_pb2,
+)
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN
+from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL
 from services.common import call_context
 from services.common.errors import ServiceError, from_rpc
 from tests.support.batches import PLAN, Asking, note, notes, state
 from tests.support.orchestrator import END, House, echo
 
-HELD = types.Task(id=1, task="summarization", arguments={"text": types.Argument(input=types.Input(name="note"))})
+HELD = task_pb2.Task(
+    id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.Input(name="note"))}
+)
 
 
 @pytest.fixture
@@ -32,16 +43,21 @@ async def refused(call: Any) -> ServiceError:
 
 async def ran_inside(house: House) -> str:
     """A run of the same tenant that keeps its data in."""
-    spec = types.RunSpec(plan=PLAN, inputs=note("a secret").inputs)
-    local = call_context.KEY, types.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
-    events = [each async for each in house.stub.Run(pb.RunRequest(spec=spec), timeout=20, metadata=(local,))]
+    spec = run_pb2.RunSpec(plan=PLAN, inputs=note("a secret").inputs)
+    local = call_context.KEY, caller_pb2.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
+    events = [
+        each
+        async for each in house.stub.CreateRun(
+            orchestrator_pb2.CreateRunRequest(spec=spec), timeout=20, metadata=(local,)
+        )
+    ]
     return str(events[0].run_id)
 
 
 async def test_planner_selector_and_experts_hear_of_it(house: House, asking: Asking) -> None:
-    heard: list[types.Caller] = []
+    heard: list[caller_pb2.Caller] = []
 
-    async def listening(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def listening(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         heard.append(call_context.current())
         return await echo(request)
 
@@ -53,7 +69,7 @@ async def test_planner_selector_and_experts_hear_of_it(house: House, asking: Ask
 
 
 async def test_whoever_is_outside_is_asked_for_no_item_however_good(house: House, asking: Asking) -> None:
-    better = types.Candidate()
+    better = model_pb2.Candidate()
     better.CopyFrom(house.cast.candidates[0])
     better.model_id, better.reach = "better", REACH_EXTERNAL
     house.cast.candidates.insert(0, better)
@@ -62,7 +78,7 @@ async def test_whoever_is_outside_is_asked_for_no_item_however_good(house: House
     assert state(batch) == "COMPLETED"
 
 
-async def never(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+async def never(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
     raise AssertionError("an expert outside was asked")
 
 
@@ -85,14 +101,14 @@ async def test_a_batch_that_only_others_can_do_is_refused_at_once(house: House, 
     await nobody_left_inside(house, asking)
     sources: Mapping[str, dict[str, Any]] = {
         "plan": {"plan": PLAN, "policy": DATA_POLICY_LOCAL},
-        "pipeline": {"pipeline": types.PipelineRef(name="short"), "policy": DATA_POLICY_LOCAL},
+        "pipeline": {"pipeline": pipeline_pb2.PipelineRef(name="short"), "policy": DATA_POLICY_LOCAL},
         "run": {"run_id": events[0].run_id, "policy": DATA_POLICY_LOCAL},
-        "local pipeline": {"pipeline": types.PipelineRef(name="inside")},
+        "local pipeline": {"pipeline": pipeline_pb2.PipelineRef(name="inside")},
     }
     error = await refused(asking.start(notes(2), **sources[source]))
     assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
     assert error.remedy
-    assert (await house.stub.ListBatches(pb.ListBatchesRequest(), **asking.means)).batches == []
+    assert (await house.stub.ListBatches(gateway_pb2.ListBatchesRequest(), **asking.means)).batches == []
 
 
 async def test_a_pipeline_that_cannot_stay_in_is_not_kept_as_one_that_does(house: House, asking: Asking) -> None:
@@ -103,11 +119,11 @@ async def test_a_pipeline_that_cannot_stay_in_is_not_kept_as_one_that_does(house
 
 async def test_what_is_kept_of_a_run_that_stays_in_stays_in(house: House, asking: Asking) -> None:
     run_id = await ran_inside(house)
-    for said in (types.DATA_POLICY_UNSPECIFIED, DATA_POLICY_OPEN):
+    for said in (caller_pb2.DATA_POLICY_UNSPECIFIED, DATA_POLICY_OPEN):
         assert (await asking.save(run_id=run_id, policy=said)).policy == DATA_POLICY_LOCAL
     batch = await asking.ended((await asking.start(notes(1), run_id=run_id, policy=DATA_POLICY_OPEN)).batch_id)
     assert batch.pipeline.policy == DATA_POLICY_LOCAL
-    ended = await house.stub.ListEndedBatches(pb.ListEndedBatchesRequest(), **asking.means)
+    ended = await house.stub.ListEndedBatches(orchestrator_pb2.ListEndedBatchesRequest(), **asking.means)
     assert [each.caller.policy for each in ended.batches] == [DATA_POLICY_LOCAL]
 
 

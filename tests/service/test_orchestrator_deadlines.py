@@ -10,20 +10,14 @@ from typing import Any
 
 import pytest
 
+from protos.hugginggpt.internal.v1 import planner_pb2, planner_pb2_grpc, selector_pb2, selector_pb2_grpc
+from protos.hugginggpt.internal.v1.planner_pb2 import PlanEvent, PlanRequest
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import planner_pb2, planner_pb2_grpc, selector_pb2, selector_pb2_grpc
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller, Priority
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.planner_pb2 import PlanEvent, PlanRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    INFERENCE_MODE_LOCAL,
-    PRIORITY_BATCH,
-    PRIORITY_INTERACTIVE,
-    Caller,
-    Candidate,
-    Priority,
-    Task,
-    Value,
-)
+from protos.hugginggpt.v1.model_pb2 import INFERENCE_MODE_LOCAL, Candidate
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import DeadlineExceeded, Overloaded

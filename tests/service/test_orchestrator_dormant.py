@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_OPEN, REACH_EXTERNAL, Candidate, RunSpec
+from protos.hugginggpt.internal.v1 import selector_pb2 as pb
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN
+from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, Candidate
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import NotFound, Unavailable
@@ -259,10 +261,10 @@ async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_ther
     asleep.start_time.FromSeconds(42)
     house.cast.candidates[:] = [asleep]
     house.cast.plan(task(1), END)
-    request = RunRequest(spec=RunSpec(request="do it"))
+    request = CreateRunRequest(spec=RunSpec(request="do it"))
     events = []
     async with asyncio.timeout(10):
-        async for event in house.stub.Run(request, timeout=20, metadata=call_context.metadata()):
+        async for event in house.stub.CreateRun(request, timeout=20, metadata=call_context.metadata()):
             events.append(event)
             if event.HasField("task_waiting"):
                 there.expert = EXPERT

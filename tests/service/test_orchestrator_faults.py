@@ -7,8 +7,18 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, planner_pb2
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    event_pb2,
+    expert_pb2,
+    gateway_pb2,
+    model_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+    usage_pb2,
+)
 from services.common.errors import ModelFailed, Overloaded, ServiceError, from_rpc
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
@@ -28,7 +38,7 @@ from tests.support.orchestrator import (
     text,
 )
 
-RUN = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+RUN = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
 
 
 @pytest.mark.parametrize(
@@ -43,21 +53,21 @@ async def test_a_task_that_cannot_stand_breaks_the_stream_not_the_run(house: Hou
     assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED", 4: "SUCCEEDED"}
     assert [planned.task_id for planned in events if planned.HasField("task_planned")] == [1, 2, 4]
     assert house.cast.planned[1].goal.HasField("continuation")
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_planner_that_only_sends_what_cannot_stand_fails_the_run_clearly(house: House) -> None:
     house.cast.plan(task(1, text=ref(7)), END)
     events = await house.run()
     assert len(house.cast.planned) == 3
-    assert ended(events).state == types.RUN_STATE_FAILED
+    assert ended(events).state == run_pb2.RUN_STATE_FAILED
     assert ended(events).failure.code == "DATA_LOSS"
     assert "answer_chunk" in kinds(events)
 
 
 async def test_what_the_planner_says_twice_is_told_once(house: House) -> None:
-    house.cast.plan(note(types.NOTE_KIND_UNMAPPED, "what?"))
-    house.cast.plan(note(types.NOTE_KIND_UNMAPPED, "what?"), task(1), END)
+    house.cast.plan(note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"))
+    house.cast.plan(note(plan_pb2.NOTE_KIND_UNMAPPED, "what?"), task(1), END)
     events = await house.run()
     assert kinds(events).count("plan_note") == 1
 
@@ -71,15 +81,18 @@ async def test_a_planner_that_breaks_is_asked_to_continue(house: House) -> None:
     house.cast.plan(task(2), END)
     events = await house.run()
     assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 @pytest.mark.parametrize(
     "argument",
-    [types.Argument(), types.Argument(list=types.ArgumentList(items=[types.Argument(list=types.ArgumentList())]))],
+    [
+        task_pb2.Argument(),
+        task_pb2.Argument(list=task_pb2.ArgumentList(items=[task_pb2.Argument(list=task_pb2.ArgumentList())])),
+    ],
     ids=["empty", "a list in a list"],
 )
-async def test_an_argument_that_is_none_fails_its_task(house: House, argument: types.Argument) -> None:
+async def test_an_argument_that_is_none_fails_its_task(house: House, argument: task_pb2.Argument) -> None:
     house.cast.plan(task(1, text=argument), task(2), END)
     events = await house.run()
     assert states(events) == {1: "FAILED", 2: "SUCCEEDED"}
@@ -95,7 +108,7 @@ async def test_a_task_for_which_nobody_is_chosen_fails(house: House) -> None:
 
 
 async def test_a_candidate_without_an_address_is_passed_over(house: House) -> None:
-    away = types.Candidate(model_id="asleep", expert="fake", reach=types.REACH_INTERNAL)
+    away = model_pb2.Candidate(model_id="asleep", expert="fake", reach=model_pb2.REACH_INTERNAL)
     house.cast.candidates.insert(0, away)
     house.cast.plan(task(1), END)
     events = await house.run()
@@ -140,7 +153,7 @@ async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_went(house: House)
     house.cast.plan(task(1), END)
     events = await house.run()
     assert "".join(event.answer_chunk.text for event in events) == "so it "
-    assert (ended(events).state, ended(events).failure.code) == (types.RUN_STATE_INCOMPLETE, "INTERNAL")
+    assert (ended(events).state, ended(events).failure.code) == (run_pb2.RUN_STATE_INCOMPLETE, "INTERNAL")
 
 
 async def test_text_is_told_though_the_rest_takes_long(house: House) -> None:
@@ -156,7 +169,7 @@ async def test_text_is_told_though_the_rest_takes_long(house: House) -> None:
     house.cast.plan(task(1), END)
     answer = ""
     async with asyncio.timeout(5):
-        async for event in house.stub.Run(RUN, timeout=5):
+        async for event in house.stub.CreateRun(RUN, timeout=5):
             answer += event.answer_chunk.text
             if answer == "so it ":
                 told.set()
@@ -164,15 +177,15 @@ async def test_text_is_told_though_the_rest_takes_long(house: House) -> None:
 
 
 async def test_a_deadline_that_is_over_at_once_ends_the_run(house: House) -> None:
-    budget = types.Budget()
+    budget = usage_pb2.Budget()
     budget.wall_time.FromNanoseconds(1)
     house.cast.plan(task(1), END)
     events = await house.run(budget=budget)
-    assert (ended(events).state, ended(events).failure.reason) == (types.RUN_STATE_FAILED, "DEADLINE")
+    assert (ended(events).state, ended(events).failure.reason) == (run_pb2.RUN_STATE_FAILED, "DEADLINE")
 
 
 async def test_an_absurd_time_is_as_much_as_there_is(house: House, settings: Settings) -> None:
-    budget = types.Budget()
+    budget = usage_pb2.Budget()
     budget.wall_time.seconds = 2**62
     house.cast.plan(task(1), END)
     first = (await house.run(budget=budget))[0]
@@ -192,16 +205,16 @@ async def test_many_at_once_are_no_more_than_fit(cast: Cast, settings: Settings)
     cast.infer["model"] = lambda _: hanging(inferring, cancelled)
     cast.plan(task(1), END)
 
-    async def first(call: Any) -> types.RunEvent | ServiceError:
+    async def first(call: Any) -> event_pb2.RunEvent | ServiceError:
         try:
             return await anext(aiter(call))
         except grpc.aio.AioRpcError as error:
             return from_rpc(error)
 
     async with orchestrator(settings.model_copy(update={"max_runs": 2})) as running, connected(running) as stub:
-        calls = [stub.Run(RUN, timeout=20) for _ in range(10)]
+        calls = [stub.CreateRun(RUN, timeout=20) for _ in range(10)]
         answers = await asyncio.gather(*map(first, calls))
-    assert sum(isinstance(answer, types.RunEvent) for answer in answers) == 2
+    assert sum(isinstance(answer, event_pb2.RunEvent) for answer in answers) == 2
     assert sum(isinstance(answer, Overloaded) for answer in answers) == 8
 
 
@@ -216,12 +229,12 @@ async def test_an_answer_is_continued_by_the_next_owner(cast: Cast, settings: Se
     cast.answer = hanging_answer
     cast.plan(task(1), END)
     async with orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
-        async for event in stub.Run(RUN, timeout=20):
+        async for event in stub.CreateRun(RUN, timeout=20):
             if event.HasField("answer_chunk"):
                 break
     cast.answer = rest
     async with orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
-        watch = stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=event.run_id), timeout=20)
+        watch = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=event.run_id), timeout=20)
         events = [event async for event in watch]
     assert cast.answered[1].sent == "so "
     assert "".join(event.answer_chunk.text for event in events) == "so it is"
@@ -230,12 +243,12 @@ async def test_an_answer_is_continued_by_the_next_owner(cast: Cast, settings: Se
 
 
 async def test_every_candidate_is_first_asked_at_its_best_place(house: House, peers: dict[str, str]) -> None:
-    async def broken(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise ModelFailed("nan")
 
     house.cast.infer["broken"] = broken
     (good,) = house.cast.candidates
-    good.endpoints.insert(0, types.Endpoint(address="127.0.0.1:1"))
+    good.endpoints.insert(0, model_pb2.Endpoint(address="127.0.0.1:1"))
     good.endpoints[1].loaded = True
     house.cast.candidates.insert(0, candidate("broken", peers["expert"]))
     house.cast.plan(task(1), END)

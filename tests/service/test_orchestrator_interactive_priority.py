@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, plan_pb2, run_pb2
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common import call_context
 from services.orchestrator.runs.selection import BACKGROUND_AT_ONCE
 from services.orchestrator.settings import Settings
@@ -14,7 +13,7 @@ from tests.support.batches import PINNED, PLAN, Asking, note, notes, step
 from tests.support.orchestrator import Cast, House, echo, ended
 
 TASKS = 8
-LARGE = types.Plan(tasks=[step(number) for number in range(1, TASKS + 1)])
+LARGE = plan_pb2.Plan(tasks=[step(number) for number in range(1, TASKS + 1)])
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ class Held:
 
 
 def expert(cast: Cast, held: Held) -> None:
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await held()
         return await echo(request)
 
@@ -49,8 +48,8 @@ def expert(cast: Cast, held: Held) -> None:
 
 async def is_served(asking: Asking) -> None:
     async with asyncio.timeout(20):
-        events = await asking.run(plan=PLAN, inputs=note("mine").inputs, mode=types.RUN_MODE_RESULTS)
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+        events = await asking.run(plan=PLAN, inputs=note("mine").inputs, mode=run_pb2.RUN_MODE_RESULTS)
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_an_expert_that_items_fill_has_a_place_for_a_person(house: House, asking: Asking) -> None:

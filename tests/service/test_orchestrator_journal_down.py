@@ -6,9 +6,8 @@ import sqlite3
 
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, gateway_pb2, run_pb2
 from services.common import call_context
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
@@ -26,7 +25,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_nothing_new_begins_while_the_journal_takes_nothing(cast: Cast, settings: Settings) -> None:
     first, go, second = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "hello":
             first.set()
             await go.wait()
@@ -37,13 +36,15 @@ async def test_nothing_new_begins_while_the_journal_takes_nothing(cast: Cast, se
     cast.infer["model"] = infer
     cast.plan(task(1), task(2, text=ref(1)), END)
     async with asyncio.timeout(20), orchestrator(settings) as running, connected(running) as stub:
-        call = stub.Run(pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20)
+        call = stub.CreateRun(orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it")), timeout=20)
         events = aiter(call)
         (await anext(events))
         await first.wait()
         with contextlib.closing(sqlite3.connect(settings.journal, isolation_level=None)) as blocker:
             blocker.execute("BEGIN IMMEDIATE")
-            refused = stub.Run(pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20)
+            refused = stub.CreateRun(
+                orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it")), timeout=20
+            )
             with pytest.raises(Exception, match="UNAVAILABLE"):
                 await anext(aiter(refused))
             go.set()
@@ -52,13 +53,13 @@ async def test_nothing_new_begins_while_the_journal_takes_nothing(cast: Cast, se
                     await second.wait()
         seen = [event async for event in events]
     assert states(seen) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    assert ended(seen).state == types.RUN_STATE_COMPLETED
+    assert ended(seen).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(cast: Cast, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def infer(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         return await hanging(inferring, cancelled)
 
     cast.infer["model"] = infer
@@ -70,14 +71,16 @@ async def test_a_cancel_reaches_the_orchestrator_that_owns_the_run(cast: Cast, s
         orchestrator(settings) as other,
         connected(other) as beside,
     ):
-        call = stub.Run(
-            pb.RunRequest(spec=types.RunSpec(request="do it")), timeout=20, metadata=call_context.metadata()
+        call = stub.CreateRun(
+            orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it")),
+            timeout=20,
+            metadata=call_context.metadata(),
         )
         run_id = (await anext(aiter(call))).run_id
         await inferring.wait()
-        await beside.Cancel(pb.CancelRunRequest(run_id=run_id), timeout=5)
+        await beside.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5)
         await cancelled.wait()
-        watching = beside.Watch(pb.WatchRunRequest(run_id=run_id), timeout=10)
+        watching = beside.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=10)
         events = [event async for event in watching]
-    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))

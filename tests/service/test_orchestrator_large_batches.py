@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2
+from protos.hugginggpt.v1 import gateway_pb2 as pb
 from tests.support.batches import PINNED, Asking, note, state
 from tests.support.orchestrator import House
 
@@ -26,13 +25,13 @@ class Measured:
     def __init__(self) -> None:
         self.before = self.most = resident()
 
-    def requests(self) -> Iterator[pb.StartBatchRequest]:
-        yield pb.StartBatchRequest(spec=types.BatchSpec(plan=PINNED))
+    def requests(self) -> Iterator[pb.CreateBatchRequest]:
+        yield pb.CreateBatchRequest(spec=batch_pb2.BatchSpec(plan=PINNED))
         for begin in range(0, ITEMS, PAGE):
             items = [note(f"{number:>{CONTENT}}", f"note {number}") for number in range(begin + 1, begin + PAGE + 1)]
-            yield pb.StartBatchRequest(items=pb.NewItems(items=items))
+            yield pb.CreateBatchRequest(items=pb.NewItems(items=items))
             self.most = max(self.most, resident())
-        yield pb.StartBatchRequest(whole=pb.WholeBatch(items=ITEMS))
+        yield pb.CreateBatchRequest(whole=pb.WholeBatch(items=ITEMS))
 
     @property
     def grown(self) -> int:
@@ -46,7 +45,7 @@ def resident() -> int:
 
 
 async def test_a_hundred_thousand_items_are_taken_in_without_being_held(house: House) -> None:
-    async def hanging(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def hanging(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await asyncio.Event().wait()
         return {}
 
@@ -59,6 +58,6 @@ async def test_a_hundred_thousand_items_are_taken_in_without_being_held(house: H
     batch = await asking.ended(batch.batch_id)
     assert (state(batch), batch.counts.completed) == ("CANCELLED", 0)
     assert batch.counts.waiting + batch.counts.cancelled == ITEMS
-    page = pb.ListItemsRequest(batch_id=batch.batch_id, after=ITEMS - 3)
-    last = (await house.stub.ListItems(page, **asking.means)).items
+    page = pb.ListBatchItemsRequest(batch_id=batch.batch_id, after=ITEMS - 3)
+    last = (await house.stub.ListBatchItems(page, **asking.means)).items
     assert [item.name for item in last] == [f"note {number}" for number in range(ITEMS - 2, ITEMS + 1)]

@@ -8,9 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2, plan_pb2, run_pb2
+from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.common.errors import from_rpc
 from services.orchestrator.journal.batches import KeptBatches
 from services.orchestrator.journal.pages import PAGE_BYTES
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.slow
 INPUTS, INPUT_BYTES = 24, 200_000
 """Of a large item, of which a page has a few."""
 WORDS = text("x" * 250_000)
-LARGE = types.Plan(tasks=[step(1, text=given("note")), *(step(task, text=WORDS) for task in range(2, 30))])
+LARGE = plan_pb2.Plan(tasks=[step(1, text=given("note")), *(step(task, text=WORDS) for task in range(2, 30))])
 """More than seven megabytes."""
 
 
@@ -40,23 +39,23 @@ def asking(house: House) -> Asking:
     return Asking(house.stub)
 
 
-def large(number: int) -> types.NewItem:
-    content = types.Value(text="x" * INPUT_BYTES)
-    inputs = [types.NamedValue(name=f"t{at}", value=content) for at in range(INPUTS)]
-    return types.NewItem(name=f"large {number}", inputs=inputs)
+def large(number: int) -> batch_pb2.NewItem:
+    content = artifact_pb2.Value(text="x" * INPUT_BYTES)
+    inputs = [artifact_pb2.NamedValue(name=f"t{at}", value=content) for at in range(INPUTS)]
+    return batch_pb2.NewItem(name=f"large {number}", inputs=inputs)
 
 
 async def test_large_items_are_listed_a_few_at_a_time_and_their_outcomes_at_once(house: House, asking: Asking) -> None:
-    plan = types.Plan(tasks=[step(at + 1, text=given(f"t{at}"), model="model") for at in range(INPUTS)])
+    plan = plan_pb2.Plan(tasks=[step(at + 1, text=given(f"t{at}"), model="model") for at in range(INPUTS)])
     batch = await asking.start([large(number) for number in range(20)], 5, plan=plan, max_at_once=1)
     await asking.cancel(batch.batch_id)
-    first = await house.stub.ListItems(pb.ListItemsRequest(batch_id=batch.batch_id), **asking.means)
+    first = await house.stub.ListBatchItems(pb.ListBatchItemsRequest(batch_id=batch.batch_id), **asking.means)
     assert 0 < first.ByteSize() <= PAGE_BYTES + 100_000
     items = await asking.items(batch.batch_id)
     assert [item.name for item in items] == [f"large {number}" for number in range(20)]
     assert all(len(item.inputs) == INPUTS for item in items)
-    brief = pb.ListItemsRequest(batch_id=batch.batch_id, outcomes_only=True)
-    told = await house.stub.ListItems(brief, **asking.means)
+    brief = pb.ListBatchItemsRequest(batch_id=batch.batch_id, outcomes_only=True)
+    told = await house.stub.ListBatchItems(brief, **asking.means)
     assert [item.name for item in told.items] == [item.name for item in items]
     assert not told.next_after
     assert not any(item.inputs for item in told.items)
@@ -65,7 +64,7 @@ async def test_large_items_are_listed_a_few_at_a_time_and_their_outcomes_at_once
 async def test_large_pipelines_and_their_versions_are_listed_a_few_at_a_time(house: House, asking: Asking) -> None:
     for number in range(3):
         await asking.save(f"large{number}", plan=LARGE)
-        await asking.save("large", plan=types.Plan(tasks=[*LARGE.tasks, step(40 + number)]))
+        await asking.save("large", plan=plan_pb2.Plan(tasks=[*LARGE.tasks, step(40 + number)]))
     names = await _pages(house.stub.ListPipelines, asking, pb.ListPipelinesRequest)
     assert [[each.name for each in page.pipelines] for page in names] == [["large"], ["large0"], ["large1"], ["large2"]]
     of_one = partial(pb.ListPipelinesRequest, name="large")
@@ -84,14 +83,14 @@ async def test_batches_with_large_plans_are_listed_a_few_at_a_time(house: House,
 
 async def test_a_state_is_asked_for_as_often_as_one_likes(house: House, asking: Asking) -> None:
     batch = await asking.ended((await asking.start(notes(2))).batch_id)
-    often = [types.RUN_STATE_COMPLETED] * 300_000
+    often = [run_pb2.RUN_STATE_COMPLETED] * 300_000
     assert len(await asking.items(batch.batch_id, states=often)) == 2
     assert len((await house.stub.ListBatches(pb.ListBatchesRequest(states=often), **asking.means)).batches) == 1
-    await house.stub.List(pb.ListRunsRequest(states=often), **asking.means)
+    await house.stub.ListRuns(pb.ListRunsRequest(states=often), **asking.means)
     strange: list[tuple[Any, Any]] = [
-        (house.stub.ListItems, pb.ListItemsRequest(batch_id=batch.batch_id, states=[77])),  # type: ignore[list-item]
+        (house.stub.ListBatchItems, pb.ListBatchItemsRequest(batch_id=batch.batch_id, states=[77])),  # type: ignore[list-item]
         (house.stub.ListBatches, pb.ListBatchesRequest(states=[77])),  # type: ignore[list-item]
-        (house.stub.List, pb.ListRunsRequest(states=[77])),  # type: ignore[list-item]
+        (house.stub.ListRuns, pb.ListRunsRequest(states=[77])),  # type: ignore[list-item]
     ]
     for call, request in strange:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -110,16 +109,16 @@ async def test_who_watches_is_told_the_plan_once_and_all_share_one_look(
         looks += 1
         return await counts(self, batch_id, since)
 
-    async def one_by_one(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def one_by_one(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         await go_on[int(request.inputs["text"].text.split()[1]) - 1].wait()
         return await echo(request)
 
     house.cast.infer["model"] = one_by_one
     batch = await asking.start(notes(3), max_at_once=1)
     monkeypatch.setattr(KeptBatches, "counts", counted)
-    told: list[list[types.Batch]] = [[] for _ in range(20)]
+    told: list[list[batch_pb2.Batch]] = [[] for _ in range(20)]
 
-    async def watch(seen: list[types.Batch]) -> None:
+    async def watch(seen: list[batch_pb2.Batch]) -> None:
         async for shown in asking.watch(batch.batch_id):
             seen.append(shown)
             if all(told) and all(each[-1].counts.completed == shown.counts.completed for each in told):

@@ -8,8 +8,10 @@ from typing import Any
 import grpc
 import pytest
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Endpoint, Value
+from protos.hugginggpt.v1.model_pb2 import Endpoint
 from services.common.errors import ServiceError, Unavailable
 from services.orchestrator.experts.backoff import EARNED, RESERVE
 from services.orchestrator.experts.circuit_breaker import Key

@@ -5,16 +5,25 @@ from typing import Any
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    caller_pb2,
+    gateway_pb2,
+    pipeline_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+    usage_pb2,
+)
 from services.common.errors import ServiceError, from_rpc
 from services.orchestrator.settings import Settings
 from tests.support.batches import PINNED, PLAN, Asking, given, note, notes, state, step
 from tests.support.orchestrator import END, House, ended, task
 from tests.support.postgres import emptied
 
-PICTURE = types.Value(artifact=types.Artifact(sha256="b" * 64, media_type="image/png", name="photo.png"))
-SHOWN = [types.NamedValue(name="photo", value=PICTURE)]
+PICTURE = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="b" * 64, media_type="image/png", name="photo.png"))
+SHOWN = [artifact_pb2.NamedValue(name="photo", value=PICTURE)]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -35,23 +44,23 @@ async def refused(call: Any) -> ServiceError:
     return from_rpc(caught.value)
 
 
-def named(name: str = "short", version: int = 0) -> types.PipelineRef:
-    return types.PipelineRef(name=name, version=version)
+def named(name: str = "short", version: int = 0) -> pipeline_pb2.PipelineRef:
+    return pipeline_pb2.PipelineRef(name=name, version=version)
 
 
 async def test_a_kept_plan_runs_without_a_planner_and_with_pins_without_a_choice(house: House, asking: Asking) -> None:
     kept = await asking.save(plan=PINNED, description="shortens")
     assert (kept.version, [(port.name, port.modality, port.required) for port in kept.inputs]) == (
         1,
-        [("note", types.MODALITY_TEXT, True)],
+        [("note", artifact_pb2.MODALITY_TEXT, True)],
     )
     assert "text" in {port.name for port in kept.outputs}
     await asking.run(pipeline=named(), inputs=note("warm").inputs)
     house.cast.planned.clear()
     house.cast.selected.clear()
     for number in range(10):
-        events = await asking.run(pipeline=named(), inputs=note(f"n{number}").inputs, mode=types.RUN_MODE_RESULTS)
-        assert ended(events).state == types.RUN_STATE_COMPLETED
+        events = await asking.run(pipeline=named(), inputs=note(f"n{number}").inputs, mode=run_pb2.RUN_MODE_RESULTS)
+        assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
     assert house.cast.planned == []
     assert len(house.cast.selected) <= 1
     assert events[0].run_accepted.spec.pipeline.version == 1
@@ -85,15 +94,17 @@ async def test_versions_are_added_and_never_changed(house: House, asking: Asking
     assert await asking.save(plan=PLAN) == first
     second = await asking.save(plan=PINNED)
     assert second.version == 2
-    assert (await house.stub.GetPipeline(pb.GetPipelineRequest(name="short", version=1), **asking.means)) == first
-    assert (await house.stub.GetPipeline(pb.GetPipelineRequest(name="short"), **asking.means)) == second
-    await house.stub.DeletePipeline(pb.DeletePipelineRequest(name="short", version=2), **asking.means)
-    assert (await house.stub.GetPipeline(pb.GetPipelineRequest(name="short"), **asking.means)) == first
+    assert (
+        await house.stub.GetPipeline(gateway_pb2.GetPipelineRequest(name="short", version=1), **asking.means)
+    ) == first
+    assert (await house.stub.GetPipeline(gateway_pb2.GetPipelineRequest(name="short"), **asking.means)) == second
+    await house.stub.DeletePipeline(gateway_pb2.DeletePipelineRequest(name="short", version=2), **asking.means)
+    assert (await house.stub.GetPipeline(gateway_pb2.GetPipelineRequest(name="short"), **asking.means)) == first
     assert (await asking.save(plan=PINNED)).version == 3
-    await house.stub.DeletePipeline(pb.DeletePipelineRequest(name="short"), **asking.means)
-    gone = await refused(house.stub.GetPipeline(pb.GetPipelineRequest(name="short"), **asking.means))
+    await house.stub.DeletePipeline(gateway_pb2.DeletePipelineRequest(name="short"), **asking.means)
+    gone = await refused(house.stub.GetPipeline(gateway_pb2.GetPipelineRequest(name="short"), **asking.means))
     assert gone.reason == "PIPELINE"
-    again = await refused(house.stub.DeletePipeline(pb.DeletePipelineRequest(name="short"), **asking.means))
+    again = await refused(house.stub.DeletePipeline(gateway_pb2.DeletePipelineRequest(name="short"), **asking.means))
     assert again.reason == "PIPELINE"
     assert (await asking.save(plan=PLAN)).version == 4
 
@@ -102,43 +113,43 @@ async def test_pipelines_are_listed_by_name_and_their_versions_newest_first(hous
     for name in ("c", "a", "b"):
         await asking.save(name, plan=PLAN)
     await asking.save("a", plan=PINNED)
-    page = await house.stub.ListPipelines(pb.ListPipelinesRequest(page_size=2), **asking.means)
+    page = await house.stub.ListPipelines(gateway_pb2.ListPipelinesRequest(page_size=2), **asking.means)
     assert [(each.name, each.version) for each in page.pipelines] == [("a", 2), ("b", 1)]
-    rest = pb.ListPipelinesRequest(page_size=2, page_token=page.next_page_token)
+    rest = gateway_pb2.ListPipelinesRequest(page_size=2, page_token=page.next_page_token)
     assert [each.name for each in (await house.stub.ListPipelines(rest, **asking.means)).pipelines] == ["c"]
-    newest = await house.stub.ListPipelines(pb.ListPipelinesRequest(name="a", page_size=1), **asking.means)
-    older = pb.ListPipelinesRequest(name="a", page_size=1, page_token=newest.next_page_token)
+    newest = await house.stub.ListPipelines(gateway_pb2.ListPipelinesRequest(name="a", page_size=1), **asking.means)
+    older = gateway_pb2.ListPipelinesRequest(name="a", page_size=1, page_token=newest.next_page_token)
     assert [each.version for each in newest.pipelines] == [2]
     assert [each.version for each in (await house.stub.ListPipelines(older, **asking.means)).pipelines] == [1]
 
 
 async def test_the_plan_of_a_run_is_kept_with_its_inputs_as_parameters(house: House, asking: Asking) -> None:
-    literal = types.Argument(value=PICTURE)
+    literal = task_pb2.Argument(value=PICTURE)
     planned = [step(1, "image-to-text", image=literal), step(2, "text-to-speech", text=_of(1))]
     house.cast.plan(*[type(END)(task=each) for each in planned], END)
     house.cast.infer["model"] = _either
     events = await asking.run(request="read it aloud", inputs=SHOWN)
     kept = await asking.save(run_id=events[0].run_id, pin_models=True)
     assert kept.source_run_id == events[0].run_id
-    assert [(port.name, port.modality) for port in kept.inputs] == [("photo", types.MODALITY_IMAGE)]
+    assert [(port.name, port.modality) for port in kept.inputs] == [("photo", artifact_pb2.MODALITY_IMAGE)]
     assert [(each.pinned_model, each.pinned_revision) for each in kept.plan.tasks] == [("model", "1")] * 2
     assert kept.outputs[0].name == "audio"
     assert kept.plan.tasks[0].arguments["image"] == given("photo")
 
 
-async def _either(request: Any) -> dict[str, types.Value]:
+async def _either(request: Any) -> dict[str, artifact_pb2.Value]:
     if "image" in request.inputs:
-        return {"text": types.Value(text="a sign")}
-    return {"audio": types.Value(artifact=types.Artifact(sha256="c" * 64, media_type="audio/wav"))}
+        return {"text": artifact_pb2.Value(text="a sign")}
+    return {"audio": artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="c" * 64, media_type="audio/wav"))}
 
 
-def _of(task_id: int) -> types.Argument:
-    return types.Argument(reference=types.Reference(task_id=task_id, output="text"))
+def _of(task_id: int) -> task_pb2.Argument:
+    return task_pb2.Argument(reference=task_pb2.Reference(task_id=task_id, output="text"))
 
 
 async def test_a_plan_without_a_run_of_its_tasks_has_no_models_to_pin(house: House, asking: Asking) -> None:
     house.cast.plan(task(1), END)
-    events = await asking.run(request="shorten it", mode=types.RUN_MODE_PLAN)
+    events = await asking.run(request="shorten it", mode=run_pb2.RUN_MODE_PLAN)
     error = await refused(asking.save(run_id=events[0].run_id, pin_models=True))
     assert (error.reason, error.code) == ("NO_PLAN", grpc.StatusCode.FAILED_PRECONDITION)
     assert (await asking.save(run_id=events[0].run_id)).version == 1
@@ -153,13 +164,13 @@ async def test_a_given_plan_is_pinned_to_what_would_run_now(asking: Asking) -> N
     [
         ([], "note", "is missing"),
         (SHOWN, "photo", "takes no input photo"),
-        ([types.NamedValue(name="note", value=PICTURE)], "note", "is a picture; the plan takes a text"),
-        ([types.NamedValue(name="note", value=types.Value(json="[]"))], "note", "is JSON"),
+        ([artifact_pb2.NamedValue(name="note", value=PICTURE)], "note", "is a picture; the plan takes a text"),
+        ([artifact_pb2.NamedValue(name="note", value=artifact_pb2.Value(json="[]"))], "note", "is JSON"),
     ],
     ids=["missing", "unknown", "picture", "json"],
 )
 async def test_inputs_that_do_not_fit_are_named(
-    asking: Asking, inputs: list[types.NamedValue], port: str, words: str
+    asking: Asking, inputs: list[artifact_pb2.NamedValue], port: str, words: str
 ) -> None:
     await asking.save(plan=PLAN)
     error = await refused(asking.run(pipeline=named(), inputs=inputs))
@@ -173,15 +184,19 @@ async def test_files_without_names_are_the_parameters_that_they_fit(house: House
         step(2, image=given("p2")),
     ]
     plan[1].task = "image-to-text"
-    await asking.save(plan=types.Plan(tasks=plan))
-    words = types.Value(artifact=types.Artifact(sha256="d" * 64, media_type="text/plain", name="what.txt"))
+    await asking.save(plan=plan_pb2.Plan(tasks=plan))
+    words = artifact_pb2.Value(
+        artifact=artifact_pb2.Artifact(sha256="d" * 64, media_type="text/plain", name="what.txt")
+    )
     sent = [("file1", words), ("p2", PICTURE), ("file2", PICTURE)]
     house.cast.infer["model"] = _either
-    inputs = [types.NamedValue(name=name, value=value) for name, value in sent]
-    events = await asking.run(pipeline=named(), inputs=inputs, mode=types.RUN_MODE_RESULTS)
+    inputs = [artifact_pb2.NamedValue(name=name, value=value) for name, value in sent]
+    events = await asking.run(pipeline=named(), inputs=inputs, mode=run_pb2.RUN_MODE_RESULTS)
     taken = {item.name: item.value for item in events[0].run_accepted.spec.inputs}
     assert taken == {"what": words, "p2": PICTURE, "photo": PICTURE}
-    error = await refused(asking.run(pipeline=named(), inputs=[*inputs, types.NamedValue(name="file3", value=PICTURE)]))
+    error = await refused(
+        asking.run(pipeline=named(), inputs=[*inputs, artifact_pb2.NamedValue(name="file3", value=PICTURE)])
+    )
     assert "takes no input file3" in error.message
 
 
@@ -203,12 +218,12 @@ async def test_a_task_that_has_vanished_is_named_with_what_would_help(house: Hou
         ({"name": "Not a name", "plan": PLAN}, "INVALID"),
         ({"name": "", "plan": PLAN}, "INVALID"),
         ({}, "EMPTY"),
-        ({"plan": types.Plan(tasks=[step(1, "")])}, "PLAN"),
-        ({"plan": types.Plan(tasks=[step(1, "dancing")])}, "VANISHED"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1, "")])}, "PLAN"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1, "dancing")])}, "VANISHED"),
         ({"run_id": "run_0"}, "RUN"),
-        ({"plan": types.Plan(tasks=[step(1), step(2, "image-to-text", image=given("note"))])}, "INVALID"),
-        ({"plan": PLAN, "inputs": [types.Port(name="other")]}, "INVALID"),
-        ({"plan": PLAN, "inputs": [types.Port(name="note", modality=types.MODALITY_IMAGE)]}, "INVALID"),
+        ({"plan": plan_pb2.Plan(tasks=[step(1), step(2, "image-to-text", image=given("note"))])}, "INVALID"),
+        ({"plan": PLAN, "inputs": [task_pb2.Port(name="other")]}, "INVALID"),
+        ({"plan": PLAN, "inputs": [task_pb2.Port(name="note", modality=artifact_pb2.MODALITY_IMAGE)]}, "INVALID"),
     ],
     ids=["name", "no-name", "no-plan", "unnamed", "unknown", "run", "two-kinds", "other-port", "other-kind"],
 )
@@ -217,8 +232,8 @@ async def test_what_cannot_be_kept_is_refused(asking: Asking, wanted: dict[str, 
 
 
 async def test_a_plan_that_is_more_than_the_budget_is_refused(asking: Asking) -> None:
-    await asking.save(plan=types.Plan(tasks=[step(1), step(2, text=_of(1))]))
-    error = await refused(asking.run(pipeline=named(), inputs=note("a").inputs, budget=types.Budget(tasks=1)))
+    await asking.save(plan=plan_pb2.Plan(tasks=[step(1), step(2, text=_of(1))]))
+    error = await refused(asking.run(pipeline=named(), inputs=note("a").inputs, budget=usage_pb2.Budget(tasks=1)))
     assert (error.reason, error.port) == ("BUDGET", "budget")
 
 
@@ -230,13 +245,13 @@ async def test_a_run_is_asked_with_a_plan_or_a_pipeline(asking: Asking) -> None:
 
 
 async def test_parameters_are_described_and_a_local_pipeline_stays_in_the_house(house: House, asking: Asking) -> None:
-    said = types.Port(name="note", description="what to shorten", modality=types.MODALITY_TEXT)
-    kept = await asking.save(plan=PLAN, inputs=[said], policy=types.DATA_POLICY_LOCAL)
+    said = task_pb2.Port(name="note", description="what to shorten", modality=artifact_pb2.MODALITY_TEXT)
+    kept = await asking.save(plan=PLAN, inputs=[said], policy=caller_pb2.DATA_POLICY_LOCAL)
     assert kept.inputs[0].description == "what to shorten"
-    await asking.run(pipeline=named(), inputs=note("a").inputs, mode=types.RUN_MODE_RESULTS)
+    await asking.run(pipeline=named(), inputs=note("a").inputs, mode=run_pb2.RUN_MODE_RESULTS)
     await asking.ended((await asking.start(notes(1), pipeline=named())).batch_id)
-    told = await house.stub.ListEnded(pb.ListEndedRequest(), **asking.means)
-    assert [run.caller.policy for run in told.runs] == [types.DATA_POLICY_LOCAL] * 2
+    told = await house.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(), **asking.means)
+    assert [run.caller.policy for run in told.runs] == [caller_pb2.DATA_POLICY_LOCAL] * 2
 
 
 async def test_pipelines_are_their_tenants(house: House, asking: Asking) -> None:
@@ -244,13 +259,13 @@ async def test_pipelines_are_their_tenants(house: House, asking: Asking) -> None
     stranger = Asking(house.stub, "stranger")
     assert (await refused(stranger.run(pipeline=named(), inputs=note("a").inputs))).reason == "PIPELINE"
     assert (await stranger.save(plan=PINNED)).version == 1
-    kept = await house.stub.ListPipelines(pb.ListPipelinesRequest(), **asking.means)
+    kept = await house.stub.ListPipelines(gateway_pb2.ListPipelinesRequest(), **asking.means)
     assert [each.plan.tasks[0].pinned_model for each in kept.pipelines] == [""]
 
 
 async def test_a_batch_goes_on_with_the_version_it_began_with(house: House, asking: Asking) -> None:
     await asking.save(plan=PINNED)
     batch = await asking.start(notes(20), pipeline=named(), max_at_once=1)
-    await house.stub.DeletePipeline(pb.DeletePipelineRequest(name="short"), **asking.means)
+    await house.stub.DeletePipeline(gateway_pb2.DeletePipelineRequest(name="short"), **asking.means)
     batch = await asking.ended(batch.batch_id)
     assert (state(batch), batch.spec.pipeline.version) == ("COMPLETED", 1)

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 import grpc
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2, planner_pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
+from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, gateway_pb2, run_pb2
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.orchestrator import END, Cast, connected, echo, ended, ref, states, task
@@ -17,7 +16,7 @@ from tests.support.required_programs import require
 
 pytestmark = pytest.mark.slow
 
-RUN = pb.RunRequest(spec=types.RunSpec(request="do it"))
+RUN = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
 RUNS = 20
 AWAY_SECONDS = 5.0
 
@@ -35,7 +34,7 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
 ) -> None:
     full, go, further = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "hello":
             full.release()
             await go.wait()
@@ -55,13 +54,13 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
     cast.plans.append(planned)
     settings = settings.model_copy(update={"journal": server.url, "lease_seconds": lease_seconds, "calls_per_run": 99})
     async with asyncio.timeout(60), orchestrator(settings) as running, connected(running) as stub:
-        calls = [stub.Run(RUN, timeout=60) for _ in range(RUNS)]
+        calls = [stub.CreateRun(RUN, timeout=60) for _ in range(RUNS)]
         run_ids = [(await anext(aiter(call))).run_id for call in calls]
         for _ in run_ids:
             await full.acquire()
         await asyncio.to_thread(server.stop)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await anext(aiter(stub.Run(RUN, timeout=20)))
+            await anext(aiter(stub.CreateRun(RUN, timeout=20)))
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         go.set()  # now that it is known to be away
         with pytest.raises(TimeoutError):
@@ -69,10 +68,10 @@ async def test_nothing_accepted_is_lost_and_nothing_begins_while_postgresql_is_a
                 await further.wait()
         await asyncio.to_thread(server.start)
         for run_id in run_ids:
-            watch = stub.Watch(pb.WatchRunRequest(run_id=run_id), timeout=30)
+            watch = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=30)
             events = [event async for event in watch]
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
             assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-            assert ended(events).state == types.RUN_STATE_COMPLETED
-        listed = await stub.List(pb.ListRunsRequest(), timeout=5)
+            assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
+        listed = await stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)
         assert {run.run_id for run in listed.runs} == set(run_ids)

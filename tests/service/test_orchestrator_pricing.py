@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2 as expert
-from protos.hugginggpt.v1.types_pb2 import Usage
+from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.errors import ModelFailed, to_status
 from services.orchestrator.pricing import Prices
 from tests.fakes import FakeExpert, card
@@ -25,7 +25,7 @@ class Measuring(FakeExpert):
         super().__init__("fake", [card("model", SPEC.name), card("other", SPEC.name)])
         self._fails = fails
 
-    async def Infer(self, request: expert.InferRequest, context: Any) -> expert.InferResponse:
+    async def Infer(self, request: expert_pb2.InferRequest, context: Any) -> expert_pb2.InferResponse:
         if self._fails:
             self._fails -= 1
             status = to_status(ModelFailed("it broke"))
@@ -60,7 +60,7 @@ async def test_the_last_attempt_costs_what_it_used_though_it_failed() -> None:
 
 
 async def test_a_reply_that_is_none_costs_what_it_used() -> None:
-    async def nothing(_: expert.InferRequest) -> dict[str, Any]:
+    async def nothing(_: expert_pb2.InferRequest) -> dict[str, Any]:
         return {}
 
     wrong = Measuring()

@@ -10,17 +10,10 @@ from typing import Any
 import grpc
 import pytest
 
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, PRIORITY_BATCH
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.types_pb2 import (
-    CANDIDATE_ROLE_SHADOW,
-    DATA_POLICY_OPEN,
-    PRIORITY_BATCH,
-    REACH_EXTERNAL,
-    Artifact,
-    Candidate,
-    Endpoint,
-    Value,
-)
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, REACH_EXTERNAL, Candidate, Endpoint
 from services.common.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
 from services.orchestrator.experts.circuit_breaker import Key
 from services.orchestrator.experts.retry import BATCH_CALLS, TRIES

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, expert_pb2, plan_pb2, run_pb2, task_pb2
 from services.common.call_context import KEY
 from services.common.channel import connect
 from services.common.errors import InvalidRequest
@@ -29,7 +29,7 @@ LABELS = {
 """All there may be; none of them is of a run, of whoever asks or of what somebody wrote."""
 
 
-async def moody(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+async def moody(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
     """Refuses, for a reason of its own each time, what is odd."""
     number = int(request.inputs["text"].text)
     if number % 2:
@@ -37,12 +37,12 @@ async def moody(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
     return await echo(request)
 
 
-def asked(number: int, who: int) -> tuple[orchestrator_pb2.RunRequest, Any]:
-    given = types.Argument(value=types.Value(text=str(number)))
-    plan = types.Plan(tasks=[types.Task(id=1, task="summarization", arguments={"text": given})])
-    spec = types.RunSpec(request=f"do {number}", plan=plan, metadata={"note": f"note {number}"})
-    caller = types.Caller(tenant=f"tenant-{who}", key_id=f"key-{who}", request_id=f"request-{number}")
-    return orchestrator_pb2.RunRequest(spec=spec), ((KEY, caller.SerializeToString()),)
+def asked(number: int, who: int) -> tuple[orchestrator_pb2.CreateRunRequest, Any]:
+    given = task_pb2.Argument(value=artifact_pb2.Value(text=str(number)))
+    plan = plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="summarization", arguments={"text": given})])
+    spec = run_pb2.RunSpec(request=f"do {number}", plan=plan, metadata={"note": f"note {number}"})
+    caller = caller_pb2.Caller(tenant=f"tenant-{who}", key_id=f"key-{who}", request_id=f"request-{number}")
+    return orchestrator_pb2.CreateRunRequest(spec=spec), ((KEY, caller.SerializeToString()),)
 
 
 async def run_all(stub: Any, count: int, keys: int) -> None:
@@ -51,7 +51,7 @@ async def run_all(stub: Any, count: int, keys: int) -> None:
     async def run(number: int, who: int) -> None:
         request, metadata = asked(number, who)
         async with turns:
-            async for _ in stub.Run(request, timeout=60, metadata=metadata):
+            async for _ in stub.CreateRun(request, timeout=60, metadata=metadata):
                 pass
 
     async with asyncio.TaskGroup() as group:

@@ -7,11 +7,17 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    caller_pb2,
     expert_pb2,
-    orchestrator_pb2,
+    gateway_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+    usage_pb2,
 )
-from protos.hugginggpt.v1 import types_pb2 as types
 from services.common import call_context
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
@@ -22,21 +28,27 @@ from tests.support.orchestrator import END, Cast, House, connected, echo, ended,
     ("spec", "code"),
     [
         ({"request": "  "}, grpc.StatusCode.INVALID_ARGUMENT),
-        ({"inputs": [types.NamedValue(name="a"), types.NamedValue(name="a")]}, grpc.StatusCode.INVALID_ARGUMENT),
         (
-            {"plan": types.Plan(tasks=[types.Task(id=1), types.Task(id=2)]), "budget": types.Budget(tasks=1)},
+            {"inputs": [artifact_pb2.NamedValue(name="a"), artifact_pb2.NamedValue(name="a")]},
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
         (
-            {"inputs": [types.NamedValue(name="a", value=types.Value(text="x" * 300_000))]},
+            {
+                "plan": plan_pb2.Plan(tasks=[task_pb2.Task(id=1), task_pb2.Task(id=2)]),
+                "budget": usage_pb2.Budget(tasks=1),
+            },
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
         (
-            {"plan": types.Plan(tasks=[types.Task(id=1, task="x", arguments={"text": text("x" * 5_000_000)})])},
+            {"inputs": [artifact_pb2.NamedValue(name="a", value=artifact_pb2.Value(text="x" * 300_000))]},
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
         (
-            {"plan": types.Plan(tasks=[types.Task(id=1, task="x", parameters_json='"' + "x" * 300_000 + '"')])},
+            {"plan": plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="x", arguments={"text": text("x" * 5_000_000)})])},
+            grpc.StatusCode.INVALID_ARGUMENT,
+        ),
+        (
+            {"plan": plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="x", parameters_json='"' + "x" * 300_000 + '"')])},
             grpc.StatusCode.INVALID_ARGUMENT,
         ),
         ({"parent_run_id": "run_unknown"}, grpc.StatusCode.NOT_FOUND),
@@ -51,23 +63,23 @@ async def test_what_cannot_be_a_run_is_refused(house: House, spec: dict[str, Any
 async def test_a_run_outlives_the_call_that_started_it(house: House) -> None:
     go, inferring = asyncio.Event(), asyncio.Event()
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         inferring.set()
         await go.wait()
         return await echo(request)
 
     house.cast.infer["model"] = infer
     house.cast.plan(task(1), END)
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
-    call = house.stub.Run(request, timeout=20)
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
+    call = house.stub.CreateRun(request, timeout=20)
     first = await anext(aiter(call))
     await inferring.wait()
     call.cancel()
     go.set()
-    watch = house.stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=first.run_id, after_sequence=1), timeout=20)
+    watch = house.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=first.run_id, after_sequence=1), timeout=20)
     events = [event async for event in watch]
     assert events[0].sequence == 2
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_cancel_stops_the_expert_and_ends_the_run(house: House) -> None:
@@ -76,20 +88,20 @@ async def test_cancel_stops_the_expert_and_ends_the_run(house: House) -> None:
     house.cast.plan(task(1), END)
     running = asyncio.create_task(house.run())
     await inferring.wait()
-    (run,) = (await house.stub.List(orchestrator_pb2.ListRunsRequest(), timeout=5)).runs
-    await house.stub.Cancel(orchestrator_pb2.CancelRunRequest(run_id=run.run_id), timeout=5)
+    (run,) = (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
+    await house.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run.run_id), timeout=5)
     async with asyncio.timeout(5):
         await cancelled.wait()
         events = await running
     assert states(events) == {1: "CANCELLED"}
-    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
 
 
 async def test_a_run_may_ask_to_end_with_its_call(house: House) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     house.cast.infer["model"] = lambda _: hanging(inferring, cancelled)
     house.cast.plan(task(1), END)
-    running = asyncio.create_task(house.run(on_disconnect=types.ON_DISCONNECT_CANCEL))
+    running = asyncio.create_task(house.run(on_disconnect=run_pb2.ON_DISCONNECT_CANCEL))
     await inferring.wait()
     running.cancel()
     async with asyncio.timeout(5):
@@ -99,19 +111,19 @@ async def test_a_run_may_ask_to_end_with_its_call(house: House) -> None:
 async def test_a_deadline_ends_the_run_with_what_there_is(house: House) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         if request.inputs["text"].text == "slow":
             return await hanging(inferring, cancelled)
         return await echo(request)
 
     house.cast.infer["model"] = infer
     house.cast.plan(task(1), task(2, text=text("slow")), END)
-    budget = types.Budget()
+    budget = usage_pb2.Budget()
     budget.wall_time.FromMilliseconds(500)
     events = await house.run(budget=budget)
     assert states(events) == {1: "SUCCEEDED", 2: "FAILED"}
     ending = ended(events)
-    assert (ending.state, ending.failure.reason) == (types.RUN_STATE_INCOMPLETE, "DEADLINE")
+    assert (ending.state, ending.failure.reason) == (run_pb2.RUN_STATE_INCOMPLETE, "DEADLINE")
     assert "answer_chunk" in kinds(events)
 
 
@@ -128,8 +140,8 @@ async def test_the_same_idempotency_key_gives_the_same_run(house: House) -> None
 async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
     house.cast.plan(task(1), END)
     events = await house.run()
-    run = await house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
-    assert (run.state, run.answer, run.last_sequence) == (types.RUN_STATE_COMPLETED, "so it is", events[-1].sequence)
+    run = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
+    assert (run.state, run.answer, run.last_sequence) == (run_pb2.RUN_STATE_COMPLETED, "so it is", events[-1].sequence)
     assert run.tasks[0].result.outputs["text"].text == "hello!"
     assert not run.HasField("failure")
     assert run.usage.elapsed.ToNanoseconds() > 0
@@ -139,7 +151,7 @@ async def test_get_shows_the_run_as_its_events_have_it(house: House) -> None:
 async def test_watching_an_ended_run_ends(house: House, after: int) -> None:
     house.cast.plan(task(1), END)
     events = await house.run()
-    watch = house.stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=events[0].run_id, after_sequence=after), timeout=5)
+    watch = house.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=events[0].run_id, after_sequence=after), timeout=5)
     assert [event.sequence async for event in watch] == list(range(after + 1, len(events) + 1))
 
 
@@ -148,7 +160,7 @@ async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
     ids = [(await house.run(request=f"run {number}"))[0].run_id for number in range(5)]
     listed, token = [], ""
     for _ in range(3):
-        page = await house.stub.List(orchestrator_pb2.ListRunsRequest(page_size=2, page_token=token), timeout=5)
+        page = await house.stub.ListRuns(gateway_pb2.ListRunsRequest(page_size=2, page_token=token), timeout=5)
         listed += [run.run_id for run in page.runs]
         token = page.next_page_token
     assert listed == ids[::-1]
@@ -158,17 +170,17 @@ async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
 async def test_a_run_in_brief_is_as_in_a_list(house: House) -> None:
     house.cast.plan(task(1), END)
     run_id = (await house.run())[0].run_id
-    brief = await house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=run_id, brief=True), timeout=5)
-    (listed,) = (await house.stub.List(orchestrator_pb2.ListRunsRequest(), timeout=5)).runs
+    brief = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id, brief=True), timeout=5)
+    (listed,) = (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
     assert brief == listed
-    assert (brief.state, brief.last_sequence > 1, len(brief.tasks)) == (types.RUN_STATE_COMPLETED, True, 0)
+    assert (brief.state, brief.last_sequence > 1, len(brief.tasks)) == (run_pb2.RUN_STATE_COMPLETED, True, 0)
 
 
 async def test_runs_that_began_a_conversation_are_listed_alone(house: House) -> None:
     house.cast.plan(END)
     first = (await house.run())[0].run_id
     await house.run(parent_run_id=first)
-    page = await house.stub.List(orchestrator_pb2.ListRunsRequest(first_turns=True), timeout=5)
+    page = await house.stub.ListRuns(gateway_pb2.ListRunsRequest(first_turns=True), timeout=5)
     assert [run.run_id for run in page.runs] == [first]
 
 
@@ -176,19 +188,19 @@ async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(ho
     house.cast.plan(END)
     told = []
     for tenant in ("acme", "other", "acme"):
-        with call_context.acting_for(types.Caller(tenant=tenant, key_id=f"key of {tenant}")):
+        with call_context.acting_for(caller_pb2.Caller(tenant=tenant, key_id=f"key of {tenant}")):
             told.append((await house.run())[0].run_id)
-    listed, request = list[orchestrator_pb2.EndedRun](), orchestrator_pb2.ListEndedRequest(page_size=2)
-    while page := await house.stub.ListEnded(request, timeout=5):
+    listed, request = list[orchestrator_pb2.EndedRun](), orchestrator_pb2.ListEndedRunsRequest(page_size=2)
+    while page := await house.stub.ListEndedRuns(request, timeout=5):
         listed += page.runs
         request.page_token = page.next_page_token
         if not page.next_page_token:
             break
     assert [run.run_id for run in listed] == told
     assert [run.caller.key_id for run in listed] == ["key of acme", "key of other", "key of acme"]
-    assert all(run.state == types.RUN_STATE_FAILED and run.HasField("usage") for run in listed)  # nothing was planned
-    request = orchestrator_pb2.ListEndedRequest(ended_after=listed[1].ended)
-    later = await house.stub.ListEnded(request, timeout=5)
+    assert all(run.state == run_pb2.RUN_STATE_FAILED and run.HasField("usage") for run in listed)  # nothing was planned
+    request = orchestrator_pb2.ListEndedRunsRequest(ended_after=listed[1].ended)
+    later = await house.stub.ListEndedRuns(request, timeout=5)
     assert [run.run_id for run in later.runs] == told[1:]
 
 
@@ -196,15 +208,15 @@ async def test_a_page_of_negative_size_is_refused(house: House) -> None:
     house.cast.plan(task(1), END)
     await house.run()
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await house.stub.List(orchestrator_pb2.ListRunsRequest(page_size=-2), timeout=5)
+        await house.stub.ListRuns(gateway_pb2.ListRunsRequest(page_size=-2), timeout=5)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_moment_that_is_none_is_refused(house: House) -> None:
     never = Timestamp(seconds=-(2**63))
     for call in (
-        house.stub.List(orchestrator_pb2.ListRunsRequest(created_after=never), timeout=5),
-        house.stub.ListEnded(orchestrator_pb2.ListEndedRequest(ended_after=never), timeout=5),
+        house.stub.ListRuns(gateway_pb2.ListRunsRequest(created_after=never), timeout=5),
+        house.stub.ListEndedRuns(orchestrator_pb2.ListEndedRunsRequest(ended_after=never), timeout=5),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call
@@ -214,27 +226,27 @@ async def test_a_moment_that_is_none_is_refused(house: House) -> None:
 async def test_another_tenant_sees_nothing(house: House) -> None:
     house.cast.plan(task(1), END)
     run_id = (await house.run())[0].run_id
-    with call_context.acting_for(types.Caller(tenant="other")):
+    with call_context.acting_for(caller_pb2.Caller(tenant="other")):
         who = call_context.metadata()
     calls: list[Any] = [
-        house.stub.Get(orchestrator_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
-        house.stub.Cancel(orchestrator_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=who),
-        house.stub.Delete(orchestrator_pb2.DeleteRunRequest(run_id=run_id), timeout=5, metadata=who),
-        anext(aiter(house.stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=run_id), timeout=5, metadata=who))),
+        house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
+        house.stub.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5, metadata=who),
+        house.stub.DeleteRun(gateway_pb2.DeleteRunRequest(run_id=run_id), timeout=5, metadata=who),
+        anext(aiter(house.stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=5, metadata=who))),
     ]
     for call in calls:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-    assert not (await house.stub.List(orchestrator_pb2.ListRunsRequest(), timeout=5, metadata=who)).runs
+    assert not (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5, metadata=who)).runs
 
 
 async def test_the_caller_travels_with_policy_run_and_deadline(house: House) -> None:
     house.cast.plan(END)
-    with call_context.acting_for(types.Caller(tenant="acme", policy=types.DATA_POLICY_OPEN)):
+    with call_context.acting_for(caller_pb2.Caller(tenant="acme", policy=caller_pb2.DATA_POLICY_OPEN)):
         events = await house.run()
     (seen,) = house.cast.callers
-    assert (seen.tenant, seen.policy, seen.run_id) == ("acme", types.DATA_POLICY_OPEN, events[0].run_id)
+    assert (seen.tenant, seen.policy, seen.run_id) == ("acme", caller_pb2.DATA_POLICY_OPEN, events[0].run_id)
     assert seen.deadline == events[0].run_accepted.deadline
 
 
@@ -246,24 +258,29 @@ async def test_a_later_turn_sees_the_earlier_one(house: House) -> None:
     assert second[0].run_accepted.conversation_id == first[0].run_id
 
 
-@pytest.mark.parametrize("kept_in", [types.DATA_POLICY_LOCAL, types.DATA_POLICY_UNSPECIFIED])
+@pytest.mark.parametrize("kept_in", [caller_pb2.DATA_POLICY_LOCAL, caller_pb2.DATA_POLICY_UNSPECIFIED])
 async def test_what_follows_on_a_run_that_keeps_its_data_in_keeps_it_in_too(
-    house: House, kept_in: types.DataPolicy.ValueType
+    house: House, kept_in: caller_pb2.DataPolicy.ValueType
 ) -> None:
     house.cast.plan(END)
     parent = ""
-    for policy in (types.DATA_POLICY_OPEN, kept_in, types.DATA_POLICY_OPEN, types.DATA_POLICY_OPEN):
-        with call_context.acting_for(types.Caller(tenant="acme", policy=policy)):
+    for policy in (caller_pb2.DATA_POLICY_OPEN, kept_in, caller_pb2.DATA_POLICY_OPEN, caller_pb2.DATA_POLICY_OPEN):
+        with call_context.acting_for(caller_pb2.Caller(tenant="acme", policy=policy)):
             parent = (await house.run(parent_run_id=parent))[0].run_id
     policies = [seen.policy for seen in house.cast.callers]
-    assert policies == [types.DATA_POLICY_OPEN, kept_in, types.DATA_POLICY_LOCAL, types.DATA_POLICY_LOCAL]
+    assert policies == [
+        caller_pb2.DATA_POLICY_OPEN,
+        kept_in,
+        caller_pb2.DATA_POLICY_LOCAL,
+        caller_pb2.DATA_POLICY_LOCAL,
+    ]
 
 
 async def test_a_run_whose_orchestrator_died_is_finished_by_another(cast: Cast, settings: Settings) -> None:
     calls: list[str] = []
     hang = asyncio.Event()
 
-    async def infer(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def infer(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         calls.append(request.inputs["text"].text)
         if calls == ["hello", "hello!"]:
             hang.set()
@@ -272,25 +289,25 @@ async def test_a_run_whose_orchestrator_died_is_finished_by_another(cast: Cast, 
 
     cast.infer["model"] = infer
     cast.plan(task(1), task(2, text=ref(1)), END)
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with orchestrator(settings) as running, connected(running) as stub:
-        call = stub.Run(request, timeout=20)
+        call = stub.CreateRun(request, timeout=20)
         run_id = (await anext(aiter(call))).run_id
         await hang.wait()
     async with orchestrator(settings) as running, connected(running) as stub, asyncio.timeout(10):
-        watch = stub.Watch(orchestrator_pb2.WatchRunRequest(run_id=run_id), timeout=20)
+        watch = stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=20)
         events = [event async for event in watch]
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert "taken_over" in kinds(events)
     assert calls == ["hello", "hello!", "hello!"]
-    assert ended(events).state == types.RUN_STATE_COMPLETED
+    assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(cast: Cast, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     cast.infer["model"] = lambda _: hanging(inferring, cancelled)
     cast.plan(task(1), END)
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with (
         orchestrator(settings) as here,
         connected(here) as mine,
@@ -298,25 +315,25 @@ async def test_a_run_is_watched_and_cancelled_through_another_orchestrator(cast:
         connected(there) as theirs,
         asyncio.timeout(10),
     ):
-        call = mine.Run(request, timeout=20)
+        call = mine.CreateRun(request, timeout=20)
         run_id = (await anext(aiter(call))).run_id
         await inferring.wait()
-        watch = theirs.Watch(orchestrator_pb2.WatchRunRequest(run_id=run_id), timeout=20)
+        watch = theirs.WatchRun(gateway_pb2.WatchRunRequest(run_id=run_id), timeout=20)
         assert (await anext(aiter(watch))).sequence == 1
-        await theirs.Cancel(orchestrator_pb2.CancelRunRequest(run_id=run_id), timeout=5)
+        await theirs.CancelRun(gateway_pb2.CancelRunRequest(run_id=run_id), timeout=5)
         await cancelled.wait()
         events = [event async for event in watch]
-    assert ended(events).state == types.RUN_STATE_CANCELLED
+    assert ended(events).state == run_pb2.RUN_STATE_CANCELLED
 
 
 async def test_more_runs_than_fit_are_refused_at_once(cast: Cast, settings: Settings) -> None:
     inferring, cancelled = asyncio.Event(), asyncio.Event()
     cast.infer["model"] = lambda _: hanging(inferring, cancelled)
     cast.plan(task(1), END)
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with orchestrator(settings.model_copy(update={"max_runs": 1})) as running, connected(running) as stub:
-        call = stub.Run(request, timeout=20)
+        call = stub.CreateRun(request, timeout=20)
         await anext(aiter(call))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await anext(aiter(stub.Run(request, timeout=20)))
+            await anext(aiter(stub.CreateRun(request, timeout=20)))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

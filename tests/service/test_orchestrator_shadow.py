@@ -10,17 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from protos.hugginggpt.v1 import expert_pb2
-from protos.hugginggpt.v1.types_pb2 import (
-    CANDIDATE_ROLE_SHADOW,
-    DATA_POLICY_LOCAL,
-    PRIORITY_BATCH,
-    REACH_EXTERNAL,
-    Caller,
-    Candidate,
-    RunEvent,
-    TaskResult,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, PRIORITY_BATCH, Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, REACH_EXTERNAL, Candidate
+from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.errors import ModelFailed
 from services.orchestrator.deadline import Deadline

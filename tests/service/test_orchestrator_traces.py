@@ -7,8 +7,8 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, planner_pb2
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
+from protos.hugginggpt.v1 import artifact_pb2, event_pb2, expert_pb2, gateway_pb2, plan_pb2, run_pb2
 from services.common import call_context
 from services.common.errors import CorruptData, InvalidRequest, Overloaded
 from services.orchestrator.__main__ import orchestrator
@@ -26,12 +26,12 @@ WORDS = "a secret that nobody but the models may read"
 pytestmark = pytest.mark.usefixtures("traces")
 
 
-async def run(house: House, traces: Kept, **spec: Any) -> list[types.RunEvent]:
+async def run(house: House, traces: Kept, **spec: Any) -> list[event_pb2.RunEvent]:
     """A run that is asked for within a trace; back once all of it is written down."""
     with trace.use_span(trace.NonRecordingSpan(ABOVE)):
         events = await house.run(**spec)
     async with asyncio.timeout(5):
-        await traces.ended("hugginggpt.v1.OrchestratorService/Run", 2)
+        await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)
     return events
 
 
@@ -66,8 +66,11 @@ def told(span: ReadableSpan) -> list[tuple[str, dict[str, Any]]]:
     return [(event.name, dict(event.attributes or {})) for event in span.events]
 
 
-PLAN_RPC, INFER_RPC = "hugginggpt.v1.PlannerService/Plan", "hugginggpt.v1.ExpertService/Infer"
-RUN_RPC, RESPOND_RPC = "hugginggpt.v1.OrchestratorService/Run", "hugginggpt.v1.ResponderService/Respond"
+PLAN_RPC, INFER_RPC = "hugginggpt.internal.v1.PlannerService/Plan", "hugginggpt.v1.ExpertService/Infer"
+RUN_RPC, RESPOND_RPC = (
+    "hugginggpt.internal.v1.OrchestratorService/CreateRun",
+    "hugginggpt.internal.v1.ResponderService/Respond",
+)
 
 
 async def test_a_run_is_one_trace_from_whoever_asks_to_the_experts(house: House, traces: Kept) -> None:
@@ -119,13 +122,13 @@ async def test_a_task_s_span_says_which_model_did_it_and_never_of_what(house: Ho
 async def test_retries_fallbacks_and_circuits_are_events_of_the_task(house: House, traces: Kept) -> None:
     calls = 0
 
-    async def moody(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def moody(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal calls
         calls += 1
         raise Overloaded(WORDS) if calls == 1 else CorruptData(WORDS)
 
-    async def well(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
-        return {"text": types.Value(text="well")}
+    async def well(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+        return {"text": artifact_pb2.Value(text="well")}
 
     house.cast.infer = {"model": moody, "backup": well}
     house.cast.candidates.append(candidate("backup", house.cast.candidates[0].endpoints[0].address))
@@ -151,7 +154,7 @@ async def test_retries_fallbacks_and_circuits_are_events_of_the_task(house: Hous
 
 
 async def test_a_task_that_fails_is_told_by_its_reason(house: House, traces: Kept) -> None:
-    async def refuse(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def refuse(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         raise InvalidRequest(WORDS)
 
     house.cast.infer["model"] = refuse
@@ -166,7 +169,7 @@ async def test_a_task_that_fails_is_told_by_its_reason(house: House, traces: Kep
 async def test_a_run_that_another_orchestrator_ends_stays_one_trace(house: House, traces: Kept) -> None:
     begun, going = asyncio.Event(), asyncio.Event()
 
-    async def slow(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def slow(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         begun.set()
         await going.wait()
         return {"text": request.inputs["text"]}
@@ -174,17 +177,17 @@ async def test_a_run_that_another_orchestrator_ends_stays_one_trace(house: House
     house.cast.infer["model"] = slow
     house.cast.plan(task(1), END)
     settings = house.settings.model_copy(update={"lease_seconds": 3.0})
-    request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
+    request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
     async with asyncio.timeout(20):
         async with orchestrator(settings) as first, connected(first) as stub:
             with trace.use_span(trace.NonRecordingSpan(ABOVE)):
-                call = stub.Run(request, timeout=20, metadata=call_context.metadata())
+                call = stub.CreateRun(request, timeout=20, metadata=call_context.metadata())
                 accepted = await planned(call)
             await begun.wait()
         going.set()
         async with orchestrator(settings) as second, connected(second) as stub:
-            watch = orchestrator_pb2.WatchRunRequest(run_id=accepted)
-            events = [event async for event in stub.Watch(watch, timeout=20, metadata=call_context.metadata())]
+            watch = gateway_pb2.WatchRunRequest(run_id=accepted)
+            events = [event async for event in stub.WatchRun(watch, timeout=20, metadata=call_context.metadata())]
     assert any(event.HasField("taken_over") for event in events)
     own = one(traces, "invoke_workflow")
     assert own.context
@@ -208,7 +211,7 @@ async def test_an_item_of_a_batch_has_a_trace_of_its_own(house: House, traces: K
 
 
 async def test_another_planner_than_was_wanted_is_an_event(house: House, traces: Kept) -> None:
-    decision = types.Decision(controller="embedded", llm_model="small", fell_back_because=WORDS)
+    decision = plan_pb2.Decision(controller="embedded", llm_model="small", fell_back_because=WORDS)
     house.cast.plan(task(1), planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=decision)))
     await run(house, traces)
     assert told(one(traces, "plan")) == [("fell_back", {"hugginggpt.controller": "embedded"})]

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from protos.hugginggpt.internal.v1 import planner_pb2 as pb
+from protos.hugginggpt.internal.v1 import planner_pb2_grpc as rpc
+from protos.hugginggpt.internal.v1 import selector_pb2, selector_pb2_grpc
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import planner_pb2 as pb
-from protos.hugginggpt.v1 import planner_pb2_grpc as rpc
-from protos.hugginggpt.v1 import selector_pb2 as selecting
-from protos.hugginggpt.v1 import selector_pb2_grpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import artifact_pb2, gateway_pb2, model_pb2, plan_pb2, run_pb2, task_pb2
 from services.common import errors
 from services.common.channel import connect
 from services.common.server import serving
@@ -26,10 +25,11 @@ from tests.support.plans import LITE
 from tests.support.selector import selectors
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
+    from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
 
-SIGN = types.NamedValue(
-    name="file1", value=types.Value(artifact=types.Artifact(sha256="ab", media_type="image/png", name="sign.png"))
+SIGN = artifact_pb2.NamedValue(
+    name="file1",
+    value=artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="ab", media_type="image/png", name="sign.png")),
 )
 READ_ALOUD = "Read the text in this image aloud and tell me whether it sounds happy"
 
@@ -43,31 +43,31 @@ class ChangingSelector(ScriptedSelector):
         self.asked = 0
         self._changed = asyncio.Event()
 
-    def offer(self, spec: types.TaskSpec) -> None:
+    def offer(self, spec: task_pb2.TaskSpec) -> None:
         self.tasks.append(offered(spec))
         self.revision += "1"
         self._changed.set()
 
-    async def ListTasks(self, request: selecting.ListTasksRequest, context: Any) -> selecting.ListTasksResponse:
+    async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         self.asked += 1
         return await super().ListTasks(request, context)
 
-    async def WatchCatalogue(self, request: selecting.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         while True:
             self._changed.clear()
-            await context.write(selecting.WatchCatalogueResponse(revision=self.revision))
+            await context.write(selector_pb2.WatchCatalogueResponse(revision=self.revision))
             self.watched.set()
             await self._changed.wait()
 
 
-def offered(spec: types.TaskSpec) -> selecting.CatalogTask:
-    return selecting.CatalogTask(spec=spec, experts=["lite"])
+def offered(spec: task_pb2.TaskSpec) -> task_pb2.CatalogTask:
+    return task_pb2.CatalogTask(spec=spec, experts=["lite"])
 
 
 @asynccontextmanager
 async def opened(selector: ScriptedSelector) -> "AsyncIterator[PlannerServiceAsyncStub]":
     register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, selector)
-    service = selecting.DESCRIPTOR.services_by_name["SelectorService"]
+    service = selector_pb2.DESCRIPTOR.services_by_name["SelectorService"]
     async with (
         serving(register, service) as selecting_at,
         planner(Settings(listen="127.0.0.1:0", selector=f"127.0.0.1:{selecting_at.port}")) as running,
@@ -77,7 +77,7 @@ async def opened(selector: ScriptedSelector) -> "AsyncIterator[PlannerServiceAsy
 
 
 def asked(words: str, **fields: Any) -> pb.PlanRequest:
-    return pb.PlanRequest(conversation=[types.Turn(role=types.ROLE_USER, text=words)], inputs=[SIGN], **fields)
+    return pb.PlanRequest(conversation=[run_pb2.Turn(role=run_pb2.ROLE_USER, text=words)], inputs=[SIGN], **fields)
 
 
 async def events(planning: "PlannerServiceAsyncStub", request: pb.PlanRequest) -> list[pb.PlanEvent]:
@@ -106,12 +106,12 @@ async def test_a_request_is_planned_task_by_task_and_the_plan_comes_to_an_end() 
 async def test_what_cannot_be_planned_is_a_note() -> None:
     async with opened(ChangingSelector()) as planning:
         note, end = await events(planning, asked("Draw a castle"))
-    assert (note.note.kind, note.note.span) == (types.NOTE_KIND_UNMAPPED, "Draw a castle")
+    assert (note.note.kind, note.note.span) == (plan_pb2.NOTE_KIND_UNMAPPED, "Draw a castle")
     assert end.HasField("end")
 
 
 async def test_a_task_whose_expert_is_failing_is_not_called_unoffered(tmp_path: Path) -> None:
-    failed = card("painter", "text-to-image", state=types.MODEL_STATE_FAILED, failure="it broke off")
+    failed = card("painter", "text-to-image", state=model_pb2.MODEL_STATE_FAILED, failure="it broke off")
     async with (
         FakeExpert("diffusion", [failed]).serving() as address,
         selectors(tmp_path)(experts=address) as room,
@@ -126,8 +126,10 @@ async def test_a_task_whose_expert_is_failing_is_not_called_unoffered(tmp_path: 
 async def test_a_supplied_plan_is_told_that_an_expert_is_failing() -> None:
     selector = ScriptedSelector()
     selector.failing = [offered(standard_tasks()["image-to-text"])]
-    task = types.Task(id=1, task="image-to-text", arguments={"image": types.Argument(input=types.Input(name="file1"))})
-    goal = pb.PlanGoal(check=pb.CheckPlan(draft=types.Plan(tasks=[task])))
+    task = task_pb2.Task(
+        id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="file1"))}
+    )
+    goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[task])))
     async with opened(selector) as planning:
         error = await refused(planning, asked(READ_ALOUD, goal=goal))
     assert "the task image-to-text is offered by lite, but is failing at the moment" in error.message
@@ -136,7 +138,7 @@ async def test_a_supplied_plan_is_told_that_an_expert_is_failing() -> None:
 async def test_a_broken_plan_is_continued_without_repeating_a_task() -> None:
     async with opened(ChangingSelector()) as planning:
         whole = [event.task for event in await events(planning, asked(READ_ALOUD)) if event.HasField("task")]
-        prior = [pb.PriorTask(task=task, state=types.TASK_STATE_SUCCEEDED) for task in whole[:1]]
+        prior = [pb.PriorTask(task=task, state=run_pb2.TASK_STATE_SUCCEEDED) for task in whole[:1]]
         goal = pb.PlanGoal(continuation=pb.ContinuePlan())
         rest = await events(planning, asked(READ_ALOUD, prior=prior, goal=goal))
     assert [event.task for event in rest if event.HasField("task")] == whole[1:]
@@ -146,24 +148,28 @@ async def test_another_way_is_not_made_up() -> None:
     async with opened(ChangingSelector()) as planning:
         goal = pb.PlanGoal(replan=pb.Replan(failed=[1]))
         note, end = await events(planning, asked(READ_ALOUD, goal=goal))
-    assert (note.note.kind, end.HasField("end")) == (types.NOTE_KIND_UNMAPPED, True)
+    assert (note.note.kind, end.HasField("end")) == (plan_pb2.NOTE_KIND_UNMAPPED, True)
 
 
 async def test_a_supplied_plan_is_checked_and_given_back() -> None:
-    task = types.Task(id=1, task="image-to-text", arguments={"image": types.Argument(input=types.Input(name="file1"))})
-    goal = pb.PlanGoal(check=pb.CheckPlan(draft=types.Plan(tasks=[task])))
+    task = task_pb2.Task(
+        id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="file1"))}
+    )
+    goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[task])))
     async with opened(ChangingSelector()) as planning:
         given, end = await events(planning, asked("", goal=goal))
     assert (given.task, end.end.decision.controller) == (task, "supplied")
 
 
 async def test_a_supplied_plan_with_faults_is_refused_with_all_of_them() -> None:
-    nested = types.Argument(list=types.ArgumentList(items=[types.Argument(list=types.ArgumentList())]))
-    draft = types.Plan(
+    nested = task_pb2.Argument(list=task_pb2.ArgumentList(items=[task_pb2.Argument(list=task_pb2.ArgumentList())]))
+    draft = plan_pb2.Plan(
         tasks=[
-            types.Task(id=1, task="telepathy"),
-            types.Task(id=2, task="image-to-text", arguments={"image": types.Argument(input=types.Input(name="x"))}),
-            types.Task(id=3, task="summarization", arguments={"text": nested}, parameters_json="["),
+            task_pb2.Task(id=1, task="telepathy"),
+            task_pb2.Task(
+                id=2, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="x"))}
+            ),
+            task_pb2.Task(id=3, task="summarization", arguments={"text": nested}, parameters_json="["),
         ]
     )
     async with opened(ChangingSelector()) as planning:
@@ -181,8 +187,8 @@ async def test_an_empty_request_is_refused_with_a_remedy(request_: pb.PlanReques
 
 
 async def test_a_new_kind_of_task_is_plannable_as_soon_as_the_selector_tells_of_it() -> None:
-    port = types.Port(name="text", modality=types.MODALITY_TEXT, required=True)
-    spec = types.TaskSpec(name="text-reversal", description="Writes backwards.", inputs=[port], outputs=[port])
+    port = task_pb2.Port(name="text", modality=artifact_pb2.MODALITY_TEXT, required=True)
+    spec = task_pb2.TaskSpec(name="text-reversal", description="Writes backwards.", inputs=[port], outputs=[port])
     selector = ChangingSelector()
     async with opened(selector) as planning:
         (before, _) = await events(planning, asked("Please do text-reversal on 'abc'"))
@@ -194,7 +200,7 @@ async def test_a_new_kind_of_task_is_plannable_as_soon_as_the_selector_tells_of_
             first = before
             while not first.HasField("task"):
                 first = (await events(planning, asked("Please do text-reversal on 'abc'")))[0]
-    assert before.note.kind == types.NOTE_KIND_UNMAPPED
+    assert before.note.kind == plan_pb2.NOTE_KIND_UNMAPPED
     assert (first.task.task, first.task.arguments["text"].value.text) == ("text-reversal", "abc")
 
 
@@ -214,7 +220,7 @@ async def test_what_is_known_is_planned_with_while_the_selector_is_away(monkeypa
     monkeypatch.setattr("services.planner.catalog.REFRESH_SECONDS", 0.1)
     async with AsyncExitStack() as stack:
         register = partial(selector_pb2_grpc.add_SelectorServiceServicer_to_server, ChangingSelector())
-        selecting_at = serving(register, selecting.DESCRIPTOR.services_by_name["SelectorService"])
+        selecting_at = serving(register, selector_pb2.DESCRIPTOR.services_by_name["SelectorService"])
         address = f"127.0.0.1:{(await selecting_at.__aenter__()).port}"
         running = await stack.enter_async_context(planner(Settings(listen="127.0.0.1:0", selector=address)))
         planning = rpc.PlannerServiceStub(await stack.enter_async_context(connect(f"127.0.0.1:{running.port}")))

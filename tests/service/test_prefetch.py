@@ -19,7 +19,7 @@ from experts.host.expert import Expert, offered, read_expert
 from experts.host.prefetch import prefetch
 from experts.vision.poses import FINDS_PEOPLE
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import ModelCard
+from protos.hugginggpt.v1.model_pb2 import ModelCard
 from tests.fakes.hub import Hub, Repository, running_hub
 from tests.tiny import Tiny
 

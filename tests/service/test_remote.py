@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from experts.host.handler import Media
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL
 from services.common.errors import Verdict, verdict
 from tests.fakes.llm import Says, ScriptedLLM
 from tests.fakes.llm.http import Request

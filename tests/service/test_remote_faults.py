@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED
 from tests.fakes import broken_answers
 from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web

@@ -8,19 +8,19 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
-from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1 import artifact_pb2, failure_pb2, model_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
 from services.common import errors
 from services.common.channel import connect
 from services.responder.__main__ import responder
 from services.responder.settings import Settings
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceAsyncStub
+    from protos.hugginggpt.internal.v1.responder_pb2_grpc import ResponderServiceAsyncStub
 
-REQUEST = types.Turn(role=types.ROLE_USER, text="Read sign.png aloud")
-SIGN = types.Value(artifact=types.Artifact(sha256="ab", media_type="image/png", name="sign.png"))
+REQUEST = run_pb2.Turn(role=run_pb2.ROLE_USER, text="Read sign.png aloud")
+SIGN = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="ab", media_type="image/png", name="sign.png"))
 
 
 @pytest.fixture
@@ -32,48 +32,51 @@ async def responding() -> "AsyncIterator[ResponderServiceAsyncStub]":
         yield rpc.ResponderServiceStub(channel)
 
 
-def elapsed(seconds: float) -> types.Usage:
+def elapsed(seconds: float) -> usage_pb2.Usage:
     duration = Duration()
     duration.FromTimedelta(timedelta(seconds=seconds))
-    return types.Usage(elapsed=duration)
+    return usage_pb2.Usage(elapsed=duration)
 
 
-def read() -> types.TaskStatus:
-    return types.TaskStatus(
-        task=types.Task(
+def read() -> run_pb2.TaskStatus:
+    return run_pb2.TaskStatus(
+        task=task_pb2.Task(
             id=1,
             task="image-to-text",
-            arguments={"image": types.Argument(input=types.Input(name="file1"))},
+            arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="file1"))},
             source="Read it",
         ),
-        state=types.TASK_STATE_SUCCEEDED,
-        result=types.TaskResult(
+        state=run_pb2.TASK_STATE_SUCCEEDED,
+        result=run_pb2.TaskResult(
             task_id=1,
-            by=types.Candidate(model_id="rapidocr", expert="lite"),
-            outputs={"text": types.Value(text="Exit"), "details": types.Value(json='{"pages":[{"lines":[{}]}]}')},
+            by=model_pb2.Candidate(model_id="rapidocr", expert="lite"),
+            outputs={
+                "text": artifact_pb2.Value(text="Exit"),
+                "details": artifact_pb2.Value(json='{"pages":[{"lines":[{}]}]}'),
+            },
             usage=elapsed(0.5),
         ),
     )
 
 
-def spoken() -> types.TaskStatus:
-    text = types.Argument(reference=types.Reference(task_id=1, output="text"))
-    return types.TaskStatus(
-        task=types.Task(id=2, task="text-to-speech", arguments={"text": text}, source="Read it"),
-        state=types.TASK_STATE_FAILED,
-        result=types.TaskResult(task_id=2, failure=types.Failure(message="no voice", remedy="install one")),
+def spoken() -> run_pb2.TaskStatus:
+    text = task_pb2.Argument(reference=task_pb2.Reference(task_id=1, output="text"))
+    return run_pb2.TaskStatus(
+        task=task_pb2.Task(id=2, task="text-to-speech", arguments={"text": text}, source="Read it"),
+        state=run_pb2.TASK_STATE_FAILED,
+        result=run_pb2.TaskResult(task_id=2, failure=failure_pb2.Failure(message="no voice", remedy="install one")),
     )
 
 
 def request(**fields: object) -> pb.RespondRequest:
     return pb.RespondRequest(
         conversation=[REQUEST],
-        inputs=[types.NamedValue(name="file1", value=SIGN)],
+        inputs=[artifact_pb2.NamedValue(name="file1", value=SIGN)],
         **fields,  # type: ignore[arg-type]  # each test knows its fields
     )
 
 
-async def told(responding: "ResponderServiceAsyncStub", asked: pb.RespondRequest) -> tuple[str, types.Decision]:
+async def told(responding: "ResponderServiceAsyncStub", asked: pb.RespondRequest) -> tuple[str, plan_pb2.Decision]:
     *texts, last = [event async for event in responding.Respond(asked, timeout=5)]
     assert all(event.HasField("text") for event in texts)
     return "".join(event.text for event in texts), last.decision
@@ -95,12 +98,12 @@ async def test_an_answer_goes_on_where_it_was_left(responding: "ResponderService
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [(types.NOTE_KIND_CLARIFY, "Send it."), (types.NOTE_KIND_CHAT, "no chat model")]
+    ("kind", "says"), [(plan_pb2.NOTE_KIND_CLARIFY, "Send it."), (plan_pb2.NOTE_KIND_CHAT, "no chat model")]
 )
 async def test_the_planners_notes_are_answered(
-    responding: "ResponderServiceAsyncStub", kind: types.NoteKind.ValueType, says: str
+    responding: "ResponderServiceAsyncStub", kind: plan_pb2.NoteKind.ValueType, says: str
 ) -> None:
-    answer, _ = await told(responding, request(notes=[types.Note(kind=kind, text="Send it.")]))
+    answer, _ = await told(responding, request(notes=[plan_pb2.Note(kind=kind, text="Send it.")]))
     assert says in answer
 
 

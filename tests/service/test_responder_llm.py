@@ -10,9 +10,9 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
-from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, failure_pb2, model_pb2, plan_pb2, run_pb2, task_pb2
 from services.common import call_context
 from services.common.channel import connect
 from services.llm.settings import LlmSettings, Price
@@ -24,7 +24,7 @@ from services.responder.settings import Settings
 from tests.fakes import Cuts, Fails, Garbage, Says, ScriptedLLM, Stalls, Turn
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceAsyncStub
+    from protos.hugginggpt.internal.v1.responder_pb2_grpc import ResponderServiceAsyncStub
 
 TEXT = "The sign says “Exit”; it was read by rapidocr and spoken in [speech.wav](artifact:task2.audio)."
 SHOWN = "The sign says “Exit”; it was read by rapidocr and spoken in speech.wav."
@@ -53,47 +53,51 @@ async def responding(base_url: str, **settings: Any) -> "AsyncIterator[Responder
         yield rpc.ResponderServiceStub(channel)
 
 
-def done(number: int, name: str, source: str = "", **outputs: types.Value) -> types.TaskStatus:
-    return types.TaskStatus(
-        task=types.Task(id=number, task=name, source=source),
-        state=types.TASK_STATE_SUCCEEDED,
-        result=types.TaskResult(
-            task_id=number, by=types.Candidate(model_id="rapidocr", expert="lite"), outputs=outputs
+def done(number: int, name: str, source: str = "", **outputs: artifact_pb2.Value) -> run_pb2.TaskStatus:
+    return run_pb2.TaskStatus(
+        task=task_pb2.Task(id=number, task=name, source=source),
+        state=run_pb2.TASK_STATE_SUCCEEDED,
+        result=run_pb2.TaskResult(
+            task_id=number, by=model_pb2.Candidate(model_id="rapidocr", expert="lite"), outputs=outputs
         ),
     )
 
 
-def text(words: str) -> types.Value:
-    return types.Value(text=words)
+def text(words: str) -> artifact_pb2.Value:
+    return artifact_pb2.Value(text=words)
 
 
-def file(name: str, media_type: str) -> types.Value:
-    return types.Value(artifact=types.Artifact(sha256="ab", media_type=media_type, size_bytes=9, name=name))
+def file(name: str, media_type: str) -> artifact_pb2.Value:
+    return artifact_pb2.Value(
+        artifact=artifact_pb2.Artifact(sha256="ab", media_type=media_type, size_bytes=9, name=name)
+    )
 
 
 READ = done(1, "image-to-text", "Read it", text=text("Exit"))
 SPOKEN = done(2, "text-to-speech", "aloud", audio=file("speech.wav", "audio/wav"))
-UNSPOKEN = types.TaskStatus(
-    task=types.Task(id=2, task="text-to-speech", source="aloud"),
-    state=types.TASK_STATE_FAILED,
-    result=types.TaskResult(task_id=2, failure=types.Failure(message="no voice is installed", remedy="install one")),
+UNSPOKEN = run_pb2.TaskStatus(
+    task=task_pb2.Task(id=2, task="text-to-speech", source="aloud"),
+    state=run_pb2.TASK_STATE_FAILED,
+    result=run_pb2.TaskResult(
+        task_id=2, failure=failure_pb2.Failure(message="no voice is installed", remedy="install one")
+    ),
 )
-TALK = types.Note(kind=types.NOTE_KIND_CHAT, text="Hello")
+TALK = plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT, text="Hello")
 
 
-def asked(*tasks: types.TaskStatus, request: str = "Read sign.png aloud", **fields: Any) -> pb.RespondRequest:
+def asked(*tasks: run_pb2.TaskStatus, request: str = "Read sign.png aloud", **fields: Any) -> pb.RespondRequest:
     return pb.RespondRequest(
-        conversation=[types.Turn(role=types.ROLE_USER, text=request)],
+        conversation=[run_pb2.Turn(role=run_pb2.ROLE_USER, text=request)],
         tasks=tasks,
-        inputs=[types.NamedValue(name="file1", value=file("sign.png", "image/png"))],
+        inputs=[artifact_pb2.NamedValue(name="file1", value=file("sign.png", "image/png"))],
         **fields,
     )
 
 
 async def told(
-    stub: "ResponderServiceAsyncStub", request: pb.RespondRequest, policy: int = types.DATA_POLICY_OPEN
-) -> tuple[str, types.Decision]:
-    with call_context.acting_for(types.Caller(tenant="t", policy=policy)):  # type: ignore[arg-type]  # an enum is an int
+    stub: "ResponderServiceAsyncStub", request: pb.RespondRequest, policy: int = caller_pb2.DATA_POLICY_OPEN
+) -> tuple[str, plan_pb2.Decision]:
+    with call_context.acting_for(caller_pb2.Caller(tenant="t", policy=policy)):  # type: ignore[arg-type]  # an enum is an int
         call = stub.Respond(request, timeout=20, metadata=call_context.metadata())
         *texts, last = [event async for event in call]
     assert all(event.HasField("text") for event in texts)
@@ -186,7 +190,7 @@ async def test_a_failure_the_model_names_is_not_told_twice() -> None:
 
 
 async def test_what_the_planner_could_not_map_is_not_forgotten() -> None:
-    note = types.Note(kind=types.NOTE_KIND_UNMAPPED, text="Nothing here can bake a cake.")
+    note = plan_pb2.Note(kind=plan_pb2.NOTE_KIND_UNMAPPED, text="Nothing here can bake a cake.")
     async with answering(Says("The sign says “Exit”.")) as (stub, _):
         answer, _ = await told(stub, asked(READ, notes=[note]))
     assert answer.endswith("- Nothing here can bake a cake.\n")
@@ -210,8 +214,10 @@ async def test_a_conversation_without_its_model_says_so() -> None:
 
 
 async def test_what_was_said_before_is_in_the_prompt_the_newest_first_to_stay() -> None:
-    turns = [types.Turn(role=types.ROLE_USER, text=f"turn {number} " + "blah " * 60) for number in range(60)]
-    request = pb.RespondRequest(conversation=[*turns, types.Turn(role=types.ROLE_USER, text="And now?")], notes=[TALK])
+    turns = [run_pb2.Turn(role=run_pb2.ROLE_USER, text=f"turn {number} " + "blah " * 60) for number in range(60)]
+    request = pb.RespondRequest(
+        conversation=[*turns, run_pb2.Turn(role=run_pb2.ROLE_USER, text="And now?")], notes=[TALK]
+    )
     async with answering(Says("Now."), context_tokens=2_048, answer_tokens=256) as (stub, llm):
         await told(stub, request)
     sent = prompt(llm.requests[0])
@@ -249,7 +255,7 @@ async def test_what_a_model_began_cannot_end_its_turn_when_it_is_told_to_go_on()
 
 async def test_hundreds_of_tasks_fit_into_the_prompt() -> None:
     boxes = '[{"label":"cat","score":0.98765,"box":[1.25,2.5,300.75,400.5]}' + ',{"label":"dog","score":0.5}' * 99 + "]"
-    found = [done(n, "object-detection", f"look {n}", objects=types.Value(json=boxes)) for n in range(1, 400)]
+    found = [done(n, "object-detection", f"look {n}", objects=artifact_pb2.Value(json=boxes)) for n in range(1, 400)]
     async with answering(Says("Cats."), context_tokens=4_096, answer_tokens=512) as (stub, llm):
         await told(stub, asked(*found))
     sent = prompt(llm.requests[0])
@@ -270,7 +276,7 @@ INJECTIONS = [
 @pytest.mark.parametrize("injected", INJECTIONS)
 async def test_what_stands_in_results_and_names_stays_in_its_place(injected: str) -> None:
     tasks = [done(1, "image-to-text", injected, text=text(injected), audio=file(injected, "audio/wav"))]
-    tasks.append(types.TaskStatus.FromString(UNSPOKEN.SerializeToString()))
+    tasks.append(run_pb2.TaskStatus.FromString(UNSPOKEN.SerializeToString()))
     tasks[1].result.failure.message = injected
     async with answering(Says("ok")) as (stub, llm):
         await told(stub, asked(*tasks, request=injected))
@@ -339,7 +345,7 @@ async def test_an_endpoint_that_is_down_is_named_and_left_alone_after_a_while() 
 
 async def test_an_external_endpoint_is_not_asked_for_data_that_must_stay() -> None:
     async with answering(Says(TEXT), internal=False) as (stub, llm):
-        answer, decision = await told(stub, asked(READ), policy=types.DATA_POLICY_LOCAL)
+        answer, decision = await told(stub, asked(READ), policy=caller_pb2.DATA_POLICY_LOCAL)
         assert llm.requests == []
     assert answer.startswith("The picture says: “Exit”")
     assert decision.controller == "composed"
@@ -369,7 +375,7 @@ async def test_an_answer_that_is_cut_at_its_limit_is_finished() -> None:
 
 async def test_a_slow_model_leaves_time_to_compose_the_answer() -> None:
     async with answering(Stalls("The sign ")) as (stub, _):
-        with call_context.acting_for(types.Caller(policy=types.DATA_POLICY_OPEN)):
+        with call_context.acting_for(caller_pb2.Caller(policy=caller_pb2.DATA_POLICY_OPEN)):
             call = stub.Respond(asked(READ), timeout=3, metadata=call_context.metadata())
             events = [event async for event in call]
     answer = "".join(event.text for event in events)
@@ -430,7 +436,7 @@ async def test_what_was_sent_is_continued_not_repeated() -> None:
 
 async def test_what_the_house_had_begun_it_ends_itself() -> None:
     async with answering() as (stub, llm):
-        whole, _ = await told(stub, asked(READ, UNSPOKEN), policy=types.DATA_POLICY_LOCAL)
+        whole, _ = await told(stub, asked(READ, UNSPOKEN), policy=caller_pb2.DATA_POLICY_LOCAL)
         more, decision = await told(stub, asked(READ, UNSPOKEN, sent=whole[:40]))
     assert (whole[:40] + more, decision.controller) == (whole, "composed")
     assert len(llm.requests) == 1

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, gateway_pb2, run_pb2
 from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import CorruptData
@@ -50,7 +50,7 @@ async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast,
     begun, going = asyncio.Event(), asyncio.Event()
     calls = 0
 
-    async def slow_then_well_then_bad(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
+    async def slow_then_well_then_bad(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
         nonlocal calls
         calls += 1
         if calls == 1:
@@ -68,8 +68,8 @@ async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast,
         with kept_traces(), trace.use_span(trace.NonRecordingSpan(ABOVE)):
             async with connect(f"127.0.0.1:{(await logged(first, 'serving'))['port']}") as channel:
                 stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
-                request = orchestrator_pb2.RunRequest(spec=types.RunSpec(request="do it"))
-                call = stub.Run(request, timeout=60, metadata=call_context.metadata())
+                request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="do it"))
+                call = stub.CreateRun(request, timeout=60, metadata=call_context.metadata())
                 run_id = await planned(call)
                 await begun.wait()
                 first.kill()
@@ -78,8 +78,8 @@ async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast,
         second = await start("-m", "services.orchestrator", **told)
         async with connect(f"127.0.0.1:{(await logged(second, 'serving'))['port']}") as channel:
             stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
-            watch = orchestrator_pb2.WatchRunRequest(run_id=run_id)
-            async for _ in stub.Watch(watch, timeout=60, metadata=call_context.metadata()):
+            watch = gateway_pb2.WatchRunRequest(run_id=run_id)
+            async for _ in stub.WatchRun(watch, timeout=60, metadata=call_context.metadata()):
                 pass
         second.terminate()
         said += await lines(second)

@@ -9,26 +9,22 @@ from typing import Any
 import grpc
 import pytest
 
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_TEXT, Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, Load
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
-    DATA_POLICY_OPEN,
     INFERENCE_MODE_REMOTE,
-    MODALITY_TEXT,
     MODEL_STATE_LOADABLE,
     REACH_EXTERNAL,
     SELECTION_POLICY_LLM,
-    Argument,
-    Caller,
-    Port,
-    Task,
-    TaskSpec,
-    Value,
 )
+from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common import errors
 from services.common.channel import connect
 from services.common.server import serving
@@ -174,7 +170,7 @@ async def test_an_expert_that_may_sleep_outlives_the_selector(opened: Open) -> N
         (candidate,) = (await room.select(Task(task="image-to-text"))).candidates
         assert candidate.dormant
         assert not candidate.endpoints
-        await room.stub.ForgetExpert(pb.ForgetExpertRequest(name="vision"), timeout=5)
+        await room.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name="vision"), timeout=5)
         assert await room.tasks() == {}
     async with opened() as room:
         assert await room.experts() == {}
@@ -288,25 +284,27 @@ async def test_who_is_awake_or_unknown_cannot_be_forgotten(opened: Open) -> None
     async with FakeExpert("lite", [MOOD]).serving() as address, opened(experts=address) as room:
         for name, reason in (("lite", "AWAKE"), ("nobody", "EXPERT")):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await room.stub.ForgetExpert(pb.ForgetExpertRequest(name=name), timeout=5)
+                await room.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name=name), timeout=5)
             assert errors.from_rpc(refused.value).reason == reason
 
 
 async def test_what_the_caller_knows_is_not_sent_again(opened: Open) -> None:
     lite = FakeExpert("lite", [MOOD])
     async with lite.serving() as address, opened(experts=address) as room:
-        known = (await room.stub.ListTasks(pb.ListTasksRequest(), timeout=5)).revision
-        tasks = await room.stub.ListTasks(pb.ListTasksRequest(known_revision=known), timeout=5)
-        models = await room.stub.ListModels(pb.ListModelsRequest(known_revision=known), timeout=5)
+        known = (await room.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)).revision
+        tasks = await room.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)
+        models = await room.stub.ListModels(gateway_pb2.ListModelsRequest(known_revision=known), timeout=5)
         assert (tasks.unchanged, len(tasks.tasks), tasks.revision) == (True, 0, known)
         assert (models.unchanged, len(models.models), models.revision) == (True, 0, known)
 
         async def changed() -> bool:
-            return not (await room.stub.ListModels(pb.ListModelsRequest(known_revision=known), timeout=5)).unchanged
+            return not (
+                await room.stub.ListModels(gateway_pb2.ListModelsRequest(known_revision=known), timeout=5)
+            ).unchanged
 
         lite.offer([card("mood", "text-classification", state=MODEL_STATE_LOADABLE)])
         await room.until(changed)
-        assert (await room.stub.ListTasks(pb.ListTasksRequest(known_revision=known), timeout=5)).unchanged
+        assert (await room.stub.ListTasks(gateway_pb2.ListTasksRequest(known_revision=known), timeout=5)).unchanged
 
 
 async def test_models_come_page_by_page(opened: Open) -> None:
@@ -315,7 +313,7 @@ async def test_models_come_page_by_page(opened: Open) -> None:
         seen: list[str] = []
         token = known = ""
         while token or not seen:
-            request = pb.ListModelsRequest(
+            request = gateway_pb2.ListModelsRequest(
                 task="text-classification", page_size=2, page_token=token, known_revision=known if token else ""
             )
             reply = await room.stub.ListModels(request, timeout=5)
@@ -324,7 +322,7 @@ async def test_models_come_page_by_page(opened: Open) -> None:
             seen += [model.id for model in reply.models]
             token = reply.next_page_token
         assert seen == ["m0", "m1", "m2", "m3", "m4"]
-        everything = await room.stub.ListModels(pb.ListModelsRequest(), timeout=5)
+        everything = await room.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
         assert (everything.models[0].task, everything.models[0].expert) == ("image-to-text", "lite")
         assert (len(everything.models), everything.next_page_token) == (6, "")
 
@@ -332,13 +330,13 @@ async def test_models_come_page_by_page(opened: Open) -> None:
 @pytest.mark.parametrize("wrong", [{"page_token": "!"}, {"page_token": "e30="}, {"page_size": -1}])
 async def test_a_page_that_cannot_be_is_refused(room: Room, wrong: dict[str, object]) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await room.stub.ListModels(pb.ListModelsRequest(**wrong), timeout=5)  # type: ignore[arg-type]  # fields of the message
+        await room.stub.ListModels(gateway_pb2.ListModelsRequest(**wrong), timeout=5)  # type: ignore[arg-type]  # fields of the message
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_every_watcher_hears_of_every_change(room: Room) -> None:
     async with AsyncExitStack() as stack:
-        watches = [room.stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=20) for _ in range(20)]
+        watches = [room.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20) for _ in range(20)]
         streams = [aiter(watch) for watch in watches]
         async with asyncio.timeout(10):
             first = {(await anext(stream)).revision for stream in streams}
@@ -355,7 +353,7 @@ async def test_a_watch_ends_when_the_selector_stops(opened: Open) -> None:
         async with asyncio.timeout(4), opened() as room:  # less than it may drain
             channel = await clients.enter_async_context(connect(room.address))
             stub = rpc.SelectorServiceStub(channel)
-            stream = aiter(stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=20))
+            stream = aiter(stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20))
             await anext(stream)
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await anext(stream)

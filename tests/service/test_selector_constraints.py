@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import Constraints, RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.model_pb2 import Constraints
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
 from services.selector.__main__ import selector

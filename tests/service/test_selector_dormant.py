@@ -10,9 +10,11 @@ from google.protobuf import json_format
 from experts.host.app import describe
 from experts.host.expert import read_expert
 from experts.host.settings import Settings
-from protos.hugginggpt.v1 import selector_pb2 as pb
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_DORMANT, ModelCard, Task
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_DORMANT, ModelCard
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import errors
 from tests.fakes import FakeExpert, card
 from tests.support.selector import Open, Room, selectors
@@ -46,7 +48,7 @@ async def foretold(room: Room, *models: str) -> None:
     """Waits until these are the models there are, all of them asleep."""
 
     async def are() -> bool:
-        reply = await room.stub.ListModels(pb.ListModelsRequest(), timeout=5)
+        reply = await room.stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
         dormant = all(model.state == MODEL_STATE_DORMANT for model in reply.models)
         return dormant and {model.id for model in reply.models} == set(models)
 
@@ -110,7 +112,7 @@ async def test_a_file_that_describes_no_sleeper_is_named_and_the_others_count(op
 async def test_whoever_stands_in_the_folder_cannot_be_forgotten(opened: Open, asleep: Path) -> None:
     foretell(asleep, "vision", OCR)
     async with opened(asleep=str(asleep)) as room:
-        request = pb.ForgetExpertRequest(name="vision")
+        request = selector_pb2.ForgetExpertRequest(name="vision")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await room.stub.ForgetExpert(request, timeout=5)
         refused = errors.from_rpc(caught.value)
@@ -122,7 +124,7 @@ async def test_whoever_stands_in_the_folder_cannot_be_forgotten(opened: Open, as
         assert await room.experts() == {}
 
 
-async def forgotten(room: Room, request: pb.ForgetExpertRequest) -> bool:
+async def forgotten(room: Room, request: selector_pb2.ForgetExpertRequest) -> bool:
     try:
         await room.stub.ForgetExpert(request, timeout=5)
     except grpc.aio.AioRpcError:

@@ -12,22 +12,21 @@ from typing import Any
 import grpc
 import pytest
 
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
-    DATA_POLICY_LOCAL,
-    DATA_POLICY_OPEN,
     SELECTION_POLICY_LLM,
     SELECTION_POLICY_RANK,
-    Caller,
     Constraints,
     ModelCard,
-    Task,
 )
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
 from services.llm.client import LLM
@@ -64,14 +63,14 @@ class Room:
     async def select(self, source: str = "say it", who: Caller = OPEN, seconds: float = 10, **fields: Any) -> Any:
         task = Task(task=TASK, source=source, pinned_model=fields.pop("pinned_model", ""))
         with call_context.acting_for(who):
-            request = pb.SelectRequest(task=task, **fields)
+            request = selector_pb2.SelectRequest(task=task, **fields)
             return await self._stub.Select(request, timeout=seconds, metadata=call_context.metadata())
 
     async def until_offered(self, *models: str) -> None:
         """Waits until these are the models."""
         async with asyncio.timeout(10):
-            async for _ in self._stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=20):
-                listed = await self._stub.ListModels(pb.ListModelsRequest(), timeout=5)
+            async for _ in self._stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20):
+                listed = await self._stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=5)
                 if {model.id for model in listed.models} == set(models):
                     return
 
@@ -197,7 +196,12 @@ UNASKED: dict[str, tuple[Sequence[ModelCard], dict[str, Any], str, str]] = {
     "a model is pinned": (VOICES, {"pinned_model": "calm"}, "calm", "pinned"),
     "there is only one": ([CALM], {}, "calm", "rank"),
     "constraints leave only one": (VOICES, {"constraints": Constraints(allowed=["wise"])}, "wise", "rank"),
-    "all others fail": (VOICES, {"avoid": [pb.Avoid(model_id="loud"), pb.Avoid(model_id="wise")]}, "calm", "rank"),
+    "all others fail": (
+        VOICES,
+        {"avoid": [selector_pb2.Avoid(model_id="loud"), selector_pb2.Avoid(model_id="wise")]},
+        "calm",
+        "rank",
+    ),
     "one is clearly the quicker": ([SLOW, FAST], {"source": "in a calm voice"}, "fast", "rank"),
 }
 

@@ -8,8 +8,9 @@ import grpc
 import pytest
 
 from gateway.catalog import Catalogue
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.v1 import gateway_pb2
 from services.common import errors
 from services.common.channel import connect
 from services.selector.snapshot import KIND
@@ -26,7 +27,7 @@ def opened(tmp_path: Path) -> Open:
 
 
 async def forget(room: Room, name: str) -> None:
-    await room.stub.ForgetExpert(pb.ForgetExpertRequest(name=name), timeout=5)
+    await room.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name=name), timeout=5)
 
 
 async def refusal(room: Room, name: str) -> errors.ServiceError:
@@ -148,12 +149,12 @@ async def test_watchers_are_notified_before_forgetting_returns(opened: Open) -> 
     async with FakeExpert("vision", [OCR]).serving() as address, opened() as room:
         room.add("vision", address)
         await room.until_planned("image-to-text")
-        watch: Any = room.stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=10)
+        watch: Any = room.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=10)
         before = (await watch.read()).revision
         forgetting = asyncio.create_task(forget(room, "vision"))
         after = (await watch.read()).revision
         await forgetting
-        now = (await room.stub.ListTasks(pb.ListTasksRequest(), timeout=5)).revision
+        now = (await room.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)).revision
         assert after == now
         assert after != before
         watch.cancel()

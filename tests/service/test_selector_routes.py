@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
     CANDIDATE_ROLE_SHADOW,
-    DATA_POLICY_OPEN,
     SELECTION_POLICY_LLM,
     SELECTION_POLICY_RANK,
-    Caller,
-    Task,
 )
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import FailedPrecondition
@@ -68,10 +68,10 @@ async def opened(folder: Path, table: str, **settings: Any) -> AsyncIterator[Any
         yield rpc.SelectorServiceStub(channel)
 
 
-async def select(stub: Any, run: str = "", **fields: Any) -> pb.SelectResponse:
+async def select(stub: Any, run: str = "", **fields: Any) -> selector_pb2.SelectResponse:
     with call_context.acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN, run_id=run)):
-        request = pb.SelectRequest(task=Task(task=TASK), **fields)
-        reply: pb.SelectResponse = await stub.Select(request, timeout=10, metadata=call_context.metadata())
+        request = selector_pb2.SelectRequest(task=Task(task=TASK), **fields)
+        reply: selector_pb2.SelectResponse = await stub.Select(request, timeout=10, metadata=call_context.metadata())
     return reply
 
 
@@ -89,9 +89,9 @@ async def warning(logs: Sequence[Any], number: int) -> str:
 
 async def test_what_is_laid_down_stands_beside_the_models(tmp_path: Path) -> None:
     async with opened(tmp_path, TABLE) as stub:
-        reply = await stub.ListModels(pb.ListModelsRequest(page_size=1), timeout=10)
-        rest = await stub.ListModels(pb.ListModelsRequest(page_token=reply.next_page_token), timeout=10)
-        one = await stub.ListModels(pb.ListModelsRequest(task=TASK), timeout=10)
+        reply = await stub.ListModels(gateway_pb2.ListModelsRequest(page_size=1), timeout=10)
+        rest = await stub.ListModels(gateway_pb2.ListModelsRequest(page_token=reply.next_page_token), timeout=10)
+        one = await stub.ListModels(gateway_pb2.ListModelsRequest(task=TASK), timeout=10)
     general, depth, finding = reply.routes
     assert (general.task, [model.id for model in general.forbidden]) == ("", ["leaky"])
     assert list(general.problems) == ["no expert offers leaky now"]
@@ -125,7 +125,7 @@ async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_p
     free = "format: hugginggpt/routes/1\ntasks: {object-detection: {forbidden: [faces]}}\n"
     answer = Says(json.dumps({"id": "things", "reason": "Says so."}))
     async with ScriptedLLM.serving([answer]) as llm, opened(tmp_path, free, llm=endpoint(llm)) as stub:
-        told = await stub.ListModels(pb.ListModelsRequest(), timeout=10)
+        told = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
         unasked, asked = await select(stub), await select(stub, selection_policy=SELECTION_POLICY_LLM)
     assert told.selection_policy == SELECTION_POLICY_RANK
     assert (unasked.decision.controller, asked.decision.controller) == ("rank", "llm")
@@ -141,7 +141,7 @@ async def test_what_the_table_decides_no_llm_decides_otherwise(tmp_path: Path) -
 
 async def test_without_a_table_the_llm_is_the_default(tmp_path: Path) -> None:
     async with ScriptedLLM.serving([]) as llm, opened(tmp_path, "", routes="", llm=endpoint(llm)) as stub:
-        told = await stub.ListModels(pb.ListModelsRequest(), timeout=10)
+        told = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
     assert (told.selection_policy, list(told.routes)) == (SELECTION_POLICY_LLM, [])
 
 

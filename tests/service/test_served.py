@@ -16,7 +16,7 @@ from PIL import Image
 from experts.host.expert import read_expert
 from experts.host.handler import Media
 from experts.served import oip
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL, REACH_INTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL, REACH_INTERNAL
 from services.common.errors import FailedPrecondition, Verdict, verdict
 from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experts.served import oip
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY
 from services.common.errors import Verdict, verdict
 from tests.fakes import broken_answers
 from tests.fakes.llm.http import Request

@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from experts.text.tasks import TASKS
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from services.common import errors
 from services.common.channel import dial
 from tests.tiny import Tiny

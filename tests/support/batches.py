@@ -3,42 +3,58 @@
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    batch_pb2,
+    caller_pb2,
+    event_pb2,
+    gateway_pb2,
+    pipeline_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+)
 from services.common import call_context
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 SECONDS = 60
 
 
-def given(name: str) -> types.Argument:
+def given(name: str) -> task_pb2.Argument:
     """An argument that is a named input."""
-    return types.Argument(input=types.Input(name=name))
+    return task_pb2.Argument(input=task_pb2.Input(name=name))
 
 
-def step(task_id: int, name: str = "summarization", model: str = "", **arguments: types.Argument) -> types.Task:
-    return types.Task(id=task_id, task=name, arguments=arguments or {"text": given("note")}, pinned_model=model)
+def step(task_id: int, name: str = "summarization", model: str = "", **arguments: task_pb2.Argument) -> task_pb2.Task:
+    return task_pb2.Task(id=task_id, task=name, arguments=arguments or {"text": given("note")}, pinned_model=model)
 
 
-PLAN = types.Plan(tasks=[step(1)])
-PINNED = types.Plan(tasks=[step(1, model="model")])
+PLAN = plan_pb2.Plan(tasks=[step(1)])
+PINNED = plan_pb2.Plan(tasks=[step(1, model="model")])
 
 
-def note(text: str, name: str = "") -> types.NewItem:
-    return types.NewItem(name=name or text, inputs=[types.NamedValue(name="note", value=types.Value(text=text))])
+def note(text: str, name: str = "") -> batch_pb2.NewItem:
+    return batch_pb2.NewItem(
+        name=name or text, inputs=[artifact_pb2.NamedValue(name="note", value=artifact_pb2.Value(text=text))]
+    )
 
 
-def notes(count: int) -> list[types.NewItem]:
+def notes(count: int) -> list[batch_pb2.NewItem]:
     return [note(f"note {number}") for number in range(1, count + 1)]
 
 
-def parts(items: Sequence[types.NewItem], page: int = 100, /, **spec: Any) -> Iterator[pb.StartBatchRequest]:
-    yield pb.StartBatchRequest(spec=types.BatchSpec(**({"plan": PLAN} if not spec.keys() & SOURCES else {}) | spec))
+def parts(
+    items: Sequence[batch_pb2.NewItem], page: int = 100, /, **spec: Any
+) -> Iterator[gateway_pb2.CreateBatchRequest]:
+    yield gateway_pb2.CreateBatchRequest(
+        spec=batch_pb2.BatchSpec(**({"plan": PLAN} if not spec.keys() & SOURCES else {}) | spec)
+    )
     for begin in range(0, len(items), page):
-        yield pb.StartBatchRequest(items=pb.NewItems(items=items[begin : begin + page]))
-    yield pb.StartBatchRequest(whole=pb.WholeBatch(items=len(items)))
+        yield gateway_pb2.CreateBatchRequest(items=gateway_pb2.NewItems(items=items[begin : begin + page]))
+    yield gateway_pb2.CreateBatchRequest(whole=gateway_pb2.WholeBatch(items=len(items)))
 
 
 SOURCES = {"plan", "pipeline", "request", "run_id"}
@@ -49,27 +65,27 @@ class Asking:
 
     def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default", **who: Any) -> None:
         self.stub = stub
-        with call_context.acting_for(types.Caller(tenant=tenant, policy=types.DATA_POLICY_OPEN, **who)):
+        with call_context.acting_for(caller_pb2.Caller(tenant=tenant, policy=caller_pb2.DATA_POLICY_OPEN, **who)):
             self.means: dict[str, Any] = {"timeout": SECONDS, "metadata": call_context.metadata()}
 
-    async def save(self, name: str = "short", **wanted: Any) -> types.Pipeline:
-        return await self.stub.SavePipeline(pb.SavePipelineRequest(name=name, **wanted), **self.means)
+    async def save(self, name: str = "short", **wanted: Any) -> pipeline_pb2.Pipeline:
+        return await self.stub.SavePipeline(gateway_pb2.SavePipelineRequest(name=name, **wanted), **self.means)
 
-    async def start(self, items: Sequence[types.NewItem], page: int = 100, /, **spec: Any) -> types.Batch:
+    async def start(self, items: Sequence[batch_pb2.NewItem], page: int = 100, /, **spec: Any) -> batch_pb2.Batch:
         return await self.send(parts(items, page, **spec))
 
-    async def send(self, requests: Iterable[pb.StartBatchRequest]) -> types.Batch:
-        return await self.stub.StartBatch(iter(requests), **self.means)
+    async def send(self, requests: Iterable[gateway_pb2.CreateBatchRequest]) -> batch_pb2.Batch:
+        return await self.stub.CreateBatch(iter(requests), **self.means)
 
-    async def get(self, batch_id: str) -> types.Batch:
-        return await self.stub.GetBatch(pb.GetBatchRequest(batch_id=batch_id), **self.means)
+    async def get(self, batch_id: str) -> batch_pb2.Batch:
+        return await self.stub.GetBatch(gateway_pb2.GetBatchRequest(batch_id=batch_id), **self.means)
 
-    async def watch(self, batch_id: str) -> AsyncIterator[types.Batch]:
+    async def watch(self, batch_id: str) -> AsyncIterator[batch_pb2.Batch]:
         """The batch whenever it has changed, to its end."""
-        async for batch in self.stub.WatchBatch(pb.WatchBatchRequest(batch_id=batch_id), **self.means):
+        async for batch in self.stub.WatchBatch(gateway_pb2.WatchBatchRequest(batch_id=batch_id), **self.means):
             yield batch
 
-    async def ended(self, batch_id: str) -> types.Batch:
+    async def ended(self, batch_id: str) -> batch_pb2.Batch:
         """The batch once it is over."""
         return [batch async for batch in self.watch(batch_id)][-1]
 
@@ -80,26 +96,31 @@ class Asking:
                 return str(batch.waiting_for)
         return ""
 
-    async def items(self, batch_id: str, page: int = 100, **wanted: Any) -> list[types.BatchItem]:
-        found: list[types.BatchItem] = []
+    async def items(self, batch_id: str, page: int = 100, **wanted: Any) -> list[batch_pb2.BatchItem]:
+        found: list[batch_pb2.BatchItem] = []
         after = 0
         while True:
-            request = pb.ListItemsRequest(batch_id=batch_id, after=after, page_size=page, **wanted)
-            reply = await self.stub.ListItems(request, **self.means)
+            request = gateway_pb2.ListBatchItemsRequest(batch_id=batch_id, after=after, page_size=page, **wanted)
+            reply = await self.stub.ListBatchItems(request, **self.means)
             found += reply.items
             if not (after := reply.next_after):
                 return found
 
     async def cancel(self, batch_id: str) -> None:
-        await self.stub.CancelBatch(pb.CancelBatchRequest(batch_id=batch_id), **self.means)
+        await self.stub.CancelBatch(gateway_pb2.CancelBatchRequest(batch_id=batch_id), **self.means)
 
-    async def resume(self, batch_id: str, *, failed_only: bool = False) -> types.Batch:
-        request = pb.ResumeBatchRequest(batch_id=batch_id, failed_only=failed_only)
+    async def resume(self, batch_id: str, *, failed_only: bool = False) -> batch_pb2.Batch:
+        request = gateway_pb2.ResumeBatchRequest(batch_id=batch_id, failed_only=failed_only)
         return await self.stub.ResumeBatch(request, **self.means)
 
-    async def run(self, **spec: Any) -> list[types.RunEvent]:
-        return [event async for event in self.stub.Run(pb.RunRequest(spec=types.RunSpec(**spec)), **self.means)]
+    async def run(self, **spec: Any) -> list[event_pb2.RunEvent]:
+        return [
+            event
+            async for event in self.stub.CreateRun(
+                orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(**spec)), **self.means
+            )
+        ]
 
 
-def state(batch: types.Batch | types.BatchItem) -> str:
-    return types.RunState.Name(batch.state).removeprefix("RUN_STATE_")
+def state(batch: batch_pb2.Batch | batch_pb2.BatchItem) -> str:
+    return run_pb2.RunState.Name(batch.state).removeprefix("RUN_STATE_")

@@ -6,19 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_LOCAL,
-    REACH_INTERNAL,
-    Caller,
-    Candidate,
-    Endpoint,
-    RunEvent,
-    TaskResult,
-    Value,
-)
+from protos.hugginggpt.v1.model_pb2 import REACH_INTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.channel import connect
 from services.orchestrator.deadline import Deadline

@@ -19,19 +19,10 @@ from experts.host.handler import Batching, Call, Elsewhere, Handler, Inputs, Loa
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_IMAGE,
-    MODALITY_JSON,
-    MODALITY_TEXT,
-    PRIORITY_UNSPECIFIED,
-    Caller,
-    ModelCard,
-    Parameter,
-    Port,
-    Priority,
-    TaskSpec,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_IMAGE, MODALITY_JSON, MODALITY_TEXT, Value
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_UNSPECIFIED, Caller, Priority
+from protos.hugginggpt.v1.model_pb2 import ModelCard
+from protos.hugginggpt.v1.task_pb2 import Parameter, Port, TaskSpec
 from services.common import call_context, errors
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial

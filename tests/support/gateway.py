@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from gateway.__main__ import gateway
 from gateway.settings import Settings
-from protos.hugginggpt.v1 import orchestrator_pb2, orchestrator_pb2_grpc, selector_pb2, selector_pb2_grpc
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc, selector_pb2, selector_pb2_grpc
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial

@@ -9,25 +9,13 @@ from typing import Any
 
 from openai import AsyncOpenAI, OpenAI
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as orchestrating
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_CANCELLED,
-    RUN_STATE_COMPLETED,
-    TASK_STATE_SUCCEEDED,
-    AnswerChunk,
-    Argument,
-    Artifact,
-    Candidate,
-    RunEnded,
-    RunEvent,
-    Task,
-    TaskEnded,
-    TaskPlanned,
-    TaskResult,
-    TaskStarted,
-    Usage,
-    Value,
-)
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEnded, RunEvent, TaskEnded, TaskPlanned, TaskStarted
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_CANCELLED, RUN_STATE_COMPLETED, TASK_STATE_SUCCEEDED, TaskResult
+from protos.hugginggpt.v1.task_pb2 import Argument, Task
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from tests.fakes import ScriptedOrchestrator, ScriptedRun
 from tests.support.gateway import Doors, opened_doors
 
@@ -39,8 +27,8 @@ class ObedientOrchestrator(ScriptedOrchestrator):
         super().__init__(script, breaks=breaks)
         self.told_to_stop = asyncio.Event()
 
-    async def Cancel(self, request: orchestrating.CancelRunRequest, context: Any) -> orchestrating.CancelRunResponse:
-        reply = await super().Cancel(request, context)
+    async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
+        reply = await super().CancelRun(request, context)
         run = self.runs[request.run_id]
         if not run.ended:
             run.tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_CANCELLED)))

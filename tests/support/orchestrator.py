@@ -9,10 +9,7 @@ from typing import Any
 
 import grpc
 
-from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import (
-    expert_pb2,
-    expert_pb2_grpc,
+from protos.hugginggpt.internal.v1 import (
     orchestrator_pb2,
     orchestrator_pb2_grpc,
     planner_pb2,
@@ -22,37 +19,51 @@ from protos.hugginggpt.v1 import (
     selector_pb2,
     selector_pb2_grpc,
 )
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    caller_pb2,
+    event_pb2,
+    expert_pb2,
+    expert_pb2_grpc,
+    model_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+    usage_pb2,
+)
 from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
 from services.common.server import Serving
 from services.orchestrator.settings import Settings
 
-Infer = Callable[[expert_pb2.InferRequest], Awaitable[dict[str, types.Value]]]
+Infer = Callable[[expert_pb2.InferRequest], Awaitable[dict[str, artifact_pb2.Value]]]
 
 
-def text(value: str) -> types.Argument:
-    return types.Argument(value=types.Value(text=value))
+def text(value: str) -> task_pb2.Argument:
+    return task_pb2.Argument(value=artifact_pb2.Value(text=value))
 
 
-def ref(task_id: int, output: str = "text") -> types.Argument:
-    return types.Argument(reference=types.Reference(task_id=task_id, output=output))
+def ref(task_id: int, output: str = "text") -> task_pb2.Argument:
+    return task_pb2.Argument(reference=task_pb2.Reference(task_id=task_id, output=output))
 
 
-def task(task_id: int, name: str = "summarization", **arguments: types.Argument) -> planner_pb2.PlanEvent:
-    return planner_pb2.PlanEvent(task=types.Task(id=task_id, task=name, arguments=arguments or {"text": text("hello")}))
+def task(task_id: int, name: str = "summarization", **arguments: task_pb2.Argument) -> planner_pb2.PlanEvent:
+    return planner_pb2.PlanEvent(
+        task=task_pb2.Task(id=task_id, task=name, arguments=arguments or {"text": text("hello")})
+    )
 
 
-def note(kind: types.NoteKind.ValueType, words: str) -> planner_pb2.PlanEvent:
-    return planner_pb2.PlanEvent(note=types.Note(kind=kind, text=words))
+def note(kind: plan_pb2.NoteKind.ValueType, words: str) -> planner_pb2.PlanEvent:
+    return planner_pb2.PlanEvent(note=plan_pb2.Note(kind=kind, text=words))
 
 
-END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=types.Decision(controller="embedded", confidence=0.9)))
+END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller="embedded", confidence=0.9)))
 
 
-async def echo(request: expert_pb2.InferRequest) -> dict[str, types.Value]:
-    return {"text": types.Value(text=request.inputs["text"].text + "!")}
+async def echo(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
+    return {"text": artifact_pb2.Value(text=request.inputs["text"].text + "!")}
 
 
 @dataclass
@@ -63,8 +74,8 @@ class Cast:
     infer: dict[str, Infer] = field(default_factory=lambda: {"model": echo})
     planned: list[planner_pb2.PlanRequest] = field(default_factory=list)
     answered: list[responder_pb2.RespondRequest] = field(default_factory=list)
-    callers: list[types.Caller] = field(default_factory=list)
-    candidates: list[types.Candidate] = field(default_factory=list)
+    callers: list[caller_pb2.Caller] = field(default_factory=list)
+    candidates: list[model_pb2.Candidate] = field(default_factory=list)
     answer: Callable[[], AsyncIterator[str]] | None = None
     select: Callable[[], Awaitable[None]] | None = None
     another_way: list[planner_pb2.PlanEvent] = field(default_factory=list)
@@ -76,7 +87,7 @@ class Cast:
     vanished: set[str] = field(default_factory=set)
     """Kinds of task that nobody offers any more."""
     selected: list[selector_pb2.SelectRequest] = field(default_factory=list)
-    usage: types.Usage | None = None
+    usage: usage_pb2.Usage | None = None
     """Of every choice and every answer."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """The catalogue is another one than it was when its watchers were last told."""
@@ -130,12 +141,12 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         pinned = request.task.pinned_model
         if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
-        outside = self.cast.candidates and all(each.reach != types.REACH_INTERNAL for each in self.cast.candidates)
+        outside = self.cast.candidates and all(each.reach != model_pb2.REACH_INTERNAL for each in self.cast.candidates)
         if outside and not call_context.may_leave_the_house():
             raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
         return selector_pb2.SelectResponse(
             candidates=self.cast.candidates,
-            decision=types.Decision(controller="rank", usage=self.cast.usage),
+            decision=plan_pb2.Decision(controller="rank", usage=self.cast.usage),
             spec=standard_tasks()[request.task.task],
         )
 
@@ -157,7 +168,7 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
                 await context.write(responder_pb2.RespondEvent(text=words))
         else:
             await context.write(responder_pb2.RespondEvent(text="so it is"))
-        decision = types.Decision(controller="composed", usage=self.cast.usage)
+        decision = plan_pb2.Decision(controller="composed", usage=self.cast.usage)
         await context.write(responder_pb2.RespondEvent(decision=decision))
 
 
@@ -176,18 +187,18 @@ class House:
     stub: "orchestrator_pb2_grpc.OrchestratorServiceAsyncStub"
     settings: Settings
 
-    async def run(self, **spec: Any) -> list[types.RunEvent]:
-        request = orchestrator_pb2.RunRequest(spec=types.RunSpec(**{"request": "do it"} | spec))
-        return [event async for event in self.stub.Run(request, timeout=20, metadata=call_context.metadata())]
+    async def run(self, **spec: Any) -> list[event_pb2.RunEvent]:
+        request = orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(**{"request": "do it"} | spec))
+        return [event async for event in self.stub.CreateRun(request, timeout=20, metadata=call_context.metadata())]
 
 
 def registered(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
     return partial(add, servicer)
 
 
-def candidate(model: str, address: str) -> types.Candidate:
-    endpoints = [types.Endpoint(address=address)]
-    return types.Candidate(model_id=model, expert="fake", endpoints=endpoints, reach=types.REACH_INTERNAL)
+def candidate(model: str, address: str) -> model_pb2.Candidate:
+    endpoints = [model_pb2.Endpoint(address=address)]
+    return model_pb2.Candidate(model_id=model, expert="fake", endpoints=endpoints, reach=model_pb2.REACH_INTERNAL)
 
 
 def apart(peers: Mapping[str, str], journal: Path) -> dict[str, str]:
@@ -213,23 +224,23 @@ class connected:  # noqa: N801  # reads as a function
         await self._channel.close()
 
 
-def kinds(events: list[types.RunEvent]) -> list[str]:
+def kinds(events: list[event_pb2.RunEvent]) -> list[str]:
     return [event.WhichOneof("event") or "" for event in events]
 
 
-def ended(events: list[types.RunEvent]) -> types.RunEnded:
+def ended(events: list[event_pb2.RunEvent]) -> event_pb2.RunEnded:
     return events[-1].run_ended
 
 
-def states(events: list[types.RunEvent]) -> dict[int, str]:
+def states(events: list[event_pb2.RunEvent]) -> dict[int, str]:
     return {
-        event.task_id: types.TaskState.Name(event.task_ended.state).removeprefix("TASK_STATE_")
+        event.task_id: run_pb2.TaskState.Name(event.task_ended.state).removeprefix("TASK_STATE_")
         for event in events
         if event.HasField("task_ended")
     }
 
 
-async def hanging(inferring: asyncio.Event, cancelled: asyncio.Event) -> dict[str, types.Value]:
+async def hanging(inferring: asyncio.Event, cancelled: asyncio.Event) -> dict[str, artifact_pb2.Value]:
     inferring.set()
     try:
         await asyncio.Event().wait()

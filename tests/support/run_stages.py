@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from protos.hugginggpt.v1 import planner_pb2
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from protos.hugginggpt.internal.v1 import planner_pb2
+from protos.hugginggpt.v1 import plan_pb2, run_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.common.errors import Unavailable
 from services.orchestrator.batches.service import Batches
@@ -32,24 +34,24 @@ class Stages:
     """What runs go through: each stage is a function of the test's."""
 
     def __init__(self) -> None:
-        self.executed: list[list[types.Turn]] = []
+        self.executed: list[list[run_pb2.Turn]] = []
         self.running = asyncio.Event()
         self.work: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
         self.answer: Callable[[LiveRun], Awaitable[Failure | None]] | None = None
 
-    async def check(self, request: planner_pb2.PlanRequest) -> types.Plan:
+    async def check(self, request: planner_pb2.PlanRequest) -> plan_pb2.Plan:
         return request.goal.check.draft
 
-    async def plan(self, run: LiveRun, turns: Sequence[types.Turn]) -> Failure | None:
+    async def plan(self, run: LiveRun, turns: Sequence[run_pb2.Turn]) -> Failure | None:
         return await self.execute(run, turns)
 
-    async def execute(self, run: LiveRun, turns: Sequence[types.Turn]) -> Failure | None:
+    async def execute(self, run: LiveRun, turns: Sequence[run_pb2.Turn]) -> Failure | None:
         self.executed.append(list(turns))
         self.running.set()
-        run.emit(RunEvent(plan_note=types.Note(kind=types.NOTE_KIND_CHAT)))
+        run.emit(RunEvent(plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT)))
         return await self.work(run) if self.work else None
 
-    async def respond(self, run: LiveRun, turns: Sequence[types.Turn], failure: Failure | None) -> Failure | None:
+    async def respond(self, run: LiveRun, turns: Sequence[run_pb2.Turn], failure: Failure | None) -> Failure | None:
         return await self.answer(run) if self.answer else None
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import grpc
 
-from protos.hugginggpt.v1 import selector_pb2 as pb
-from protos.hugginggpt.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Caller, Task
+from protos.hugginggpt.internal.v1 import selector_pb2
+from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2, task_pb2
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
 from services.selector.__main__ import selector
@@ -33,23 +35,23 @@ class Room:
     def remove(self, name: str) -> None:
         (self._folder / f"{name}.address").unlink()
 
-    async def tasks(self) -> dict[str, pb.CatalogTask]:
-        reply = await self.stub.ListTasks(pb.ListTasksRequest(), timeout=5)
+    async def tasks(self) -> dict[str, task_pb2.CatalogTask]:
+        reply = await self.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)
         return {task.spec.name: task for task in reply.tasks}
 
-    async def experts(self) -> dict[str, pb.Expert]:
-        reply = await self.stub.ListExperts(pb.ListExpertsRequest(), timeout=5)
+    async def experts(self) -> dict[str, selector_pb2.Expert]:
+        reply = await self.stub.ListExperts(selector_pb2.ListExpertsRequest(), timeout=5)
         return {expert.name: expert for expert in reply.experts}
 
-    async def select(self, task: Task, who: Caller | None = None, **fields: object) -> pb.SelectResponse:
-        request = pb.SelectRequest(task=task, **fields)  # type: ignore[arg-type]  # fields of the message
+    async def select(self, task: Task, who: Caller | None = None, **fields: object) -> selector_pb2.SelectResponse:
+        request = selector_pb2.SelectRequest(task=task, **fields)  # type: ignore[arg-type]  # fields of the message
         with call_context.acting_for(who or Caller()):
             return await self.stub.Select(request, timeout=5, metadata=call_context.metadata() if who else None)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Looks again whenever the catalogue changes."""
         async with asyncio.timeout(10):
-            async for _ in self.stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=20):
+            async for _ in self.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=20):
                 if await condition():
                     return
 

@@ -16,7 +16,9 @@ from experts.host.expert import read_expert
 from experts.host.handler import Media
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller, ModelCard, Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
+from protos.hugginggpt.v1.model_pb2 import ModelCard
 from services.common import call_context, errors
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial

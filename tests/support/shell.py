@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest
 from services.orchestrator.settings import Settings

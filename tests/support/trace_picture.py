@@ -8,6 +8,7 @@ Each service is a process of its own and sends its spans by OTLP; a call stands 
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ PICTURES = {scheme: ROOT / ".github" / f"trace-{scheme}.svg" for scheme in ("lig
 SIGN = ROOT / "tests" / "data" / "sign.png"
 REQUEST = "Read the text in this image aloud and tell me whether it sounds happy"
 TASKS = frozenset({"image-to-text", "text-to-speech", "text-classification"})
-PACKAGE = "hugginggpt.v1."
+PACKAGES = re.compile(r"^hugginggpt\.(internal\.)?v1\.")
 SECONDS = 120.0
 
 
@@ -102,7 +103,7 @@ def _bars(above: bytes, depth: int, inside: Mapping[bytes, Sequence[Told]], bega
         span = each.span
         start, end = ((moment - began) / 1e6 for moment in (span.start_time_unix_nano, span.end_time_unix_nano))
         links = tuple(link.span_id for link in span.links)
-        bars.append(Bar(span.span_id, span.name.removeprefix(PACKAGE), each.service, depth, start, end, links))
+        bars.append(Bar(span.span_id, PACKAGES.sub("", span.name), each.service, depth, start, end, links))
         bars += _bars(span.span_id, depth + 1, inside, began)
     return bars
 

@@ -4,17 +4,12 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
-from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_OPEN,
-    PRIORITY_INTERACTIVE,
-    RUN_STATE_COMPLETED,
-    RUN_STATE_INCOMPLETE,
-    BatchCounts,
-    Caller,
-    PipelineRef,
-    Usage,
-)
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import EndedBatch, EndedRun
+from protos.hugginggpt.v1.batch_pb2 import BatchCounts
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, PRIORITY_INTERACTIVE, Caller
+from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_INCOMPLETE
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from tests.fakes.llm.http import Request
 from tests.fakes.web import Web
 

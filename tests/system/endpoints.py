@@ -11,10 +11,10 @@ from grpc import StatusCode
 
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import from_rpc
 
 SECONDS = 40.0
@@ -58,14 +58,17 @@ class GrpcDoor:
 
     async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run:
         sent = [pb.File(name=name, content=content) for name, content in files.items()]
-        call = self._stub.Ask(pb.AskRequest(spec=decode(RunSpec, spec), files=sent), timeout=SECONDS)
+        call = self._stub.CreateRun(pb.CreateRunRequest(spec=decode(RunSpec, spec), files=sent), timeout=SECONDS)
         try:
             events = [event async for event in call]
         except grpc.aio.AioRpcError as error:
             return refusal(error)
-        again = [event async for event in self._stub.Watch(runs.WatchRunRequest(run_id=events[0].run_id), timeout=5)]
+        again = [
+            event
+            async for event in self._stub.WatchRun(gateway_pb2.WatchRunRequest(run_id=events[0].run_id), timeout=5)
+        ]
         assert again == events
-        run = await self._stub.Get(runs.GetRunRequest(run_id=events[0].run_id), timeout=5)
+        run = await self._stub.GetRun(gateway_pb2.GetRunRequest(run_id=events[0].run_id), timeout=5)
         assert (run.state, run.failure) == (events[-1].run_ended.state, events[-1].run_ended.failure)
         shown: Run = encode(run)
         return shown

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from grpc import StatusCode
 
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2 as runs
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from services.common.channel import MESSAGE_BYTES
 from tests.system.conftest import House
@@ -96,33 +96,48 @@ async def test_an_id_that_stands_for_nothing_is_refused(
     check(problem(await http.request(method, path)), status, code)
 
 
-NAMED = pb.UploadRequest(name="words.png")
+NAMED = pb.UploadArtifactRequest(name="words.png")
 CALLS: dict[str, tuple[str, Any, StatusCode, str]] = {
-    "Get of nothing": ("Get", runs.GetRunRequest(), StatusCode.NOT_FOUND, "RUN"),
-    "Get of no run": ("Get", runs.GetRunRequest(run_id="run_9\0"), StatusCode.NOT_FOUND, "RUN"),
-    "Watch of no run": ("Watch", runs.WatchRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
+    "Get of nothing": ("GetRun", gateway_pb2.GetRunRequest(), StatusCode.NOT_FOUND, "RUN"),
+    "Get of no run": ("GetRun", gateway_pb2.GetRunRequest(run_id="run_9\0"), StatusCode.NOT_FOUND, "RUN"),
+    "Watch of no run": ("WatchRun", gateway_pb2.WatchRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
     "Watch from before": (
-        "Watch",
-        runs.WatchRunRequest(run_id="run_9", after_sequence=-1),
+        "WatchRun",
+        gateway_pb2.WatchRunRequest(run_id="run_9", after_sequence=-1),
         StatusCode.INVALID_ARGUMENT,
         "INVALID",
     ),
-    "List of fewer than none": ("List", runs.ListRunsRequest(page_size=-6), StatusCode.INVALID_ARGUMENT, "INVALID"),
-    "Cancel of no run": ("Cancel", runs.CancelRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
-    "Delete of no run": ("Delete", runs.DeleteRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
-    "Download of nothing": ("Download", pb.DownloadRequest(sha256=SHA), StatusCode.NOT_FOUND, "ARTIFACT"),
+    "List of fewer than none": (
+        "ListRuns",
+        gateway_pb2.ListRunsRequest(page_size=-6),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID",
+    ),
+    "Cancel of no run": ("CancelRun", gateway_pb2.CancelRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
+    "Delete of no run": ("DeleteRun", gateway_pb2.DeleteRunRequest(run_id="run_9"), StatusCode.NOT_FOUND, "RUN"),
+    "Download of nothing": (
+        "DownloadArtifact",
+        pb.DownloadArtifactRequest(sha256=SHA),
+        StatusCode.NOT_FOUND,
+        "ARTIFACT",
+    ),
     "Download of a path": (
-        "Download",
-        pb.DownloadRequest(sha256="../../journal.sqlite"),
+        "DownloadArtifact",
+        pb.DownloadArtifactRequest(sha256="../../journal.sqlite"),
         StatusCode.INVALID_ARGUMENT,
         "INVALID",
     ),
-    "Upload of nothing": ("Upload", [], StatusCode.INVALID_ARGUMENT, "INVALID"),
-    "Upload without a name": ("Upload", [pb.UploadRequest(chunk=b"x")], StatusCode.INVALID_ARGUMENT, "INVALID"),
-    "Upload of an empty file": ("Upload", [NAMED], StatusCode.INVALID_ARGUMENT, "EMPTY_FILE"),
+    "Upload of nothing": ("UploadArtifact", [], StatusCode.INVALID_ARGUMENT, "INVALID"),
+    "Upload without a name": (
+        "UploadArtifact",
+        [pb.UploadArtifactRequest(chunk=b"x")],
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID",
+    ),
+    "Upload of an empty file": ("UploadArtifact", [NAMED], StatusCode.INVALID_ARGUMENT, "EMPTY_FILE"),
     "Upload of words as a picture": (
-        "Upload",
-        [NAMED, pb.UploadRequest(chunk=b"these are words")],
+        "UploadArtifact",
+        [NAMED, pb.UploadArtifactRequest(chunk=b"these are words")],
         StatusCode.INVALID_ARGUMENT,
         "FILE_TYPE",
     ),
@@ -139,10 +154,10 @@ async def test_a_call_that_cannot_be_answered_is_refused(
 
 
 MESSAGES = {
-    "a text that is not UTF-8": ("unary_stream", "Ask", b"\x0a\x04\x0a\x02\xff\xff", "NOT_UTF8"),
-    "a name that is not UTF-8": ("stream_unary", "Upload", [b"\x0a\x02\xff\xff"], "NOT_UTF8"),
-    "an id that is not UTF-8": ("unary_unary", "Get", b"\x0a\x02\xff\xff", "NOT_UTF8"),
-    "no message": ("unary_stream", "Ask", b"\xff\xff", "INVALID"),
+    "a text that is not UTF-8": ("unary_stream", "CreateRun", b"\x0a\x04\x0a\x02\xff\xff", "NOT_UTF8"),
+    "a name that is not UTF-8": ("stream_unary", "UploadArtifact", [b"\x0a\x02\xff\xff"], "NOT_UTF8"),
+    "an id that is not UTF-8": ("unary_unary", "GetRun", b"\x0a\x02\xff\xff", "NOT_UTF8"),
+    "no message": ("unary_stream", "CreateRun", b"\xff\xff", "INVALID"),
 }
 
 
@@ -155,9 +170,9 @@ async def test_a_message_that_cannot_be_read_is_refused(
 
 
 async def test_a_message_over_the_limit_is_refused(house: House) -> None:
-    sent = pb.AskRequest(files=[pb.File(name="a.bin", content=bytes(MESSAGE_BYTES))])
+    sent = pb.CreateRunRequest(files=[pb.File(name="a.bin", content=bytes(MESSAGE_BYTES))])
     async with grpc.aio.insecure_channel(house.grpc) as boundless:
-        told = await refused(GatewayServiceStub(boundless).Ask(sent, timeout=20))
+        told = await refused(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
     assert told.status is StatusCode.RESOURCE_EXHAUSTED
     assert f"vs. {MESSAGE_BYTES}" in told.detail
 

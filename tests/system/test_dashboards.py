@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1 import expert_pb2, orchestrator_pb2, orchestrator_pb2_grpc
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
+from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, run_pb2
 from services.common.channel import connect
 from services.common.errors import ModelFailed
 from tests.fakes import Fails, ScriptedLLM, Turn
@@ -70,7 +70,7 @@ async def busy(home: Path, base_url: str, first: str) -> AsyncIterator[House]:
         await asyncio.to_thread(house.__exit__, None, None, None)
 
 
-async def broken(_: expert_pb2.InferRequest) -> dict[str, types.Value]:
+async def broken(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
     raise ModelFailed("it broke", remedy="none")
 
 
@@ -87,7 +87,9 @@ async def failing(start: Start, cast: Cast, peers: dict[str, str], folder: Path)
     async with connect(f"127.0.0.1:{served}") as channel:
         stub = orchestrator_pb2_grpc.OrchestratorServiceStub(channel)
         for _ in range(6):
-            async for _ in stub.Run(orchestrator_pb2.RunRequest(spec=types.RunSpec(request="go")), timeout=30):
+            async for _ in stub.CreateRun(
+                orchestrator_pb2.CreateRunRequest(spec=run_pb2.RunSpec(request="go")), timeout=30
+            ):
                 pass
         yield f"127.0.0.1:{metrics}"
     process.kill()

@@ -11,7 +11,7 @@ from google.protobuf import json_format
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL
+from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL
 from tests.system.test_expert_process import Start, reached, start
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc import StatusCode
 
-from protos.hugginggpt.v1 import gateway_pb2, selector_pb2
+from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.gateway_pb2_grpc import GatewayServiceStub
 from tests.support.fuzzing import message, mutated
 from tests.system.conftest import House
@@ -44,7 +44,7 @@ async def test_no_message_breaks_a_method(house: House, method: MethodDescriptor
             code, details = await _code(channel, method, sent)
             assert code in EXPECTED, (number, code, details, sent)
             seen[code] += 1
-        await GatewayServiceStub(channel).ListTasks(selector_pb2.ListTasksRequest(), timeout=SECONDS)
+        await GatewayServiceStub(channel).ListTasks(gateway_pb2.ListTasksRequest(), timeout=SECONDS)
     assert seen.total() == CALLS
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Value
 from tests.fakes import FakeExpert, card
 from tests.support.corrupted_files import DATA
 from tests.system.conftest import House, eventually, standing

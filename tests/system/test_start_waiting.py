@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from protos.hugginggpt.v1 import responder_pb2
+from protos.hugginggpt.internal.v1 import responder_pb2
 from services.common import server as runtime
 from services.common.database.migrations import MIGRATED, VERSIONS
 from services.common.probe import complaint

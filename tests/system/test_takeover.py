@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest, RunRequest, WatchRunRequest
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.gateway_pb2 import GetRunRequest, WatchRunRequest
+from protos.hugginggpt.v1.run_pb2 import (
     ON_DISCONNECT_CANCEL,
     ON_DISCONNECT_UNSPECIFIED,
     RUN_STATE_COMPLETED,
     OnDisconnect,
-    RunEvent,
     RunSpec,
-    Value,
 )
 from services.common import call_context
 from tests.support import postgres as servers
@@ -30,7 +31,7 @@ from tests.system.replicas import Replica, replicas
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 SECONDS = 30
 LONG_LEASE_SECONDS = 600.0
@@ -110,13 +111,13 @@ class Following:
 
 
 def ask(replica: Replica, on_disconnect: "OnDisconnect.ValueType" = ON_DISCONNECT_UNSPECIFIED) -> Following:
-    request = RunRequest(spec=RunSpec(request="do it", on_disconnect=on_disconnect))
-    return Following(replica.stub.Run(request, timeout=SECONDS, metadata=call_context.metadata()))
+    request = CreateRunRequest(spec=RunSpec(request="do it", on_disconnect=on_disconnect))
+    return Following(replica.stub.CreateRun(request, timeout=SECONDS, metadata=call_context.metadata()))
 
 
 def watch(replica: Replica, run_id: str) -> Following:
     return Following(
-        replica.stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
+        replica.stub.WatchRun(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
     )
 
 
@@ -138,7 +139,7 @@ def _is_free(file: str) -> bool:
 
 
 async def until_taken_over(stub: "OrchestratorServiceAsyncStub", run_id: str) -> RunEvent:
-    async for event in stub.Watch(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata()):
+    async for event in stub.WatchRun(WatchRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata()):
         if event.HasField("taken_over"):
             return event
     raise AssertionError("the run ended where it began")
@@ -174,7 +175,7 @@ async def test_an_owner_that_was_paused_past_its_lease_writes_nothing_when_it_wa
     assert asked.events == watched.events
     assert calls.firsts == 1
     kept = [
-        await replica.stub.Get(GetRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
+        await replica.stub.GetRun(GetRunRequest(run_id=run_id), timeout=SECONDS, metadata=call_context.metadata())
         for replica in (one, other)
     ]
     assert kept[0] == kept[1]

@@ -23,7 +23,9 @@ from experts.host.settings import Settings
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Caller, ModelCard, Value
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.model_pb2 import ModelCard
 from services.common import call_context, errors
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import Plan
+from protos.hugginggpt.v1.plan_pb2 import Plan
 from services.llm.settings import Price
 from tests.bench.costs import IMAGE_TOKENS, Took, Work, told
 from tests.bench.rows import Row

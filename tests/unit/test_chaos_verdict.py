@@ -4,7 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.event_pb2 import (
+    AnswerChunk,
+    PlanCompleted,
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    TaskEnded,
+    TaskPlanned,
+    TaskStarted,
+)
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_MODE_RESULTS,
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
@@ -12,18 +23,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     TASK_STATE_CANCELLED,
     TASK_STATE_FAILED,
     TASK_STATE_SUCCEEDED,
-    AnswerChunk,
-    PlanCompleted,
     Run,
-    RunAccepted,
-    RunEnded,
-    RunEvent,
-    TaskEnded,
-    TaskPlanned,
     TaskResult,
-    TaskStarted,
     TaskStatus,
-    Value,
 )
 from tests.chaos import verdict
 from tests.chaos.cases import MOST_AGAIN, MOST_ELSEWHERE, Case, Node, cases

@@ -7,7 +7,7 @@ import pytest
 import structlog
 from opentelemetry import trace
 
-from protos.hugginggpt.v1.types_pb2 import Caller
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context
 from services.common import logging as logging_module
 

@@ -11,9 +11,9 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from protos.hugginggpt.v1 import responder_pb2 as pb
-from protos.hugginggpt.v1 import responder_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Turn
+from protos.hugginggpt.internal.v1 import responder_pb2 as pb
+from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
+from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common import tls
 from services.common.channel import connect, dial
 from services.common.server import serving

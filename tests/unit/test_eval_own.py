@@ -11,7 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import Modality, Port, TaskSpec
+from protos.hugginggpt.v1.artifact_pb2 import Modality
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.planner.plan import File, modalities
 
 DATA = Path(__file__).parent.parent / "eval" / "data" / "own.jsonl"

@@ -13,9 +13,10 @@ from gateway.auth.cursor_follower import KEPT_SECONDS, OVERLAP_SECONDS, THOROUGH
 from gateway.database import gateway_store
 from gateway.limits.rate_window import DAY, StoredCounters
 from gateway.limits.run_slots import Slots
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller, Usage
+from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
+from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.database import Database
 from services.common.errors import Overloaded, Unavailable
 from tests.conftest import Serve
@@ -31,7 +32,7 @@ class Ledger(ScriptedOrchestrator):
     def __init__(self) -> None:
         super().__init__()
         self.ended: list[pb.EndedRun] = []
-        self.asked: list[pb.ListEndedRequest] = []
+        self.asked: list[pb.ListEndedRunsRequest] = []
         self.away = False
         self.looked = asyncio.Event()
 
@@ -41,7 +42,7 @@ class Ledger(ScriptedOrchestrator):
         run.ended.FromMicroseconds(int(at * 1e6))
         self.ended.append(run)
 
-    async def ListEnded(self, request: pb.ListEndedRequest, context: Any) -> pb.ListEndedResponse:
+    async def ListEndedRuns(self, request: pb.ListEndedRunsRequest, context: Any) -> pb.ListEndedRunsResponse:
         self.asked.append(request)
         self.looked.set()
         if self.away:
@@ -49,7 +50,7 @@ class Ledger(ScriptedOrchestrator):
         since, start = request.ended_after.ToMicroseconds() / 1e6, int(request.page_token or 0)
         found = [run for run in self.ended if run.ended.ToMicroseconds() / 1e6 >= since]
         more = str(start + 2) if found[start + 2 :] else ""
-        return pb.ListEndedResponse(runs=found[start : start + 2], next_page_token=more)
+        return pb.ListEndedRunsResponse(runs=found[start : start + 2], next_page_token=more)
 
 
 @pytest.fixture

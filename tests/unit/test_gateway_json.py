@@ -9,40 +9,40 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode
 from gateway.json_text import loads
-from protos.hugginggpt.v1.types_pb2 import (
-    DETERMINISM_NO,
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent, TaskEnded
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.model_pb2 import (
     INFERENCE_MODE_LOCAL,
     MODEL_STATE_READY,
-    ON_DISCONNECT_CANCEL,
     REACH_INTERNAL,
+    SELECTION_POLICY_RANK,
+    Candidate,
+    ModelCard,
+)
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import (
+    ON_DISCONNECT_CANCEL,
     ROLE_USER,
     RUN_MODE_PLAN,
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_COMPLETED,
-    SELECTION_POLICY_RANK,
+    Run,
+    RunSpec,
+    TaskResult,
+    Turn,
+)
+from protos.hugginggpt.v1.task_pb2 import (
+    DETERMINISM_NO,
     Argument,
     ArgumentList,
-    Artifact,
-    Budget,
-    Candidate,
-    Failure,
     Input,
-    ModelCard,
-    NamedValue,
     Parameter,
-    Plan,
     Reference,
-    Run,
-    RunEnded,
-    RunEvent,
-    RunSpec,
     Task,
-    TaskEnded,
-    TaskResult,
     TaskSpec,
-    Turn,
-    Value,
 )
+from protos.hugginggpt.v1.usage_pb2 import Budget
 from services.common.errors import InvalidRequest
 
 SHA = "ab" * 32

@@ -8,7 +8,7 @@ import pytest
 from gateway.json_decoder import MOST_ENTRIES, decode
 from gateway.json_text import MAX_DEPTH, MOST_GROUPS, canonical, loads
 from gateway.openai import json_schema
-from protos.hugginggpt.v1.types_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import InvalidRequest
 from tests.bench.parsing import LARGE_MESSAGES, WIDE_JSON, doubling_schema
 

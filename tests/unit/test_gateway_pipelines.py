@@ -12,23 +12,13 @@ from gateway.pipelines.batch_body import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, nu
 from gateway.pipelines.batch_items import Sent
 from gateway.pipelines.batch_results import joined, result, table
 from gateway.pipelines.batch_summary import MOST_ERRORS, summary
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_COMPLETED,
-    RUN_STATE_FAILED,
-    RUN_STATE_QUEUED,
-    RUN_STATE_RUNNING,
-    Artifact,
-    Batch,
-    BatchCounts,
-    BatchItem,
-    Failure,
-    NamedValue,
-    NewItem,
-    Pipeline,
-    Port,
-    Usage,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchCounts, BatchItem, NewItem
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_FAILED, RUN_STATE_QUEUED, RUN_STATE_RUNNING
+from protos.hugginggpt.v1.task_pb2 import Port
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.errors import InvalidRequest
 
 ARTIFACT = Artifact(sha256="ab" * 32, media_type="audio/wav", size_bytes=5, name="speech.wav")

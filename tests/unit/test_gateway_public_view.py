@@ -1,20 +1,9 @@
 import pytest
 
 from gateway.public_view import make_public
-from protos.hugginggpt.v1.types_pb2 import (
-    TASK_STATE_PLANNED,
-    AttemptFailed,
-    Candidate,
-    Endpoint,
-    Run,
-    RunAccepted,
-    RunEvent,
-    TaskEnded,
-    TaskResult,
-    TaskSelected,
-    TaskStarted,
-    TaskStatus,
-)
+from protos.hugginggpt.v1.event_pb2 import AttemptFailed, RunAccepted, RunEvent, TaskEnded, TaskSelected, TaskStarted
+from protos.hugginggpt.v1.model_pb2 import Candidate, Endpoint
+from protos.hugginggpt.v1.run_pb2 import TASK_STATE_PLANNED, Run, TaskResult, TaskStatus
 
 INSIDE = "10.1.2.3:50051"
 BY = Candidate(model_id="m", expert="lite", endpoints=[Endpoint(address=INSIDE, queue=3)])

@@ -14,8 +14,17 @@ from gateway.json_encoder import encode
 from gateway.provenance.record import record
 from gateway.provenance.run_account import Account
 from gateway.provenance.schema import record_schema
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    caller_pb2,
+    event_pb2,
+    failure_pb2,
+    model_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+)
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 
 MARKER = "zebrafish"
 
@@ -89,16 +98,18 @@ def test_no_word_of_anybody_is_in_the_record() -> None:
 
 
 def test_a_plan_that_was_edited_before_it_ran_is_the_one_that_counts() -> None:
-    edited = types.Plan(tasks=[types.Task(id=7, task="translation")])
+    edited = plan_pb2.Plan(tasks=[task_pb2.Task(id=7, task="translation")])
     events = [
-        RunEvent(run_id="run_1", run_accepted=types.RunAccepted()),
-        RunEvent(task_id=1, task_planned=types.TaskPlanned(task=types.Task(id=1, task="summarization"))),
-        RunEvent(plan_approved=types.PlanApproved(plan=edited)),
+        RunEvent(run_id="run_1", run_accepted=event_pb2.RunAccepted()),
+        RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization"))),
+        RunEvent(plan_approved=event_pb2.PlanApproved(plan=edited)),
     ]
     assert [task.task for task in record(Account(events)).tasks] == ["translation"]
 
 
-BY = types.Candidate(model_id="m", revision="c1", expert="lite", expert_version="0.3", reach=types.REACH_INTERNAL)
+BY = model_pb2.Candidate(
+    model_id="m", revision="c1", expert="lite", expert_version="0.3", reach=model_pb2.REACH_INTERNAL
+)
 
 
 def at(seconds: int, **fields: Any) -> RunEvent:
@@ -106,40 +117,44 @@ def at(seconds: int, **fields: Any) -> RunEvent:
 
 
 def story() -> Sequence[RunEvent]:
-    spec = types.RunSpec(request="Read it", bypass_memo=True, inference_mode=types.INFERENCE_MODE_LOCAL)
-    spec.inputs.add(name="file1").value.artifact.CopyFrom(types.Artifact(sha256="ab", media_type="image/png"))
-    who = types.Caller(tenant="a", key_id="key_1", policy=types.DATA_POLICY_LOCAL)
-    task = types.Task(id=1, task="image-to-text", parameters_json='{"top_k":2,"voice":"x"}')
+    spec = run_pb2.RunSpec(request="Read it", bypass_memo=True, inference_mode=model_pb2.INFERENCE_MODE_LOCAL)
+    spec.inputs.add(name="file1").value.artifact.CopyFrom(artifact_pb2.Artifact(sha256="ab", media_type="image/png"))
+    who = caller_pb2.Caller(tenant="a", key_id="key_1", policy=caller_pb2.DATA_POLICY_LOCAL)
+    task = task_pb2.Task(id=1, task="image-to-text", parameters_json='{"top_k":2,"voice":"x"}')
     task.arguments["image"].input.name = "file1"
-    speak = types.Task(id=2, task="text-to-speech")
-    speak.arguments["text"].reference.CopyFrom(types.Reference(task_id=1, output="text"))
-    result = types.TaskResult(task_id=1, by=BY, seed=5, outputs={"text": types.Value(text="hello")})
-    known = types.TaskResult(
-        task_id=2, by=BY, made_by_run="run_0", outputs={"data": types.Value(json='{"b":1, "a":2}')}
+    speak = task_pb2.Task(id=2, task="text-to-speech")
+    speak.arguments["text"].reference.CopyFrom(task_pb2.Reference(task_id=1, output="text"))
+    result = run_pb2.TaskResult(task_id=1, by=BY, seed=5, outputs={"text": artifact_pb2.Value(text="hello")})
+    known = run_pb2.TaskResult(
+        task_id=2, by=BY, made_by_run="run_0", outputs={"data": artifact_pb2.Value(json='{"b":1, "a":2}')}
     )
-    llm = types.Decision(controller="llm", llm_model="big", version="prompt:12", fell_back_because="")
+    llm = plan_pb2.Decision(controller="llm", llm_model="big", version="prompt:12", fell_back_because="")
     return [
-        at(1, run_accepted=types.RunAccepted(spec=spec, conversation_id="run_1", caller=who)),
-        at(2, task_id=1, task_planned=types.TaskPlanned(task=task)),
-        at(2, task_id=2, task_planned=types.TaskPlanned(task=speak)),
-        at(3, plan_completed=types.PlanCompleted(decision=llm)),
-        at(4, task_id=1, task_selected=types.TaskSelected(candidates=[BY], determinism=types.DETERMINISM_NUMERIC)),
-        at(5, task_id=1, attempt=1, task_started=types.TaskStarted(by=BY)),
+        at(1, run_accepted=event_pb2.RunAccepted(spec=spec, conversation_id="run_1", caller=who)),
+        at(2, task_id=1, task_planned=event_pb2.TaskPlanned(task=task)),
+        at(2, task_id=2, task_planned=event_pb2.TaskPlanned(task=speak)),
+        at(3, plan_completed=event_pb2.PlanCompleted(decision=llm)),
+        at(
+            4,
+            task_id=1,
+            task_selected=event_pb2.TaskSelected(candidates=[BY], determinism=task_pb2.DETERMINISM_NUMERIC),
+        ),
+        at(5, task_id=1, attempt=1, task_started=event_pb2.TaskStarted(by=BY)),
         at(
             6,
             task_id=1,
             attempt=1,
-            attempt_failed=types.AttemptFailed(
-                failure=types.Failure(reason="MODEL_FAILED", message="no"), by=BY, next="retry"
+            attempt_failed=event_pb2.AttemptFailed(
+                failure=failure_pb2.Failure(reason="MODEL_FAILED", message="no"), by=BY, next="retry"
             ),
         ),
-        at(7, task_id=1, attempt=2, task_started=types.TaskStarted(by=BY)),
-        at(8, task_id=1, attempt=2, task_ended=types.TaskEnded(state=types.TASK_STATE_SUCCEEDED, result=result)),
-        at(8, task_id=2, task_ended=types.TaskEnded(state=types.TASK_STATE_REUSED, result=known)),
-        at(9, taken_over=types.TakenOver(owner="b")),
-        at(9, answer_chunk=types.AnswerChunk(text="he")),
-        at(9, answer_chunk=types.AnswerChunk(text="llo", decision=types.Decision(controller="composed"))),
-        at(10, run_ended=types.RunEnded(state=types.RUN_STATE_COMPLETED)),
+        at(7, task_id=1, attempt=2, task_started=event_pb2.TaskStarted(by=BY)),
+        at(8, task_id=1, attempt=2, task_ended=event_pb2.TaskEnded(state=run_pb2.TASK_STATE_SUCCEEDED, result=result)),
+        at(8, task_id=2, task_ended=event_pb2.TaskEnded(state=run_pb2.TASK_STATE_REUSED, result=known)),
+        at(9, taken_over=event_pb2.TakenOver(owner="b")),
+        at(9, answer_chunk=event_pb2.AnswerChunk(text="he")),
+        at(9, answer_chunk=event_pb2.AnswerChunk(text="llo", decision=plan_pb2.Decision(controller="composed"))),
+        at(10, run_ended=event_pb2.RunEnded(state=run_pb2.RUN_STATE_COMPLETED)),
     ]
 
 
@@ -169,6 +184,6 @@ def test_what_did_what_is_in_it() -> None:
 def test_records_keep_to_their_schema() -> None:
     validator = Draft202012Validator(record_schema())
     Draft202012Validator.check_schema(validator.schema)
-    for events in (story(), everything("text"), [at(1, run_accepted=types.RunAccepted())]):
+    for events in (story(), everything("text"), [at(1, run_accepted=event_pb2.RunAccepted())]):
         validator.validate(encode(record(Account(events))))
     assert not validator.is_valid({**encode(record(Account(story()))), "version": 2})

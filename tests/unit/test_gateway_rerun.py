@@ -3,31 +3,31 @@
 from gateway.provenance.rerun import artifacts_of, spec
 from gateway.provenance.rerun_terms import Hurdle, Terms
 from gateway.provenance.run_account import Account
-from protos.hugginggpt.v1 import types_pb2 as types
+from protos.hugginggpt.v1 import artifact_pb2, event_pb2, model_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE
-from protos.hugginggpt.v1.types_pb2 import RunEvent
 
-BY = types.Candidate(model_id="m", revision="c1")
+BY = model_pb2.Candidate(model_id="m", revision="c1")
 
 
 def account() -> Account:
     """Task 2 is given an input and what task 1 gave, on a port that takes many."""
-    asked = types.RunSpec(request="x", inference_mode=types.INFERENCE_MODE_LOCAL)
+    asked = run_pb2.RunSpec(request="x", inference_mode=model_pb2.INFERENCE_MODE_LOCAL)
     asked.inputs.add(name="photo").value.artifact.sha256 = "ab"
-    joined = types.Task(id=2, task="joining", parameters_json='{"b":1,"a":"x"}', source="join them")
+    joined = task_pb2.Task(id=2, task="joining", parameters_json='{"b":1,"a":"x"}', source="join them")
     items = joined.arguments["parts"].list.items
     items.add().input.name = "photo"
-    items.add().reference.CopyFrom(types.Reference(task_id=1, output="text"))
+    items.add().reference.CopyFrom(task_pb2.Reference(task_id=1, output="text"))
     joined.arguments["title"].value.text = "both"
-    first = types.TaskResult(by=BY, outputs={"text": types.Value(text="made")})
-    second = types.TaskResult(by=BY, seed=9, outputs={"text": types.Value(text="joined")})
+    first = run_pb2.TaskResult(by=BY, outputs={"text": artifact_pb2.Value(text="made")})
+    second = run_pb2.TaskResult(by=BY, seed=9, outputs={"text": artifact_pb2.Value(text="joined")})
     return Account(
         [
-            RunEvent(run_id="run_1", run_accepted=types.RunAccepted(spec=asked)),
-            RunEvent(task_id=1, task_planned=types.TaskPlanned(task=types.Task(id=1, task="making"))),
-            RunEvent(task_id=2, task_planned=types.TaskPlanned(task=joined)),
-            RunEvent(task_id=1, task_ended=types.TaskEnded(result=first)),
-            RunEvent(task_id=2, task_ended=types.TaskEnded(result=second)),
+            RunEvent(run_id="run_1", run_accepted=event_pb2.RunAccepted(spec=asked)),
+            RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="making"))),
+            RunEvent(task_id=2, task_planned=event_pb2.TaskPlanned(task=joined)),
+            RunEvent(task_id=1, task_ended=event_pb2.TaskEnded(result=first)),
+            RunEvent(task_id=2, task_ended=event_pb2.TaskEnded(result=second)),
         ]
     )
 
@@ -42,8 +42,8 @@ def test_each_task_stands_alone_with_the_values_seeds_and_commits_of_before() ->
     assert task.arguments["title"].value.text == "both"
     assert (asked.bypass_memo, asked.mode, asked.inference_mode) == (
         True,
-        types.RUN_MODE_RESULTS,
-        types.INFERENCE_MODE_LOCAL,
+        run_pb2.RUN_MODE_RESULTS,
+        model_pb2.INFERENCE_MODE_LOCAL,
     )
     assert list(artifacts_of(told.tasks[2], told)) == [("parts", "ab")]
 
@@ -52,4 +52,4 @@ def test_it_keeps_which_run_it_is_about_and_what_it_leaves_out() -> None:
     told = account()
     hurdles = {1: Hurdle(OUTCOME_GONE, "it is gone")}
     assert Terms.of(spec(told, [told.tasks[2]], hurdles)) == Terms("run_1", hurdles)
-    assert Terms.of(types.RunSpec()) is None
+    assert Terms.of(run_pb2.RunSpec()) is None

@@ -8,7 +8,7 @@ from gateway.client import Event
 from gateway.client.events import Reader
 from gateway.http.sse import EventStream, framed
 from gateway.run_stream import Feed
-from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
 from services.common.errors import CorruptData, Unavailable
 from tests.fakes import ANSWERED
 

@@ -6,7 +6,7 @@ import pytest
 from gateway.http.multipart import MAX_PARTS, parts
 from gateway.media_types import media_type
 from gateway.uploads import Allowance, keep
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.disposition import NAME_CHARACTERS, clean_name
 from services.common.errors import InvalidRequest

@@ -14,8 +14,8 @@ from gateway.webhooks import sender
 from gateway.webhooks.delivery import Delivering
 from gateway.webhooks.outbox import Outbox
 from gateway.webhooks.registry import MOST, Delivery, Webhook, Webhooks
-from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch, EndedRun
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import EndedBatch, EndedRun
+from protos.hugginggpt.v1.caller_pb2 import (
     DATA_POLICY_LOCAL,
     DATA_POLICY_OPEN,
     DATA_POLICY_UNSPECIFIED,

@@ -8,8 +8,7 @@ import pytest
 from experts.host.conversion import fetched, kept, outlets, written
 from experts.host.handler import Media
 from experts.host.input_validation import MOST_VALUES, Form
-from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_AUDIO,
     MODALITY_IMAGE,
     MODALITY_JSON,
@@ -17,10 +16,11 @@ from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_TEXT,
     MODALITY_VIDEO,
     Artifact,
-    Port,
-    TaskSpec,
     Value,
+    ValueList,
 )
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.artifacts import INLINE_BYTES, ArtifactStore
 from services.common.errors import CorruptData, InvalidRequest, ModelFailed, NotFound, ServiceError
 

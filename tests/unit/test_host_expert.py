@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from experts.host.expert import Expert, read_expert
-from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, REACH_INTERNAL
+from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, REACH_INTERNAL
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
 
 CARD = {"id": "m", "task": "summarization"}

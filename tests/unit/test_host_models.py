@@ -14,7 +14,8 @@ from experts.host.handler import Handler, Loader, single
 from experts.host.loaded_model import Loaded
 from experts.host.model_slot import FAILURE_SECONDS, Model, State
 from experts.host.models import Limits, Models
-from protos.hugginggpt.v1.types_pb2 import ModelCard, TaskSpec
+from protos.hugginggpt.v1.model_pb2 import ModelCard
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from experts.host.parameters import ParameterReader
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.types_pb2 import Parameter, TaskSpec
+from protos.hugginggpt.v1.task_pb2 import Parameter, TaskSpec
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 DETECTION = ParameterReader(standard_tasks()["object-detection"])

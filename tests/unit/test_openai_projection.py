@@ -13,23 +13,17 @@ from pydantic import TypeAdapter
 from gateway.openai.chat_completion import Completion
 from gateway.openai.request_options import NOTE, Terms
 from gateway.openai.response_projection import Event, Projection, projection
-from protos.hugginggpt.v1.types_pb2 import (
-    NOTE_KIND_UNMAPPED,
+from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEnded, RunEvent, TaskEnded, TaskProgress, TaskWaiting
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_UNMAPPED, Note
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     TASK_STATE_FAILED,
-    Failure,
-    Note,
-    RunAccepted,
-    RunEnded,
-    RunEvent,
     RunSpec,
-    TaskEnded,
-    TaskProgress,
     TaskResult,
-    TaskWaiting,
 )
 from tests.support.openai_clients import WORK, done, over, said, task
 

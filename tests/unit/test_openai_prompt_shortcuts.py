@@ -3,7 +3,8 @@ import json
 import pytest
 
 from gateway.openai import prompt_shortcuts
-from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, RunSpec, Turn, Value
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
+from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, RunSpec, Turn
 from tests.bench.parsing import CHAT_PROMPTS
 
 HISTORY = """### Chat History:

@@ -8,7 +8,9 @@ from gateway.openai.json_fields import Fields
 from gateway.openai.output_facts import known
 from gateway.openai.response_format import of_chat
 from gateway.openai.structured_output import Unfillable, filled
-from protos.hugginggpt.v1.types_pb2 import Artifact, Task, TaskResult, TaskStatus, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.run_pb2 import TaskResult, TaskStatus
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common.errors import InvalidRequest
 
 SITE = "http://h"

@@ -5,8 +5,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from protos.hugginggpt.v1 import event_pb2, plan_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.common.errors import FailedPrecondition
 from services.orchestrator.journal.tables import Row
@@ -22,9 +24,9 @@ def planned(stages: Stages) -> Stages:
     async def work(run: LiveRun) -> Failure | None:
         if run.view.approved:
             return await forever(run) if run.view.run.spec.request == "for ever" else None
-        planned = types.TaskPlanned(task=types.Task(id=1, task="summarization"))
+        planned = event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization"))
         run.emit(RunEvent(task_id=1, task_planned=planned))
-        run.emit(RunEvent(plan_completed=types.PlanCompleted(tasks=1)))
+        run.emit(RunEvent(plan_completed=event_pb2.PlanCompleted(tasks=1)))
         return None
 
     stages.work = work
@@ -33,15 +35,15 @@ def planned(stages: Stages) -> Stages:
 
 async def waiting(runs: Runs, request: str = "do it") -> str:
     """A run whose plan waits."""
-    run_id = await runs.accept(RunSpec(request=request, mode=types.RUN_MODE_APPROVE))
+    run_id = await runs.accept(RunSpec(request=request, mode=run_pb2.RUN_MODE_APPROVE))
     async for event in runs.watch(run_id, 0):
         if event.HasField("approval_requested"):
             return run_id
     raise AssertionError
 
 
-def plan(number: int) -> types.Plan:
-    return types.Plan(tasks=[types.Task(id=1, task=f"task-{number}")])
+def plan(number: int) -> plan_pb2.Plan:
+    return plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task=f"task-{number}")])
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -87,7 +89,7 @@ async def test_a_run_that_is_approved_and_cancelled_at_once_is_cancelled(databas
             run_id = await waiting(runs, "for ever")
             await asyncio.gather(runs.cancel(run_id), beside.approve(run_id, None), return_exceptions=True)
             events = await to_the_end(runs, run_id)
-            assert events[-1].run_ended.state == types.RUN_STATE_CANCELLED
+            assert events[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
 async def test_a_run_goes_on_though_whoever_approved_it_does_not_wait(

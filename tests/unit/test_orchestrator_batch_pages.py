@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import BatchSpec, NamedValue, NewItem, Pipeline, Plan, Task, Value
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue, Value
+from protos.hugginggpt.v1.batch_pb2 import BatchSpec, NewItem
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common.database import Database
 from services.orchestrator.journal.batch_rows import NewBatch
 from tests.unit.test_orchestrator_batch_retention import CALLER, Batched

@@ -5,24 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_COMPLETED,
-    Argument,
-    Artifact,
-    BatchPlace,
-    BatchSpec,
-    Caller,
-    Failure,
-    NamedValue,
-    NewItem,
-    Pipeline,
-    Plan,
-    RunAccepted,
-    RunEvent,
-    RunSpec,
-    Task,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.batch_pb2 import BatchSpec, NewItem
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, BatchPlace, RunSpec
+from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.database import Database, Query, Steps, sqlite
 from services.common.errors import NotFound
 from services.orchestrator.batches.items import settled

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import Caller
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.orchestrator.batches import slots
 from services.orchestrator.batches.slots import PACE_SECONDS, Places
 

@@ -5,16 +5,9 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_COMPLETED,
-    AnswerChunk,
-    Caller,
-    Run,
-    RunAccepted,
-    RunEnded,
-    RunEvent,
-    RunSpec,
-)
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, RunEvent
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, Run, RunSpec
 from services.common.database import Database, Operation, Rows
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.tables import NewRun

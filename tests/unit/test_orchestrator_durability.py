@@ -5,8 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from protos.hugginggpt.v1 import caller_pb2, event_pb2, plan_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import LiveRun
@@ -19,7 +21,7 @@ class Noting(Troubled):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.told: list[tuple[int, types.RunState.ValueType]] = []
+        self.told: list[tuple[int, run_pb2.RunState.ValueType]] = []
 
     def append(self, *args: Any, **changes: Any) -> "asyncio.Future[None]":
         _, _, events, state = args
@@ -50,15 +52,17 @@ async def test_a_run_that_waits_for_approval_says_so_though_the_journal_is_away_
     async def work(run: LiveRun) -> Failure | None:
         if run.view.planned:
             return None
-        run.emit(RunEvent(task_id=1, task_planned=types.TaskPlanned(task=types.Task(id=1, task="summarization"))))
-        run.emit(RunEvent(plan_completed=types.PlanCompleted(tasks=1)))
+        run.emit(
+            RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1, task="summarization")))
+        )
+        run.emit(RunEvent(plan_completed=event_pb2.PlanCompleted(tasks=1)))
         return None
 
     stages.work = work
     journal = Troubled(database)
     journal.trouble["append"] = [GONE] * 3
     async with running(journal, stages) as runs:
-        run_id = await runs.accept(RunSpec(request="do it", mode=types.RUN_MODE_APPROVE))
+        run_id = await runs.accept(RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE))
         async for event in runs.watch(run_id, 0):
             if event.HasField("approval_requested"):
                 await runs.approve(run_id, None)
@@ -81,9 +85,9 @@ class Silent:
 
 async def test_who_watches_is_told_though_the_letting_go_is_cut_short() -> None:
     journal = Silent()
-    run = LiveRun(cast("Journal", journal), "run", 1, types.Caller(), [RunEvent(sequence=1)])
+    run = LiveRun(cast("Journal", journal), "run", 1, caller_pb2.Caller(), [RunEvent(sequence=1)])
     async with asyncio.timeout(5):
-        run.emit(RunEvent(plan_note=types.Note(kind=types.NOTE_KIND_CHAT)))
+        run.emit(RunEvent(plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT)))
         keeping = asyncio.create_task(run.keep())
         await journal.asked.wait()
         keeping.cancel()

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
-from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from protos.hugginggpt.v1 import batch_pb2, caller_pb2, event_pb2, pipeline_pb2, plan_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Contradiction, Database, Query, Steps
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
 from services.orchestrator.batches.leases import Tenure
@@ -20,7 +22,7 @@ from services.orchestrator.notifier import Bells
 from tests.support.run_stages import GONE, LEASE_SECONDS, SPEC, Stages, Troubled, forever, running, to_the_end, watched
 
 GARBAGE = b"\xff\xff\xff"
-CALLER = types.Caller(tenant="default")
+CALLER = caller_pb2.Caller(tenant="default")
 
 
 async def changed(database: Database, sql: str, *values: object) -> None:
@@ -47,19 +49,19 @@ async def corrupt(database: Database, run_id: str, sequence: int) -> None:
 
 async def unfold(database: Database, run_id: str) -> None:
     """Has the second event speak of a task that was never planned."""
-    event = RunEvent(run_id=run_id, sequence=2, task_id=7, task_started=types.TaskStarted())
+    event = RunEvent(run_id=run_id, sequence=2, task_id=7, task_started=event_pb2.TaskStarted())
     sql = "UPDATE events SET event = ? WHERE run_id = ? AND seq = 2"
     await changed(database, sql, event.SerializeToString(), run_id)
 
 
 async def conflict(database: Database, run_id: str) -> None:
     """Stores an event more than the run's row knows of."""
-    event = RunEvent(run_id=run_id, sequence=3, plan_note=types.Note(kind=types.NOTE_KIND_CHAT))
+    event = RunEvent(run_id=run_id, sequence=3, plan_note=plan_pb2.Note(kind=plan_pb2.NOTE_KIND_CHAT))
     sql = "INSERT INTO events (run_id, seq, event) VALUES (?, 3, ?)"
     await changed(database, sql, run_id, event.SerializeToString())
 
 
-async def ended(database: Database, stages: Stages, run_id: str) -> types.Run:
+async def ended(database: Database, stages: Stages, run_id: str) -> run_pb2.Run:
     """The run as the next orchestrator shows it once it has ended."""
     async with running(Troubled(database, "second"), stages) as runs:
         await runs.finished(run_id)
@@ -71,7 +73,7 @@ async def test_run_with_undecodable_event_ends_as_failed(database: Database, sta
     run_id = await left(database, stages)
     await corrupt(database, run_id, sequence)
     run = await ended(database, stages, run_id)
-    assert run.state == types.RUN_STATE_FAILED
+    assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "CORRUPT"
     assert run.failure.code == "DATA_LOSS"
     assert "again" in run.failure.remedy
@@ -83,7 +85,7 @@ async def test_run_whose_events_lead_to_no_state_ends_as_failed(database: Databa
     run_id = await left(database, stages)
     await unfold(database, run_id)
     run = await ended(database, stages, run_id)
-    assert run.state == types.RUN_STATE_FAILED
+    assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "CORRUPT"
 
 
@@ -91,7 +93,7 @@ async def test_run_that_contradicts_the_journal_ends_as_failed(database: Databas
     run_id = await left(database, stages)
     await conflict(database, run_id)
     run = await ended(database, stages, run_id)
-    assert run.state == types.RUN_STATE_FAILED
+    assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "INTERNAL"
     assert "3 attempts" in run.failure.message
     assert run.failure.remedy
@@ -103,17 +105,17 @@ async def test_run_with_undecodable_caller_ends_as_failed_and_others_go_on(datab
     async with running(Troubled(database, "second"), stages) as runs:
         await runs.finished(sound)
         await runs.finished(broken)
-        assert (await runs.get(sound)).state == types.RUN_STATE_COMPLETED
+        assert (await runs.get(sound)).state == run_pb2.RUN_STATE_COMPLETED
         assert (await runs.get(broken)).failure.reason == "CORRUPT"
 
 
 async def test_run_with_undecodable_approval_ends_as_failed(database: Database, stages: Stages) -> None:
     async def plans(run: Any) -> None:
-        task = types.Task(id=1, task="summarization")
-        run.emit(RunEvent(task_id=1, task_planned=types.TaskPlanned(task=task)))
+        task = task_pb2.Task(id=1, task="summarization")
+        run.emit(RunEvent(task_id=1, task_planned=event_pb2.TaskPlanned(task=task)))
 
     stages.work = plans
-    spec = RunSpec(request="do it", mode=types.RUN_MODE_APPROVE)
+    spec = RunSpec(request="do it", mode=run_pb2.RUN_MODE_APPROVE)
     journal = Troubled(database, "first")
     async with running(journal, stages) as runs:
         run_id = await runs.accept(spec)
@@ -125,7 +127,7 @@ async def test_run_with_undecodable_approval_ends_as_failed(database: Database, 
         while not await journal.unpark(run_id, "approve", approved + GARBAGE):  # it is being let go of
             pass
     run = await ended(database, stages, run_id)
-    assert run.state == types.RUN_STATE_FAILED
+    assert run.state == run_pb2.RUN_STATE_FAILED
     assert run.failure.reason == "INTERNAL"
 
 
@@ -137,7 +139,7 @@ async def test_watcher_of_a_run_that_cannot_be_continued_gets_its_end(
     await damage(database, run_id, *([2] if damage is corrupt else []))
     async with running(Troubled(database, "second"), stages) as runs:
         events = await to_the_end(runs, run_id)
-    assert events[-1].run_ended.state == types.RUN_STATE_FAILED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_FAILED
     assert events[-1].run_ended.failure.remedy
 
 
@@ -176,7 +178,7 @@ async def test_run_is_not_failed_while_the_journal_is_away(database: Database, s
     async with running(journal, stages) as runs:
         events = await to_the_end(runs, run_id)
     assert journal.trouble["events"] == []
-    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_run_that_was_taken_over_meanwhile_is_not_failed(database: Database, stages: Stages) -> None:
@@ -197,7 +199,7 @@ async def test_conversation_goes_on_after_a_run_that_cannot_be_read(database: Da
         await corrupt(database, turns[1], 2)
         third = await runs.accept(RunSpec(request="three", parent_run_id=turns[1]))
         events = await watched(runs, third)
-    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert [turn.text for turn in stages.executed[-1]] == ["one", "", "three"]
 
 
@@ -230,9 +232,9 @@ async def driving(database: Database, drive: Any) -> AsyncIterator[KeptBatches]:
 
 async def stored(database: Database, batch_id: str) -> None:
     kept = KeptBatches(database, Journal(database, "first", 60), "first", 60)
-    plan = types.Pipeline(plan=types.Plan(tasks=[types.Task(id=1, task="image-to-text")]))
-    await kept.begin(NewBatch(batch_id, CALLER, types.BatchSpec(), plan))
-    await kept.add(batch_id, "default", 1, [types.NewItem(name="item")], {})
+    plan = pipeline_pb2.Pipeline(plan=plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="image-to-text")]))
+    await kept.begin(NewBatch(batch_id, CALLER, batch_pb2.BatchSpec(), plan))
+    await kept.add(batch_id, "default", 1, [batch_pb2.NewItem(name="item")], {})
     await kept.start(batch_id, "default", "", "d", 1)
 
 
@@ -243,7 +245,7 @@ async def over(kept: KeptBatches, batch_id: str) -> BatchRow:
 
 
 async def complete(kept: KeptBatches, claimed: Claimed) -> None:
-    await kept.end(claimed, types.RUN_STATE_COMPLETED, None)
+    await kept.end(claimed, run_pb2.RUN_STATE_COMPLETED, None)
 
 
 @pytest.mark.timeout(60)
@@ -254,8 +256,8 @@ async def test_batch_that_cannot_be_decoded_ends_as_failed_and_others_go_on(data
     await changed(database, f"UPDATE batches SET {column} = ? WHERE id = 'broken'", GARBAGE)
     async with driving(database, complete) as kept:
         sound, broken = await over(kept, "sound"), await over(kept, "broken")
-    assert sound.state == types.RUN_STATE_COMPLETED
-    assert broken.state == types.RUN_STATE_FAILED
+    assert sound.state == run_pb2.RUN_STATE_COMPLETED
+    assert broken.state == run_pb2.RUN_STATE_FAILED
     assert broken.failure.reason == "CORRUPT"
     assert broken.failure.remedy
 
@@ -288,7 +290,7 @@ async def test_batch_is_not_failed_while_the_journal_is_away(database: Database)
     await stored(database, "batch")
     async with driving(database, drive) as kept:
         row = await over(kept, "batch")
-    assert row.state == types.RUN_STATE_COMPLETED
+    assert row.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_item_that_cannot_be_decoded_fails_alone(database: Database) -> None:
@@ -305,11 +307,11 @@ async def test_item_fails_with_its_run(database: Database, stages: Stages) -> No
     spec = RunSpec(request="do it")
     stages.work = forever
     async with running(Troubled(database, "first"), stages) as runs:
-        run_id = await runs.accept(spec, types.BatchPlace(batch_id="batch", index=1))
+        run_id = await runs.accept(spec, run_pb2.BatchPlace(batch_id="batch", index=1))
         await stages.running.wait()
     await corrupt(database, run_id, 1)
     await ended(database, stages, run_id)
     kept = KeptBatches(database, Journal(database, "me", 60), "me", 60)
     (item,) = (await kept.items("batch", 0, 10)).rows
-    assert item.state == types.RUN_STATE_FAILED
+    assert item.state == run_pb2.RUN_STATE_FAILED
     assert item.failure.reason == "CORRUPT"

@@ -4,8 +4,9 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2
 from services.common.server import serving
 from services.orchestrator.runs.forwarding import Forwarding
 from tests.fakes import ScriptedOrchestrator
@@ -14,15 +15,15 @@ from tests.fakes import ScriptedOrchestrator
 class Owner(ScriptedOrchestrator):
     """Notes what it is told to cancel."""
 
-    async def Cancel(self, request: pb.CancelRunRequest, context: Any) -> pb.CancelRunResponse:
+    async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
         self.cancelled.append(request.run_id)
-        return pb.CancelRunResponse()
+        return gateway_pb2.CancelRunResponse()
 
 
 async def test_the_owner_is_told_at_once_and_nobody_else() -> None:
     owner = Owner()
     register = partial(rpc.add_OrchestratorServiceServicer_to_server, owner)
-    service = pb.DESCRIPTOR.services_by_name["OrchestratorService"]
+    service = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]
     async with asyncio.timeout(10), serving(register, service) as running:
         forwarding = Forwarding("me:1")
         await forwarding.cancel("run_1", f"127.0.0.1:{running.port}")

@@ -3,17 +3,10 @@ import time
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_COMPLETED,
-    RUN_STATE_RUNNING,
-    AnswerChunk,
-    Caller,
-    RunAccepted,
-    RunEvent,
-    RunSpec,
-    TaskResult,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEvent
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, RunSpec, TaskResult
 from services.common.database import Contradiction, Database, opened
 from services.common.errors import AlreadyExists, FailedPrecondition, NotFound
 from services.orchestrator.journal import Journal, LeaseLost

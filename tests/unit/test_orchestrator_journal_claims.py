@@ -8,17 +8,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_AWAITING_APPROVAL,
-    RUN_STATE_COMPLETED,
-    RUN_STATE_RUNNING,
-    Artifact,
-    Caller,
-    RunEvent,
-    TaskEnded,
-    TaskResult,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_AWAITING_APPROVAL, RUN_STATE_COMPLETED, RUN_STATE_RUNNING, TaskResult
 from services.common.artifacts import ArtifactStore
 from services.common.database import Database, opened
 from services.common.database.queries import Contradiction

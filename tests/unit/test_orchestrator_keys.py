@@ -7,7 +7,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import Caller, RunAccepted, RunEvent, RunSpec
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.artifacts import ArtifactStore
 from services.common.database import Contradiction, Database, Query, Steps, opened
 from services.orchestrator.journal import Journal

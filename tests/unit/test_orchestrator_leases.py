@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
-from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.v1 import event_pb2, run_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database, Query, Steps
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal
@@ -40,8 +42,8 @@ async def test_a_run_that_another_has_taken_is_let_go_of(database: Database, sta
         assert [(await anext(events)).sequence for _ in range(2)] == [1, 2]
         await stolen(database, run_id)
         await stopped.wait()
-        last = RunEvent(run_id=run_id, sequence=3, run_ended=types.RunEnded(state=types.RUN_STATE_COMPLETED))
-        await Troubled(database, "thief").append(run_id, 2, [last], types.RUN_STATE_COMPLETED)
+        last = RunEvent(run_id=run_id, sequence=3, run_ended=event_pb2.RunEnded(state=run_pb2.RUN_STATE_COMPLETED))
+        await Troubled(database, "thief").append(run_id, 2, [last], run_pb2.RUN_STATE_COMPLETED)
         assert [event.sequence async for event in events] == [3]
 
 
@@ -51,7 +53,7 @@ async def test_a_run_lost_while_it_is_answered_is_not_ended_here(database: Datab
     async def answer(run: LiveRun) -> Failure | None:
         answering.set()
         await told.wait()
-        run.emit(RunEvent(answer_chunk=types.AnswerChunk(text="too late")))
+        run.emit(RunEvent(answer_chunk=event_pb2.AnswerChunk(text="too late")))
         await asyncio.Event().wait()
         return None
 
@@ -81,7 +83,7 @@ async def test_a_run_that_was_lost_and_comes_back_can_be_cancelled(database: Dat
         await stages.running.wait()  # again, by this process, under a new fence
         await runs.cancel(run_id)
         events = await to_the_end(runs, run_id)
-    assert events[-1].run_ended.state == types.RUN_STATE_CANCELLED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
 async def test_a_run_is_not_cancelled_because_its_orchestrator_stops(database: Database, stages: Stages) -> None:
@@ -92,8 +94,8 @@ async def test_a_run_is_not_cancelled_because_its_orchestrator_stops(database: D
     stages.work = forever
     journal = Troubled(database)
     async with running(journal, stages) as runs:
-        request = RunRequest(spec=RunSpec(request="do it", on_disconnect=types.ON_DISCONNECT_CANCEL))
-        calling = asyncio.create_task(serving(runs, database).Run(request, Context()))
+        request = CreateRunRequest(spec=RunSpec(request="do it", on_disconnect=run_pb2.ON_DISCONNECT_CANCEL))
+        calling = asyncio.create_task(serving(runs, database).CreateRun(request, Context()))
         await stages.running.wait()
         await runs.hand_over()
         with pytest.raises(Unavailable, match="stopping"):
@@ -126,7 +128,7 @@ async def test_runs_whose_leases_cannot_be_renewed_are_let_go_of_and_taken_up_ag
         stages.work = None
         journal.trouble.clear()
         events = await to_the_end(runs, run_id)
-    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert any(event.HasField("taken_over") for event in events)
 
 

@@ -8,8 +8,10 @@ from google.protobuf.duration_pb2 import Duration
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import Run, RunEvent, Usage
+from protos.hugginggpt.v1 import event_pb2, plan_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import Run
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.orchestrator.pricing import MOST_TOLD, Prices, used
 from services.orchestrator.runs.result import spent
 from services.orchestrator.runs.run_state import RunView
@@ -79,7 +81,7 @@ def test_seconds_that_cannot_be_cost_nothing_and_are_left_out(seconds: float) ->
 def test_what_no_call_can_take_is_left_out_and_a_run_can_be_summed_up(told: Usage) -> None:
     prices = Prices(PRICES)
     prices.charge(told, "summarization", "model")
-    run = Run(tasks=[types.TaskStatus(result=types.TaskResult(usage=told)) for _ in range(3)])
+    run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=told)) for _ in range(3)])
     run.created.GetCurrentTime()
     whole = spent(run, [], [])
     assert (whole.cost, whole.input_tokens, whole.output_tokens, dict(whole.pool_seconds)) == (0, 0, 0, {})
@@ -112,13 +114,13 @@ def test_an_expert_that_tells_nothing_of_a_failed_call_has_used_nothing_that_is_
 
 
 def test_a_run_costs_its_tasks_decisions_and_failed_attempts() -> None:
-    failed = types.AttemptFailed(usage=Usage(cost=0.5, pool_seconds={"gpu-l4": 2}))
+    failed = event_pb2.AttemptFailed(usage=Usage(cost=0.5, pool_seconds={"gpu-l4": 2}))
     view = RunView()
-    view.apply(RunEvent(task_planned=types.TaskPlanned(task=types.Task(id=1)), task_id=1))
+    view.apply(RunEvent(task_planned=event_pb2.TaskPlanned(task=task_pb2.Task(id=1)), task_id=1))
     view.apply(RunEvent(attempt_failed=failed, task_id=1))
-    view.apply(RunEvent(attempt_failed=types.AttemptFailed(), task_id=1))
-    run = Run(tasks=[types.TaskStatus(result=types.TaskResult(usage=Usage(cost=1, pool_seconds={"cpu": 1})))])
-    whole = spent(run, [types.Decision(usage=Usage(cost=2, input_tokens=7))], view.lost)
+    view.apply(RunEvent(attempt_failed=event_pb2.AttemptFailed(), task_id=1))
+    run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=Usage(cost=1, pool_seconds={"cpu": 1})))])
+    whole = spent(run, [plan_pb2.Decision(usage=Usage(cost=2, input_tokens=7))], view.lost)
     assert (whole.cost, whole.input_tokens) == (3.5, 7)
     assert dict(whole.pool_seconds) == {"cpu": 1, "gpu-l4": 2}
     assert whole.busy.ToTimedelta() == timedelta()

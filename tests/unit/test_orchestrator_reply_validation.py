@@ -2,16 +2,9 @@
 
 import pytest
 
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_IMAGE, MODALITY_JSON, MODALITY_TEXT, Artifact, Value
 from protos.hugginggpt.v1.expert_pb2 import InferResponse
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_IMAGE,
-    MODALITY_JSON,
-    MODALITY_TEXT,
-    Artifact,
-    Port,
-    TaskSpec,
-    Value,
-)
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.artifacts import INLINE_BYTES
 from services.common.errors import CorruptData
 from services.orchestrator.experts.reply_validation import check

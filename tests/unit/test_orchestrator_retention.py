@@ -9,20 +9,16 @@ from typing import Any
 
 import pytest
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1 import event_pb2, plan_pb2, task_pb2
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent, TaskEnded
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_COMPLETED,
     RUN_STATE_RUNNING,
-    Artifact,
-    Caller,
-    NamedValue,
-    RunAccepted,
-    RunEvent,
     RunSpec,
-    TaskEnded,
     TaskResult,
-    Value,
 )
 from services.common.artifacts import ArtifactStore
 from services.common.database import Database, Query, Steps, opened
@@ -143,7 +139,7 @@ async def test_nothing_kept_for_ever_goes(world: World) -> None:
 
 async def test_a_run_that_waits_to_be_approved_is_kept(world: World) -> None:
     await world.run("waits")
-    event = RunEvent(run_id="waits", sequence=2, approval_requested=types.ApprovalRequested())
+    event = RunEvent(run_id="waits", sequence=2, approval_requested=event_pb2.ApprovalRequested())
     await world.journal.append("waits", 1, [event], RUN_STATE_AWAITING_APPROVAL, parked_until=1.0)
     await world.age()
     await world.retention.collect()
@@ -191,13 +187,13 @@ async def test_files_go_when_nothing_refers_to_them(world: World) -> None:
     await world.end("m", output=kept["memo"], memo="d", remembered=False)
     await world.journal.delete("m", "default")
     await world.run("l", inputs=kept["live"])
-    plan = types.Plan(tasks=[types.Task(id=1, arguments={"image": _argument(kept["edited"])})])
-    task = types.Task(
-        id=1, arguments={"images": types.Argument(list=types.ArgumentList(items=[_argument(kept["argument"])]))}
+    plan = plan_pb2.Plan(tasks=[task_pb2.Task(id=1, arguments={"image": _argument(kept["edited"])})])
+    task = task_pb2.Task(
+        id=1, arguments={"images": task_pb2.Argument(list=task_pb2.ArgumentList(items=[_argument(kept["argument"])]))}
     )
     events = [
-        RunEvent(run_id="l", sequence=2, task_planned=types.TaskPlanned(task=task)),
-        RunEvent(run_id="l", sequence=3, plan_approved=types.PlanApproved(plan=plan)),
+        RunEvent(run_id="l", sequence=2, task_planned=event_pb2.TaskPlanned(task=task)),
+        RunEvent(run_id="l", sequence=3, plan_approved=event_pb2.PlanApproved(plan=plan)),
     ]
     await world.journal.append("l", 1, events, RUN_STATE_RUNNING)
     await world.retention.collect()
@@ -207,8 +203,8 @@ async def test_files_go_when_nothing_refers_to_them(world: World) -> None:
     assert not await world.has(theirs, "another")
 
 
-def _argument(sha256: str) -> types.Argument:
-    return types.Argument(value=Value(artifact=Artifact(sha256=sha256)))
+def _argument(sha256: str) -> task_pb2.Argument:
+    return task_pb2.Argument(value=Value(artifact=Artifact(sha256=sha256)))
 
 
 async def test_files_go_in_the_pass_after_what_referred_to_them(world: World) -> None:

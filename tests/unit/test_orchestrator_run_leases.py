@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 import pytest
 
-from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunAccepted, RunEvent
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.database import Database
 from services.orchestrator.journal import Journal
 from services.orchestrator.runs.run_log import LiveRun

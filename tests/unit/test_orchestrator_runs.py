@@ -8,9 +8,11 @@ from typing import NoReturn
 
 import pytest
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
-from protos.hugginggpt.v1.types_pb2 import Failure, RunEvent, RunSpec
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.v1 import run_pb2
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import Database, opened
 from services.common.errors import Unavailable
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
@@ -40,7 +42,7 @@ async def test_a_run_whose_start_the_journal_spoils_is_taken_up_again(database: 
         run_id = await runs.accept(RunSpec(request="and then", parent_run_id=parent))
         events = await to_the_end(runs, run_id)
     assert any(event.HasField("taken_over") for event in events)
-    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_run_that_cannot_be_read_is_taken_over_later(database: Database, stages: Stages) -> None:
@@ -53,7 +55,7 @@ async def test_a_run_that_cannot_be_read_is_taken_over_later(database: Database,
     stages.running.clear()
     async with running(journal, stages) as runs:
         await stages.running.wait()
-        assert (await to_the_end(runs, run_id))[-1].run_ended.state == types.RUN_STATE_COMPLETED
+        assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
         assert journal.trouble["events"] == []
 
 
@@ -66,7 +68,7 @@ async def test_runs_are_kept_though_a_heartbeat_breaks(database: Database, stage
         await stages.running.wait()
     stages.work = None
     async with running(journal, stages) as runs:
-        assert (await to_the_end(runs, run_id))[-1].run_ended.state == types.RUN_STATE_COMPLETED
+        assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_conversation_whose_beginning_was_deleted_goes_on(database: Database, stages: Stages) -> None:
@@ -78,7 +80,7 @@ async def test_a_conversation_whose_beginning_was_deleted_goes_on(database: Data
         await runs.delete(first)
         third = await runs.accept(RunSpec(request="three", parent_run_id=second))
         events = await watched(runs, third)
-    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
     assert [turn.text for turn in stages.executed[-1]] == ["two", "", "three"]
 
 
@@ -91,7 +93,7 @@ async def test_a_bug_ends_its_run_and_says_nothing(database: Database, stages: S
     async with running(Troubled(database), stages) as runs:
         ending = (await watched(runs, await runs.accept(SPEC)))[-1].run_ended
     assert (ending.failure.reason, ending.failure.message) == ("INTERNAL", "internal error")
-    assert ending.state in {types.RUN_STATE_FAILED, types.RUN_STATE_INCOMPLETE}
+    assert ending.state in {run_pb2.RUN_STATE_FAILED, run_pb2.RUN_STATE_INCOMPLETE}
 
 
 async def test_stopping_does_not_wait_for_a_journal_that_is_gone(database: Database, stages: Stages) -> None:
@@ -112,7 +114,7 @@ async def test_a_run_kept_while_this_process_stops_is_for_another(database: Data
     run_id = await accepting
     assert not stages.executed
     async with running(Troubled(database, "second"), stages) as runs:
-        assert (await to_the_end(runs, run_id))[-1].run_ended.state == types.RUN_STATE_COMPLETED
+        assert (await to_the_end(runs, run_id))[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 @pytest.mark.parametrize("after", [0, -3])
@@ -133,7 +135,7 @@ async def test_events_wait_for_a_journal_that_is_away_for_a_moment(
         events = await watched(runs, await runs.accept(SPEC))
     assert journal.trouble["append"] == []
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
-    assert events[-1].run_ended.state == types.RUN_STATE_COMPLETED
+    assert events[-1].run_ended.state == run_pb2.RUN_STATE_COMPLETED
 
 
 async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
@@ -161,7 +163,7 @@ class Gone:
         await asyncio.Event().wait()
 
 
-UNWANTED = RunSpec(request="do it", on_disconnect=types.ON_DISCONNECT_CANCEL)
+UNWANTED = RunSpec(request="do it", on_disconnect=run_pb2.ON_DISCONNECT_CANCEL)
 
 
 async def test_a_run_whose_caller_leaves_ends_with_the_call_though_the_journal_is_away(
@@ -174,7 +176,7 @@ async def test_a_run_whose_caller_leaves_ends_with_the_call_though_the_journal_i
     journal = Troubled(database)
     async with running(journal, stages) as runs:
         context = Gone()
-        calling = asyncio.create_task(serving(runs, database).Run(RunRequest(spec=UNWANTED), context))
+        calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), context))
         await context.left.wait()
         await stages.running.wait()
         with monkeypatch.context() as trouble:
@@ -182,7 +184,7 @@ async def test_a_run_whose_caller_leaves_ends_with_the_call_though_the_journal_i
             calling.cancel()
             await asyncio.wait([calling])
         (row,) = await journal.rows("default", limit=10)
-        assert (await watched(runs, row.id))[-1].run_ended.state == types.RUN_STATE_CANCELLED
+        assert (await watched(runs, row.id))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED
 
 
 async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
@@ -191,9 +193,9 @@ async def test_a_run_whose_caller_leaves_while_it_is_kept_ends_with_the_call(
     stages.work = forever
     journal = Troubled(database)
     async with running(journal, stages) as runs:
-        calling = asyncio.create_task(serving(runs, database).Run(RunRequest(spec=UNWANTED), Gone()))
+        calling = asyncio.create_task(serving(runs, database).CreateRun(CreateRunRequest(spec=UNWANTED), Gone()))
         await journal.accepting.wait()
         (keeping,) = runs._keeping._since
         calling.cancel()
         await asyncio.wait([calling])
-        assert (await watched(runs, await keeping))[-1].run_ended.state == types.RUN_STATE_CANCELLED
+        assert (await watched(runs, await keeping))[-1].run_ended.state == run_pb2.RUN_STATE_CANCELLED

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Parameter, TaskSpec
+from protos.hugginggpt.v1.task_pb2 import Parameter, TaskSpec
 from services.orchestrator.runs.seeds import fix, seed_of
 
 DRAWS = TaskSpec(name="text-to-image", parameters=[Parameter(name="seed")])

@@ -5,20 +5,18 @@ from dataclasses import dataclass
 
 import pytest
 
+from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from protos.hugginggpt.tasks import standard_tasks
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_AUDIO, MODALITY_TEXT
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
-from protos.hugginggpt.v1.selector_pb2 import Expert
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_AUDIO,
-    MODALITY_TEXT,
+from protos.hugginggpt.v1.model_pb2 import (
     MODEL_STATE_DORMANT,
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
     MODEL_STATE_READY,
     ModelCard,
-    Port,
-    TaskSpec,
 )
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import CorruptData, FailedPrecondition, NotFound
 from services.selector import expert_list
 from services.selector.catalog import Catalog

@@ -7,7 +7,7 @@ import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, REACH_UNSPECIFIED, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, REACH_UNSPECIFIED, ModelCard
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints

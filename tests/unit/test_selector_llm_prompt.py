@@ -8,7 +8,7 @@ import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, ModelCard
 from services.selector.catalog import Catalog
 from services.selector.llm_prompt import Question, can_be_named, posed
 from services.selector.query import Mode, Wanted

@@ -7,7 +7,7 @@ import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
-from protos.hugginggpt.v1.types_pb2 import MODEL_STATE_LOADABLE, REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_LOADABLE, REACH_EXTERNAL, ModelCard
 from services.selector.catalog import Catalog
 from services.selector.query import Avoid, Mode, Wanted
 from services.selector.selector import Choice, Selector

@@ -14,7 +14,7 @@ from experts.host.isolation.limits import Budget, Limits
 from experts.host.isolation.pool import Pool
 from experts.host.isolation.processes import ForkServer
 from experts.host.isolation.worker import is_worker
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common import call_context
 
 P = ParamSpec("P")

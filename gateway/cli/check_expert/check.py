@@ -20,17 +20,10 @@ from gateway.cli.check_expert.target import TENANT, Target
 from gateway.cli.doctor_finding import Finding, Level
 from gateway.cli.errors import NobodyThere, Problem
 from gateway.cli.live_view import printable
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, PRIORITY_INTERACTIVE, Caller
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_LOCAL,
-    DATA_POLICY_OPEN,
-    MODEL_STATE_READY,
-    PRIORITY_INTERACTIVE,
-    REACH_EXTERNAL,
-    Caller,
-    ModelCard,
-    TaskSpec,
-)
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_READY, REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial
 from services.common.errors import ServiceError, from_rpc

@@ -11,18 +11,10 @@ from gateway.cli.check_expert.error_text import is_broken_connection
 from gateway.cli.check_expert.findings import ok, wrong
 from gateway.cli.check_expert.target import TENANT, Outcome, Target
 from gateway.cli.doctor_finding import Finding, Level
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_IMAGE, MODALITY_JSON, MODALITY_TEXT, Artifact, Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_IMAGE,
-    MODALITY_JSON,
-    MODALITY_TEXT,
-    MODEL_STATE_FAILED,
-    Artifact,
-    ModelCard,
-    Port,
-    TaskSpec,
-    Value,
-)
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, ModelCard
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.artifacts import INLINE_BYTES
 from services.common.errors import NotFound
 

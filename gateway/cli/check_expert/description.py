@@ -14,14 +14,10 @@ from gateway.cli.check_expert.target import Target
 from gateway.cli.doctor_finding import Finding
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_UNSPECIFIED
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.types_pb2 import (
-    MODALITY_UNSPECIFIED,
-    MODEL_STATE_FAILED,
-    REACH_EXTERNAL,
-    ModelCard,
-    TaskSpec,
-)
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import from_rpc
 
 SERVICE = expert_pb2.DESCRIPTOR.services_by_name["ExpertService"].full_name

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_AUDIO,
     MODALITY_IMAGE,
     MODALITY_JSON,
@@ -17,11 +17,9 @@ from protos.hugginggpt.v1.types_pb2 import (
     MODALITY_TEXT,
     MODALITY_VIDEO,
     Modality,
-    Parameter,
-    Port,
-    TaskSpec,
     Value,
 )
+from protos.hugginggpt.v1.task_pb2 import Parameter, Port, TaskSpec
 from services.common.artifacts import ArtifactStore
 
 TEXT = "Ada Lovelace wrote the first program in London in 1843. She was happy with it."

@@ -13,9 +13,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from gateway.cli.check_expert import samples
 from gateway.cli.check_expert.error_text import NOT_LOADED, failure_text
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, InferRequest, InferResponse
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
-from protos.hugginggpt.v1.types_pb2 import DATA_POLICY_LOCAL, Caller, ModelCard, TaskSpec, Value
+from protos.hugginggpt.v1.model_pb2 import ModelCard
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import DeadlineExceeded, ServiceError, from_rpc

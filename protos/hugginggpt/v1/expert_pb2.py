@@ -23,46 +23,48 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
-from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
+from protos.hugginggpt.v1 import artifact_pb2 as protos_dot_hugginggpt_dot_v1_dot_artifact__pb2
+from protos.hugginggpt.v1 import model_pb2 as protos_dot_hugginggpt_dot_v1_dot_model__pb2
+from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_task__pb2
+from protos.hugginggpt.v1 import usage_pb2 as protos_dot_hugginggpt_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/hugginggpt/v1/expert.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a protos/hugginggpt/v1/types.proto\"\xe4\x02\n\x0cInferRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x37\n\x06inputs\x18\x04 \x03(\x0b\x32\'.hugginggpt.v1.InferRequest.InputsEntry\x12\x17\n\x0fparameters_json\x18\x05 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x06 \x01(\t\x12\x35\n\x05lists\x18\x07 \x03(\x0b\x32&.hugginggpt.v1.InferRequest.ListsEntry\x1a\x43\n\x0bInputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\x1a\x46\n\nListsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.ValueList:\x02\x38\x01\"1\n\tValueList\x12$\n\x06values\x18\x01 \x03(\x0b\x32\x14.hugginggpt.v1.Value\"\xc8\x01\n\rInferResponse\x12:\n\x07outputs\x18\x01 \x03(\x0b\x32).hugginggpt.v1.InferResponse.OutputsEntry\x12\x10\n\x08revision\x18\x02 \x01(\t\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x1a\x44\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\")\n\x0f\x44\x65scribeRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"\x8f\x02\n\x10\x44\x65scribeResponse\x12\x0e\n\x06\x65xpert\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x11\n\tunchanged\x18\x04 \x01(\x08\x12&\n\x05tasks\x18\x05 \x03(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12(\n\x06models\x18\x06 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x11\n\tmay_sleep\x18\x07 \x01(\x08\x12!\n\x04load\x18\x08 \x01(\x0b\x32\x13.hugginggpt.v1.Load\x12-\n\nstart_time\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\"u\n\x04Load\x12\x0f\n\x07waiting\x18\x01 \x01(\x05\x12\x0f\n\x07running\x18\x02 \x01(\x05\x12\x0e\n\x06loaded\x18\x03 \x03(\t\x12\x12\n\nfree_bytes\x18\x04 \x01(\x03\x12\'\n\x07loading\x18\x05 \x03(\x0b\x32\x16.hugginggpt.v1.Loading\";\n\x07Loading\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\"#\n\x0fProgressRequest\x12\x10\n\x08\x63\x61ll_ids\x18\x01 \x03(\t\"C\n\rProgressEvent\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t2\xec\x01\n\rExpertService\x12\x42\n\x05Infer\x12\x1b.hugginggpt.v1.InferRequest\x1a\x1c.hugginggpt.v1.InferResponse\x12K\n\x08\x44\x65scribe\x12\x1e.hugginggpt.v1.DescribeRequest\x1a\x1f.hugginggpt.v1.DescribeResponse\x12J\n\x08Progress\x12\x1e.hugginggpt.v1.ProgressRequest\x1a\x1c.hugginggpt.v1.ProgressEvent0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/hugginggpt/v1/expert.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a#protos/hugginggpt/v1/artifact.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"\xe4\x02\n\x0cInferRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x37\n\x06inputs\x18\x04 \x03(\x0b\x32\'.hugginggpt.v1.InferRequest.InputsEntry\x12\x17\n\x0fparameters_json\x18\x05 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x06 \x01(\t\x12\x35\n\x05lists\x18\x07 \x03(\x0b\x32&.hugginggpt.v1.InferRequest.ListsEntry\x1a\x43\n\x0bInputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\x1a\x46\n\nListsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.ValueList:\x02\x38\x01\"\xc8\x01\n\rInferResponse\x12:\n\x07outputs\x18\x01 \x03(\x0b\x32).hugginggpt.v1.InferResponse.OutputsEntry\x12\x10\n\x08revision\x18\x02 \x01(\t\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x1a\x44\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\")\n\x0f\x44\x65scribeRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"\x8f\x02\n\x10\x44\x65scribeResponse\x12\x0e\n\x06\x65xpert\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x11\n\tunchanged\x18\x04 \x01(\x08\x12&\n\x05tasks\x18\x05 \x03(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12(\n\x06models\x18\x06 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x11\n\tmay_sleep\x18\x07 \x01(\x08\x12!\n\x04load\x18\x08 \x01(\x0b\x32\x13.hugginggpt.v1.Load\x12-\n\nstart_time\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\"u\n\x04Load\x12\x0f\n\x07waiting\x18\x01 \x01(\x05\x12\x0f\n\x07running\x18\x02 \x01(\x05\x12\x0e\n\x06loaded\x18\x03 \x03(\t\x12\x12\n\nfree_bytes\x18\x04 \x01(\x03\x12\'\n\x07loading\x18\x05 \x03(\x0b\x32\x16.hugginggpt.v1.Loading\";\n\x07Loading\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\"#\n\x0fProgressRequest\x12\x10\n\x08\x63\x61ll_ids\x18\x01 \x03(\t\"C\n\rProgressEvent\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t2\xec\x01\n\rExpertService\x12\x42\n\x05Infer\x12\x1b.hugginggpt.v1.InferRequest\x1a\x1c.hugginggpt.v1.InferResponse\x12K\n\x08\x44\x65scribe\x12\x1e.hugginggpt.v1.DescribeRequest\x1a\x1f.hugginggpt.v1.DescribeResponse\x12J\n\x08Progress\x12\x1e.hugginggpt.v1.ProgressRequest\x1a\x1c.hugginggpt.v1.ProgressEvent0\x01\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.hugginggpt.v1.expert_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.hugginggpt.v1P\001Z\036hugginggpt.dev/v1;hugginggptv1'
   _globals['_INFERREQUEST_INPUTSENTRY']._loaded_options = None
   _globals['_INFERREQUEST_INPUTSENTRY']._serialized_options = b'8\001'
   _globals['_INFERREQUEST_LISTSENTRY']._loaded_options = None
   _globals['_INFERREQUEST_LISTSENTRY']._serialized_options = b'8\001'
   _globals['_INFERRESPONSE_OUTPUTSENTRY']._loaded_options = None
   _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_options = b'8\001'
-  _globals['_INFERREQUEST']._serialized_start=119
-  _globals['_INFERREQUEST']._serialized_end=475
-  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_start=336
-  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_end=403
-  _globals['_INFERREQUEST_LISTSENTRY']._serialized_start=405
-  _globals['_INFERREQUEST_LISTSENTRY']._serialized_end=475
-  _globals['_VALUELIST']._serialized_start=477
-  _globals['_VALUELIST']._serialized_end=526
-  _globals['_INFERRESPONSE']._serialized_start=529
-  _globals['_INFERRESPONSE']._serialized_end=729
-  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_start=661
-  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_end=729
-  _globals['_DESCRIBEREQUEST']._serialized_start=731
-  _globals['_DESCRIBEREQUEST']._serialized_end=772
-  _globals['_DESCRIBERESPONSE']._serialized_start=775
-  _globals['_DESCRIBERESPONSE']._serialized_end=1046
-  _globals['_LOAD']._serialized_start=1048
-  _globals['_LOAD']._serialized_end=1165
-  _globals['_LOADING']._serialized_start=1167
-  _globals['_LOADING']._serialized_end=1226
-  _globals['_PROGRESSREQUEST']._serialized_start=1228
-  _globals['_PROGRESSREQUEST']._serialized_end=1263
-  _globals['_PROGRESSEVENT']._serialized_start=1265
-  _globals['_PROGRESSEVENT']._serialized_end=1332
-  _globals['_EXPERTSERVICE']._serialized_start=1335
-  _globals['_EXPERTSERVICE']._serialized_end=1571
+  _globals['_INFERREQUEST']._serialized_start=223
+  _globals['_INFERREQUEST']._serialized_end=579
+  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_start=440
+  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_end=507
+  _globals['_INFERREQUEST_LISTSENTRY']._serialized_start=509
+  _globals['_INFERREQUEST_LISTSENTRY']._serialized_end=579
+  _globals['_INFERRESPONSE']._serialized_start=582
+  _globals['_INFERRESPONSE']._serialized_end=782
+  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_start=714
+  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_end=782
+  _globals['_DESCRIBEREQUEST']._serialized_start=784
+  _globals['_DESCRIBEREQUEST']._serialized_end=825
+  _globals['_DESCRIBERESPONSE']._serialized_start=828
+  _globals['_DESCRIBERESPONSE']._serialized_end=1099
+  _globals['_LOAD']._serialized_start=1101
+  _globals['_LOAD']._serialized_end=1218
+  _globals['_LOADING']._serialized_start=1220
+  _globals['_LOADING']._serialized_end=1279
+  _globals['_PROGRESSREQUEST']._serialized_start=1281
+  _globals['_PROGRESSREQUEST']._serialized_end=1316
+  _globals['_PROGRESSEVENT']._serialized_start=1318
+  _globals['_PROGRESSEVENT']._serialized_end=1385
+  _globals['_EXPERTSERVICE']._serialized_start=1388
+  _globals['_EXPERTSERVICE']._serialized_end=1624
 # @@protoc_insertion_point(module_scope)

@@ -22,29 +22,107 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from protos.hugginggpt.v1 import artifact_pb2 as protos_dot_hugginggpt_dot_v1_dot_artifact__pb2
+from protos.hugginggpt.v1 import batch_pb2 as protos_dot_hugginggpt_dot_v1_dot_batch__pb2
+from protos.hugginggpt.v1 import caller_pb2 as protos_dot_hugginggpt_dot_v1_dot_caller__pb2
+from protos.hugginggpt.v1 import event_pb2 as protos_dot_hugginggpt_dot_v1_dot_event__pb2
+from protos.hugginggpt.v1 import model_pb2 as protos_dot_hugginggpt_dot_v1_dot_model__pb2
+from protos.hugginggpt.v1 import pipeline_pb2 as protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2
+from protos.hugginggpt.v1 import plan_pb2 as protos_dot_hugginggpt_dot_v1_dot_plan__pb2
 from protos.hugginggpt.v1 import record_pb2 as protos_dot_hugginggpt_dot_v1_dot_record__pb2
-from protos.hugginggpt.v1 import selector_pb2 as protos_dot_hugginggpt_dot_v1_dot_selector__pb2
-from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
+from protos.hugginggpt.v1 import run_pb2 as protos_dot_hugginggpt_dot_v1_dot_run__pb2
+from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"protos/hugginggpt/v1/gateway.proto\x12\rhugginggpt.v1\x1a\'protos/hugginggpt/v1/orchestrator.proto\x1a!protos/hugginggpt/v1/record.proto\x1a#protos/hugginggpt/v1/selector.proto\x1a protos/hugginggpt/v1/types.proto\"%\n\x04\x46ile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\x81\x01\n\nAskRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12\"\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x13.hugginggpt.v1.File\x12)\n\x06policy\x18\x03 \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicy\"8\n\rUploadRequest\x12\x0e\n\x04name\x18\x01 \x01(\tH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"!\n\x0f\x44ownloadRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\"X\n\x10\x44ownloadResponse\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.ArtifactH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part2\xb3\x0e\n\x0eGatewayService\x12;\n\x03\x41sk\x12\x19.hugginggpt.v1.AskRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x42\n\x05Watch\x12\x1e.hugginggpt.v1.WatchRunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x37\n\x03Get\x12\x1c.hugginggpt.v1.GetRunRequest\x1a\x12.hugginggpt.v1.Run\x12G\n\x04List\x12\x1e.hugginggpt.v1.ListRunsRequest\x1a\x1f.hugginggpt.v1.ListRunsResponse\x12K\n\x06\x43\x61ncel\x12\x1f.hugginggpt.v1.CancelRunRequest\x1a .hugginggpt.v1.CancelRunResponse\x12N\n\x07\x41pprove\x12 .hugginggpt.v1.ApproveRunRequest\x1a!.hugginggpt.v1.ApproveRunResponse\x12K\n\x06\x44\x65lete\x12\x1f.hugginggpt.v1.DeleteRunRequest\x1a .hugginggpt.v1.DeleteRunResponse\x12@\n\x06Record\x12\x1c.hugginggpt.v1.RecordRequest\x1a\x18.hugginggpt.v1.RunRecord\x12\x41\n\x06Upload\x12\x1c.hugginggpt.v1.UploadRequest\x1a\x17.hugginggpt.v1.Artifact(\x01\x12M\n\x08\x44ownload\x12\x1e.hugginggpt.v1.DownloadRequest\x1a\x1f.hugginggpt.v1.DownloadResponse0\x01\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12K\n\x0cSavePipeline\x12\".hugginggpt.v1.SavePipelineRequest\x1a\x17.hugginggpt.v1.Pipeline\x12I\n\x0bGetPipeline\x12!.hugginggpt.v1.GetPipelineRequest\x1a\x17.hugginggpt.v1.Pipeline\x12Z\n\rListPipelines\x12#.hugginggpt.v1.ListPipelinesRequest\x1a$.hugginggpt.v1.ListPipelinesResponse\x12]\n\x0e\x44\x65letePipeline\x12$.hugginggpt.v1.DeletePipelineRequest\x1a%.hugginggpt.v1.DeletePipelineResponse\x12\x46\n\nStartBatch\x12 .hugginggpt.v1.StartBatchRequest\x1a\x14.hugginggpt.v1.Batch(\x01\x12@\n\x08GetBatch\x12\x1e.hugginggpt.v1.GetBatchRequest\x1a\x14.hugginggpt.v1.Batch\x12T\n\x0bListBatches\x12!.hugginggpt.v1.ListBatchesRequest\x1a\".hugginggpt.v1.ListBatchesResponse\x12N\n\tListItems\x12\x1f.hugginggpt.v1.ListItemsRequest\x1a .hugginggpt.v1.ListItemsResponse\x12T\n\x0b\x43\x61ncelBatch\x12!.hugginggpt.v1.CancelBatchRequest\x1a\".hugginggpt.v1.CancelBatchResponse\x12\x46\n\x0bResumeBatch\x12!.hugginggpt.v1.ResumeBatchRequest\x1a\x14.hugginggpt.v1.Batch\x12\x46\n\nWatchBatch\x12 .hugginggpt.v1.WatchBatchRequest\x1a\x14.hugginggpt.v1.Batch0\x01\x12T\n\x0b\x44\x65leteBatch\x12!.hugginggpt.v1.DeleteBatchRequest\x1a\".hugginggpt.v1.DeleteBatchResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"protos/hugginggpt/v1/gateway.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a#protos/hugginggpt/v1/artifact.proto\x1a protos/hugginggpt/v1/batch.proto\x1a!protos/hugginggpt/v1/caller.proto\x1a protos/hugginggpt/v1/event.proto\x1a protos/hugginggpt/v1/model.proto\x1a#protos/hugginggpt/v1/pipeline.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a!protos/hugginggpt/v1/record.proto\x1a\x1eprotos/hugginggpt/v1/run.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\"%\n\x04\x46ile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\x87\x01\n\x10\x43reateRunRequest\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12\"\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x13.hugginggpt.v1.File\x12)\n\x06policy\x18\x03 \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicy\"9\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\".\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05\x62rief\x18\x02 \x01(\x08\"\xd4\x01\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x06states\x18\x03 \x03(\x0e\x32\x17.hugginggpt.v1.RunState\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\x12\x31\n\rcreated_after\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x66irst_turns\x18\x06 \x01(\x08\x12\x10\n\x08\x62\x61tch_id\x18\x07 \x01(\t\"M\n\x10ListRunsResponse\x12 \n\x04runs\x18\x01 \x03(\x0b\x32\x12.hugginggpt.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x13\n\x11\x43\x61ncelRunResponse\"F\n\x11\x41pproveRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12!\n\x04plan\x18\x02 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\"\x14\n\x12\x41pproveRunResponse\"\"\n\x10\x44\x65leteRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x13\n\x11\x44\x65leteRunResponse\"%\n\x13GetRunRecordRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"@\n\x15UploadArtifactRequest\x12\x0e\n\x04name\x18\x01 \x01(\tH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\")\n\x17\x44ownloadArtifactRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\"`\n\x18\x44ownloadArtifactResponse\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.ArtifactH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"*\n\x10ListTasksRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"\x90\x01\n\x11ListTasksResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12)\n\x05tasks\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.CatalogTask\x12+\n\x07\x66\x61iling\x18\x04 \x03(\x0b\x32\x1a.hugginggpt.v1.CatalogTask\"`\n\x11ListModelsRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x16\n\x0eknown_revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\xdc\x01\n\x12ListModelsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12(\n\x06models\x18\x03 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x17\n\x0fnext_page_token\x18\x04 \x01(\t\x12$\n\x06routes\x18\x05 \x03(\x0b\x32\x14.hugginggpt.v1.Route\x12\x38\n\x10selection_policy\x18\x06 \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\"\xdd\x01\n\x13SavePipelineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12#\n\x04plan\x18\x03 \x01(\x0b\x32\x13.hugginggpt.v1.PlanH\x00\x12\x10\n\x06run_id\x18\x04 \x01(\tH\x00\x12\x12\n\npin_models\x18\x05 \x01(\x08\x12)\n\x06policy\x18\x06 \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicy\x12#\n\x06inputs\x18\x07 \x03(\x0b\x32\x13.hugginggpt.v1.PortB\x08\n\x06source\"3\n\x12GetPipelineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\"K\n\x14ListPipelinesRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\\\n\x15ListPipelinesResponse\x12*\n\tpipelines\x18\x01 \x03(\x0b\x32\x17.hugginggpt.v1.Pipeline\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"6\n\x15\x44\x65letePipelineRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\"\x18\n\x16\x44\x65letePipelineResponse\"\x9c\x01\n\x12\x43reateBatchRequest\x12(\n\x04spec\x18\x01 \x01(\x0b\x32\x18.hugginggpt.v1.BatchSpecH\x00\x12(\n\x05items\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.NewItemsH\x00\x12*\n\x05whole\x18\x03 \x01(\x0b\x32\x19.hugginggpt.v1.WholeBatchH\x00\x42\x06\n\x04part\"\x1b\n\nWholeBatch\x12\r\n\x05items\x18\x01 \x01(\x05\"1\n\x08NewItems\x12%\n\x05items\x18\x01 \x03(\x0b\x32\x16.hugginggpt.v1.NewItem\"#\n\x0fGetBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\"d\n\x12ListBatchesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\'\n\x06states\x18\x03 \x03(\x0e\x32\x17.hugginggpt.v1.RunState\"U\n\x13ListBatchesResponse\x12%\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x14.hugginggpt.v1.Batch\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x8b\x01\n\x15ListBatchItemsRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\x05\x12\'\n\x06states\x18\x03 \x03(\x0e\x32\x17.hugginggpt.v1.RunState\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x15\n\routcomes_only\x18\x05 \x01(\x08\"U\n\x16ListBatchItemsResponse\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.BatchItem\x12\x12\n\nnext_after\x18\x02 \x01(\x05\"&\n\x12\x43\x61ncelBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\"\x15\n\x13\x43\x61ncelBatchResponse\";\n\x12ResumeBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\x12\x13\n\x0b\x66\x61iled_only\x18\x02 \x01(\x08\"%\n\x11WatchBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\"&\n\x12\x44\x65leteBatchRequest\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteBatchResponse2\x97\x0f\n\x0eGatewayService\x12G\n\tCreateRun\x12\x1f.hugginggpt.v1.CreateRunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12\x45\n\x08WatchRun\x12\x1e.hugginggpt.v1.WatchRunRequest\x1a\x17.hugginggpt.v1.RunEvent0\x01\x12:\n\x06GetRun\x12\x1c.hugginggpt.v1.GetRunRequest\x1a\x12.hugginggpt.v1.Run\x12K\n\x08ListRuns\x12\x1e.hugginggpt.v1.ListRunsRequest\x1a\x1f.hugginggpt.v1.ListRunsResponse\x12N\n\tCancelRun\x12\x1f.hugginggpt.v1.CancelRunRequest\x1a .hugginggpt.v1.CancelRunResponse\x12Q\n\nApproveRun\x12 .hugginggpt.v1.ApproveRunRequest\x1a!.hugginggpt.v1.ApproveRunResponse\x12N\n\tDeleteRun\x12\x1f.hugginggpt.v1.DeleteRunRequest\x1a .hugginggpt.v1.DeleteRunResponse\x12L\n\x0cGetRunRecord\x12\".hugginggpt.v1.GetRunRecordRequest\x1a\x18.hugginggpt.v1.RunRecord\x12Q\n\x0eUploadArtifact\x12$.hugginggpt.v1.UploadArtifactRequest\x1a\x17.hugginggpt.v1.Artifact(\x01\x12\x65\n\x10\x44ownloadArtifact\x12&.hugginggpt.v1.DownloadArtifactRequest\x1a\'.hugginggpt.v1.DownloadArtifactResponse0\x01\x12N\n\tListTasks\x12\x1f.hugginggpt.v1.ListTasksRequest\x1a .hugginggpt.v1.ListTasksResponse\x12Q\n\nListModels\x12 .hugginggpt.v1.ListModelsRequest\x1a!.hugginggpt.v1.ListModelsResponse\x12K\n\x0cSavePipeline\x12\".hugginggpt.v1.SavePipelineRequest\x1a\x17.hugginggpt.v1.Pipeline\x12I\n\x0bGetPipeline\x12!.hugginggpt.v1.GetPipelineRequest\x1a\x17.hugginggpt.v1.Pipeline\x12Z\n\rListPipelines\x12#.hugginggpt.v1.ListPipelinesRequest\x1a$.hugginggpt.v1.ListPipelinesResponse\x12]\n\x0e\x44\x65letePipeline\x12$.hugginggpt.v1.DeletePipelineRequest\x1a%.hugginggpt.v1.DeletePipelineResponse\x12H\n\x0b\x43reateBatch\x12!.hugginggpt.v1.CreateBatchRequest\x1a\x14.hugginggpt.v1.Batch(\x01\x12@\n\x08GetBatch\x12\x1e.hugginggpt.v1.GetBatchRequest\x1a\x14.hugginggpt.v1.Batch\x12T\n\x0bListBatches\x12!.hugginggpt.v1.ListBatchesRequest\x1a\".hugginggpt.v1.ListBatchesResponse\x12]\n\x0eListBatchItems\x12$.hugginggpt.v1.ListBatchItemsRequest\x1a%.hugginggpt.v1.ListBatchItemsResponse\x12T\n\x0b\x43\x61ncelBatch\x12!.hugginggpt.v1.CancelBatchRequest\x1a\".hugginggpt.v1.CancelBatchResponse\x12\x46\n\x0bResumeBatch\x12!.hugginggpt.v1.ResumeBatchRequest\x1a\x14.hugginggpt.v1.Batch\x12\x46\n\nWatchBatch\x12 .hugginggpt.v1.WatchBatchRequest\x1a\x14.hugginggpt.v1.Batch0\x01\x12T\n\x0b\x44\x65leteBatch\x12!.hugginggpt.v1.DeleteBatchRequest\x1a\".hugginggpt.v1.DeleteBatchResponseB5\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.hugginggpt.v1.gateway_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
-  _globals['_FILE']._serialized_start=200
-  _globals['_FILE']._serialized_end=237
-  _globals['_ASKREQUEST']._serialized_start=240
-  _globals['_ASKREQUEST']._serialized_end=369
-  _globals['_UPLOADREQUEST']._serialized_start=371
-  _globals['_UPLOADREQUEST']._serialized_end=427
-  _globals['_DOWNLOADREQUEST']._serialized_start=429
-  _globals['_DOWNLOADREQUEST']._serialized_end=462
-  _globals['_DOWNLOADRESPONSE']._serialized_start=464
-  _globals['_DOWNLOADRESPONSE']._serialized_end=552
-  _globals['_GATEWAYSERVICE']._serialized_start=555
-  _globals['_GATEWAYSERVICE']._serialized_end=2398
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.hugginggpt.v1P\001Z\036hugginggpt.dev/v1;hugginggptv1'
+  _globals['_FILE']._serialized_start=430
+  _globals['_FILE']._serialized_end=467
+  _globals['_CREATERUNREQUEST']._serialized_start=470
+  _globals['_CREATERUNREQUEST']._serialized_end=605
+  _globals['_WATCHRUNREQUEST']._serialized_start=607
+  _globals['_WATCHRUNREQUEST']._serialized_end=664
+  _globals['_GETRUNREQUEST']._serialized_start=666
+  _globals['_GETRUNREQUEST']._serialized_end=712
+  _globals['_LISTRUNSREQUEST']._serialized_start=715
+  _globals['_LISTRUNSREQUEST']._serialized_end=927
+  _globals['_LISTRUNSRESPONSE']._serialized_start=929
+  _globals['_LISTRUNSRESPONSE']._serialized_end=1006
+  _globals['_CANCELRUNREQUEST']._serialized_start=1008
+  _globals['_CANCELRUNREQUEST']._serialized_end=1042
+  _globals['_CANCELRUNRESPONSE']._serialized_start=1044
+  _globals['_CANCELRUNRESPONSE']._serialized_end=1063
+  _globals['_APPROVERUNREQUEST']._serialized_start=1065
+  _globals['_APPROVERUNREQUEST']._serialized_end=1135
+  _globals['_APPROVERUNRESPONSE']._serialized_start=1137
+  _globals['_APPROVERUNRESPONSE']._serialized_end=1157
+  _globals['_DELETERUNREQUEST']._serialized_start=1159
+  _globals['_DELETERUNREQUEST']._serialized_end=1193
+  _globals['_DELETERUNRESPONSE']._serialized_start=1195
+  _globals['_DELETERUNRESPONSE']._serialized_end=1214
+  _globals['_GETRUNRECORDREQUEST']._serialized_start=1216
+  _globals['_GETRUNRECORDREQUEST']._serialized_end=1253
+  _globals['_UPLOADARTIFACTREQUEST']._serialized_start=1255
+  _globals['_UPLOADARTIFACTREQUEST']._serialized_end=1319
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_start=1321
+  _globals['_DOWNLOADARTIFACTREQUEST']._serialized_end=1362
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_start=1364
+  _globals['_DOWNLOADARTIFACTRESPONSE']._serialized_end=1460
+  _globals['_LISTTASKSREQUEST']._serialized_start=1462
+  _globals['_LISTTASKSREQUEST']._serialized_end=1504
+  _globals['_LISTTASKSRESPONSE']._serialized_start=1507
+  _globals['_LISTTASKSRESPONSE']._serialized_end=1651
+  _globals['_LISTMODELSREQUEST']._serialized_start=1653
+  _globals['_LISTMODELSREQUEST']._serialized_end=1749
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1752
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1972
+  _globals['_SAVEPIPELINEREQUEST']._serialized_start=1975
+  _globals['_SAVEPIPELINEREQUEST']._serialized_end=2196
+  _globals['_GETPIPELINEREQUEST']._serialized_start=2198
+  _globals['_GETPIPELINEREQUEST']._serialized_end=2249
+  _globals['_LISTPIPELINESREQUEST']._serialized_start=2251
+  _globals['_LISTPIPELINESREQUEST']._serialized_end=2326
+  _globals['_LISTPIPELINESRESPONSE']._serialized_start=2328
+  _globals['_LISTPIPELINESRESPONSE']._serialized_end=2420
+  _globals['_DELETEPIPELINEREQUEST']._serialized_start=2422
+  _globals['_DELETEPIPELINEREQUEST']._serialized_end=2476
+  _globals['_DELETEPIPELINERESPONSE']._serialized_start=2478
+  _globals['_DELETEPIPELINERESPONSE']._serialized_end=2502
+  _globals['_CREATEBATCHREQUEST']._serialized_start=2505
+  _globals['_CREATEBATCHREQUEST']._serialized_end=2661
+  _globals['_WHOLEBATCH']._serialized_start=2663
+  _globals['_WHOLEBATCH']._serialized_end=2690
+  _globals['_NEWITEMS']._serialized_start=2692
+  _globals['_NEWITEMS']._serialized_end=2741
+  _globals['_GETBATCHREQUEST']._serialized_start=2743
+  _globals['_GETBATCHREQUEST']._serialized_end=2778
+  _globals['_LISTBATCHESREQUEST']._serialized_start=2780
+  _globals['_LISTBATCHESREQUEST']._serialized_end=2880
+  _globals['_LISTBATCHESRESPONSE']._serialized_start=2882
+  _globals['_LISTBATCHESRESPONSE']._serialized_end=2967
+  _globals['_LISTBATCHITEMSREQUEST']._serialized_start=2970
+  _globals['_LISTBATCHITEMSREQUEST']._serialized_end=3109
+  _globals['_LISTBATCHITEMSRESPONSE']._serialized_start=3111
+  _globals['_LISTBATCHITEMSRESPONSE']._serialized_end=3196
+  _globals['_CANCELBATCHREQUEST']._serialized_start=3198
+  _globals['_CANCELBATCHREQUEST']._serialized_end=3236
+  _globals['_CANCELBATCHRESPONSE']._serialized_start=3238
+  _globals['_CANCELBATCHRESPONSE']._serialized_end=3259
+  _globals['_RESUMEBATCHREQUEST']._serialized_start=3261
+  _globals['_RESUMEBATCHREQUEST']._serialized_end=3320
+  _globals['_WATCHBATCHREQUEST']._serialized_start=3322
+  _globals['_WATCHBATCHREQUEST']._serialized_end=3359
+  _globals['_DELETEBATCHREQUEST']._serialized_start=3361
+  _globals['_DELETEBATCHREQUEST']._serialized_end=3399
+  _globals['_DELETEBATCHRESPONSE']._serialized_start=3401
+  _globals['_DELETEBATCHRESPONSE']._serialized_end=3422
+  _globals['_GATEWAYSERVICE']._serialized_start=3425
+  _globals['_GATEWAYSERVICE']._serialized_end=5368
 # @@protoc_insertion_point(module_scope)

@@ -3,11 +3,13 @@
 import grpc
 import warnings
 
+from protos.hugginggpt.v1 import artifact_pb2 as protos_dot_hugginggpt_dot_v1_dot_artifact__pb2
+from protos.hugginggpt.v1 import batch_pb2 as protos_dot_hugginggpt_dot_v1_dot_batch__pb2
+from protos.hugginggpt.v1 import event_pb2 as protos_dot_hugginggpt_dot_v1_dot_event__pb2
 from protos.hugginggpt.v1 import gateway_pb2 as protos_dot_hugginggpt_dot_v1_dot_gateway__pb2
-from protos.hugginggpt.v1 import orchestrator_pb2 as protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2
+from protos.hugginggpt.v1 import pipeline_pb2 as protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2
 from protos.hugginggpt.v1 import record_pb2 as protos_dot_hugginggpt_dot_v1_dot_record__pb2
-from protos.hugginggpt.v1 import selector_pb2 as protos_dot_hugginggpt_dot_v1_dot_selector__pb2
-from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
+from protos.hugginggpt.v1 import run_pb2 as protos_dot_hugginggpt_dot_v1_dot_run__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -39,125 +41,125 @@ class GatewayServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Ask = channel.unary_stream(
-                '/hugginggpt.v1.GatewayService/Ask',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.AskRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.RunEvent.FromString,
+        self.CreateRun = channel.unary_stream(
+                '/hugginggpt.v1.GatewayService/CreateRun',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CreateRunRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_event__pb2.RunEvent.FromString,
                 _registered_method=True)
-        self.Watch = channel.unary_stream(
-                '/hugginggpt.v1.GatewayService/Watch',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchRunRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.RunEvent.FromString,
+        self.WatchRun = channel.unary_stream(
+                '/hugginggpt.v1.GatewayService/WatchRun',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.WatchRunRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_event__pb2.RunEvent.FromString,
                 _registered_method=True)
-        self.Get = channel.unary_unary(
-                '/hugginggpt.v1.GatewayService/Get',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetRunRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Run.FromString,
+        self.GetRun = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/GetRun',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetRunRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_run__pb2.Run.FromString,
                 _registered_method=True)
-        self.List = channel.unary_unary(
-                '/hugginggpt.v1.GatewayService/List',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListRunsRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListRunsResponse.FromString,
+        self.ListRuns = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/ListRuns',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListRunsRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListRunsResponse.FromString,
                 _registered_method=True)
-        self.Cancel = channel.unary_unary(
-                '/hugginggpt.v1.GatewayService/Cancel',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelRunRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelRunResponse.FromString,
+        self.CancelRun = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/CancelRun',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelRunRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelRunResponse.FromString,
                 _registered_method=True)
-        self.Approve = channel.unary_unary(
-                '/hugginggpt.v1.GatewayService/Approve',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ApproveRunRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ApproveRunResponse.FromString,
+        self.ApproveRun = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/ApproveRun',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ApproveRunRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ApproveRunResponse.FromString,
                 _registered_method=True)
-        self.Delete = channel.unary_unary(
-                '/hugginggpt.v1.GatewayService/Delete',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
+        self.DeleteRun = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/DeleteRun',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteRunRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteRunResponse.FromString,
                 _registered_method=True)
-        self.Record = channel.unary_unary(
-                '/hugginggpt.v1.GatewayService/Record',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RecordRequest.SerializeToString,
+        self.GetRunRecord = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/GetRunRecord',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetRunRecordRequest.SerializeToString,
                 response_deserializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RunRecord.FromString,
                 _registered_method=True)
-        self.Upload = channel.stream_unary(
-                '/hugginggpt.v1.GatewayService/Upload',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.UploadRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Artifact.FromString,
+        self.UploadArtifact = channel.stream_unary(
+                '/hugginggpt.v1.GatewayService/UploadArtifact',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.UploadArtifactRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_artifact__pb2.Artifact.FromString,
                 _registered_method=True)
-        self.Download = channel.unary_stream(
-                '/hugginggpt.v1.GatewayService/Download',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadResponse.FromString,
+        self.DownloadArtifact = channel.unary_stream(
+                '/hugginggpt.v1.GatewayService/DownloadArtifact',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadArtifactRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadArtifactResponse.FromString,
                 _registered_method=True)
         self.ListTasks = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/ListTasks',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListTasksRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListTasksResponse.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListTasksRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListTasksResponse.FromString,
                 _registered_method=True)
         self.ListModels = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/ListModels',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsResponse.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
         self.SavePipeline = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/SavePipeline',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.SavePipelineRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.SavePipelineRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2.Pipeline.FromString,
                 _registered_method=True)
         self.GetPipeline = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/GetPipeline',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetPipelineRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetPipelineRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2.Pipeline.FromString,
                 _registered_method=True)
         self.ListPipelines = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/ListPipelines',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesResponse.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListPipelinesRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListPipelinesResponse.FromString,
                 _registered_method=True)
         self.DeletePipeline = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/DeletePipeline',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineResponse.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeletePipelineRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeletePipelineResponse.FromString,
                 _registered_method=True)
-        self.StartBatch = channel.stream_unary(
-                '/hugginggpt.v1.GatewayService/StartBatch',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.StartBatchRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+        self.CreateBatch = channel.stream_unary(
+                '/hugginggpt.v1.GatewayService/CreateBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CreateBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
                 _registered_method=True)
         self.GetBatch = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/GetBatch',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetBatchRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
                 _registered_method=True)
         self.ListBatches = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/ListBatches',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesResponse.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchesRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchesResponse.FromString,
                 _registered_method=True)
-        self.ListItems = channel.unary_unary(
-                '/hugginggpt.v1.GatewayService/ListItems',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsResponse.FromString,
+        self.ListBatchItems = channel.unary_unary(
+                '/hugginggpt.v1.GatewayService/ListBatchItems',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchItemsRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchItemsResponse.FromString,
                 _registered_method=True)
         self.CancelBatch = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/CancelBatch',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchResponse.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelBatchResponse.FromString,
                 _registered_method=True)
         self.ResumeBatch = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/ResumeBatch',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ResumeBatchRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ResumeBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
                 _registered_method=True)
         self.WatchBatch = channel.unary_stream(
                 '/hugginggpt.v1.GatewayService/WatchBatch',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchBatchRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.WatchBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
                 _registered_method=True)
         self.DeleteBatch = channel.unary_unary(
                 '/hugginggpt.v1.GatewayService/DeleteBatch',
-                request_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.SerializeToString,
-                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.FromString,
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteBatchResponse.FromString,
                 _registered_method=True)
 
 
@@ -165,70 +167,70 @@ class GatewayServiceServicer:
     """The only door from outside. The caller is known from the request's metadata.
     """
 
-    def Ask(self, request, context):
+    def CreateRun(self, request, context):
         """Accepts a run and streams its events from the first. Files come inline here, or were sent by Upload before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Watch(self, request, context):
+    def WatchRun(self, request, context):
         """Streams a run's events after a number, then follows it to its end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Get(self, request, context):
+    def GetRun(self, request, context):
         """A run as it stands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def List(self, request, context):
+    def ListRuns(self, request, context):
         """The caller's runs, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Cancel(self, request, context):
+    def CancelRun(self, request, context):
         """Asks a run to stop.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Approve(self, request, context):
+    def ApproveRun(self, request, context):
         """Lets a waiting plan run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Delete(self, request, context):
+    def DeleteRun(self, request, context):
         """Removes an ended run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Record(self, request, context):
+    def GetRunRecord(self, request, context):
         """What did what in a run that has ended, without content. FAILED_PRECONDITION/RUNNING if it has not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Upload(self, request_iterator, context):
+    def UploadArtifact(self, request_iterator, context):
         """Keeps a file: first its name, then its bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Download(self, request, context):
+    def DownloadArtifact(self, request, context):
         """Streams an artifact: first what it is, then its bytes. NOT_FOUND/ARTIFACT if there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -277,7 +279,7 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StartBatch(self, request_iterator, context):
+    def CreateBatch(self, request_iterator, context):
         """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
         Upload before. Initial metadata says that the spec is taken. A call that breaks off leaves nothing.
         """
@@ -299,7 +301,7 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListItems(self, request, context):
+    def ListBatchItems(self, request, context):
         """Items of a batch in the order of its input, with what became of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -337,125 +339,125 @@ class GatewayServiceServicer:
 
 def add_GatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Ask': grpc.unary_stream_rpc_method_handler(
-                    servicer.Ask,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.AskRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.RunEvent.SerializeToString,
+            'CreateRun': grpc.unary_stream_rpc_method_handler(
+                    servicer.CreateRun,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CreateRunRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_event__pb2.RunEvent.SerializeToString,
             ),
-            'Watch': grpc.unary_stream_rpc_method_handler(
-                    servicer.Watch,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchRunRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.RunEvent.SerializeToString,
+            'WatchRun': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRun,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.WatchRunRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_event__pb2.RunEvent.SerializeToString,
             ),
-            'Get': grpc.unary_unary_rpc_method_handler(
-                    servicer.Get,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetRunRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Run.SerializeToString,
+            'GetRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRun,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetRunRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_run__pb2.Run.SerializeToString,
             ),
-            'List': grpc.unary_unary_rpc_method_handler(
-                    servicer.List,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListRunsRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListRunsResponse.SerializeToString,
+            'ListRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRuns,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListRunsRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListRunsResponse.SerializeToString,
             ),
-            'Cancel': grpc.unary_unary_rpc_method_handler(
-                    servicer.Cancel,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelRunRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelRunResponse.SerializeToString,
+            'CancelRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelRun,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelRunRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelRunResponse.SerializeToString,
             ),
-            'Approve': grpc.unary_unary_rpc_method_handler(
-                    servicer.Approve,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ApproveRunRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ApproveRunResponse.SerializeToString,
+            'ApproveRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApproveRun,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ApproveRunRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ApproveRunResponse.SerializeToString,
             ),
-            'Delete': grpc.unary_unary_rpc_method_handler(
-                    servicer.Delete,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.SerializeToString,
+            'DeleteRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRun,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteRunRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteRunResponse.SerializeToString,
             ),
-            'Record': grpc.unary_unary_rpc_method_handler(
-                    servicer.Record,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RecordRequest.FromString,
+            'GetRunRecord': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRunRecord,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetRunRecordRequest.FromString,
                     response_serializer=protos_dot_hugginggpt_dot_v1_dot_record__pb2.RunRecord.SerializeToString,
             ),
-            'Upload': grpc.stream_unary_rpc_method_handler(
-                    servicer.Upload,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.UploadRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Artifact.SerializeToString,
+            'UploadArtifact': grpc.stream_unary_rpc_method_handler(
+                    servicer.UploadArtifact,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.UploadArtifactRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_artifact__pb2.Artifact.SerializeToString,
             ),
-            'Download': grpc.unary_stream_rpc_method_handler(
-                    servicer.Download,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadResponse.SerializeToString,
+            'DownloadArtifact': grpc.unary_stream_rpc_method_handler(
+                    servicer.DownloadArtifact,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadArtifactRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadArtifactResponse.SerializeToString,
             ),
             'ListTasks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTasks,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListTasksRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListTasksResponse.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListTasksRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListTasksResponse.SerializeToString,
             ),
             'ListModels': grpc.unary_unary_rpc_method_handler(
                     servicer.ListModels,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsResponse.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListModelsRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListModelsResponse.SerializeToString,
             ),
             'SavePipeline': grpc.unary_unary_rpc_method_handler(
                     servicer.SavePipeline,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.SavePipelineRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.SavePipelineRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2.Pipeline.SerializeToString,
             ),
             'GetPipeline': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPipeline,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetPipelineRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetPipelineRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2.Pipeline.SerializeToString,
             ),
             'ListPipelines': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPipelines,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesResponse.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListPipelinesRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListPipelinesResponse.SerializeToString,
             ),
             'DeletePipeline': grpc.unary_unary_rpc_method_handler(
                     servicer.DeletePipeline,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineResponse.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeletePipelineRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeletePipelineResponse.SerializeToString,
             ),
-            'StartBatch': grpc.stream_unary_rpc_method_handler(
-                    servicer.StartBatch,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.StartBatchRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+            'CreateBatch': grpc.stream_unary_rpc_method_handler(
+                    servicer.CreateBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CreateBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.SerializeToString,
             ),
             'GetBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBatch,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetBatchRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.SerializeToString,
             ),
             'ListBatches': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBatches,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesResponse.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchesRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchesResponse.SerializeToString,
             ),
-            'ListItems': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListItems,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsResponse.SerializeToString,
+            'ListBatchItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBatchItems,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchItemsRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchItemsResponse.SerializeToString,
             ),
             'CancelBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelBatch,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchResponse.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelBatchResponse.SerializeToString,
             ),
             'ResumeBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeBatch,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ResumeBatchRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ResumeBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.SerializeToString,
             ),
             'WatchBatch': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchBatch,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchBatchRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.WatchBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.SerializeToString,
             ),
             'DeleteBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteBatch,
-                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.FromString,
-                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.SerializeToString,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteBatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -470,7 +472,7 @@ class GatewayService:
     """
 
     @staticmethod
-    def Ask(request,
+    def CreateRun(request,
             target,
             options=(),
             channel_credentials=None,
@@ -483,9 +485,9 @@ class GatewayService:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Ask',
-            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.AskRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.RunEvent.FromString,
+            '/hugginggpt.v1.GatewayService/CreateRun',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CreateRunRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_event__pb2.RunEvent.FromString,
             options,
             channel_credentials,
             insecure,
@@ -497,7 +499,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Watch(request,
+    def WatchRun(request,
             target,
             options=(),
             channel_credentials=None,
@@ -510,9 +512,9 @@ class GatewayService:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Watch',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchRunRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.RunEvent.FromString,
+            '/hugginggpt.v1.GatewayService/WatchRun',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.WatchRunRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_event__pb2.RunEvent.FromString,
             options,
             channel_credentials,
             insecure,
@@ -524,7 +526,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Get(request,
+    def GetRun(request,
             target,
             options=(),
             channel_credentials=None,
@@ -537,9 +539,9 @@ class GatewayService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Get',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetRunRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Run.FromString,
+            '/hugginggpt.v1.GatewayService/GetRun',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetRunRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_run__pb2.Run.FromString,
             options,
             channel_credentials,
             insecure,
@@ -551,7 +553,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def List(request,
+    def ListRuns(request,
             target,
             options=(),
             channel_credentials=None,
@@ -564,9 +566,9 @@ class GatewayService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/List',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListRunsRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListRunsResponse.FromString,
+            '/hugginggpt.v1.GatewayService/ListRuns',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListRunsRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListRunsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -578,7 +580,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Cancel(request,
+    def CancelRun(request,
             target,
             options=(),
             channel_credentials=None,
@@ -591,9 +593,9 @@ class GatewayService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Cancel',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelRunRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelRunResponse.FromString,
+            '/hugginggpt.v1.GatewayService/CancelRun',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelRunRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelRunResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -605,7 +607,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Approve(request,
+    def ApproveRun(request,
             target,
             options=(),
             channel_credentials=None,
@@ -618,9 +620,9 @@ class GatewayService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Approve',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ApproveRunRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ApproveRunResponse.FromString,
+            '/hugginggpt.v1.GatewayService/ApproveRun',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ApproveRunRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ApproveRunResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -632,7 +634,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Delete(request,
+    def DeleteRun(request,
             target,
             options=(),
             channel_credentials=None,
@@ -645,9 +647,9 @@ class GatewayService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Delete',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteRunResponse.FromString,
+            '/hugginggpt.v1.GatewayService/DeleteRun',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteRunRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteRunResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -659,7 +661,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Record(request,
+    def GetRunRecord(request,
             target,
             options=(),
             channel_credentials=None,
@@ -672,8 +674,8 @@ class GatewayService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Record',
-            protos_dot_hugginggpt_dot_v1_dot_record__pb2.RecordRequest.SerializeToString,
+            '/hugginggpt.v1.GatewayService/GetRunRecord',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetRunRecordRequest.SerializeToString,
             protos_dot_hugginggpt_dot_v1_dot_record__pb2.RunRecord.FromString,
             options,
             channel_credentials,
@@ -686,7 +688,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Upload(request_iterator,
+    def UploadArtifact(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -699,9 +701,9 @@ class GatewayService:
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/hugginggpt.v1.GatewayService/Upload',
-            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.UploadRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Artifact.FromString,
+            '/hugginggpt.v1.GatewayService/UploadArtifact',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.UploadArtifactRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_artifact__pb2.Artifact.FromString,
             options,
             channel_credentials,
             insecure,
@@ -713,7 +715,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def Download(request,
+    def DownloadArtifact(request,
             target,
             options=(),
             channel_credentials=None,
@@ -726,9 +728,9 @@ class GatewayService:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/Download',
-            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadResponse.FromString,
+            '/hugginggpt.v1.GatewayService/DownloadArtifact',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadArtifactRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DownloadArtifactResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -754,8 +756,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/ListTasks',
-            protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListTasksRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListTasksResponse.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListTasksRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListTasksResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -781,8 +783,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/ListModels',
-            protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_selector__pb2.ListModelsResponse.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListModelsRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListModelsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -808,8 +810,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/SavePipeline',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.SavePipelineRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.SavePipelineRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2.Pipeline.FromString,
             options,
             channel_credentials,
             insecure,
@@ -835,8 +837,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/GetPipeline',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetPipelineRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Pipeline.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetPipelineRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_pipeline__pb2.Pipeline.FromString,
             options,
             channel_credentials,
             insecure,
@@ -862,8 +864,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/ListPipelines',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListPipelinesResponse.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListPipelinesRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListPipelinesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -889,8 +891,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/DeletePipeline',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeletePipelineResponse.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeletePipelineRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeletePipelineResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -902,7 +904,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def StartBatch(request_iterator,
+    def CreateBatch(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -915,9 +917,9 @@ class GatewayService:
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/hugginggpt.v1.GatewayService/StartBatch',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.StartBatchRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            '/hugginggpt.v1.GatewayService/CreateBatch',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CreateBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
             options,
             channel_credentials,
             insecure,
@@ -943,8 +945,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/GetBatch',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.GetBatchRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.GetBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
             options,
             channel_credentials,
             insecure,
@@ -970,8 +972,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/ListBatches',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListBatchesResponse.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchesRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -983,7 +985,7 @@ class GatewayService:
             _registered_method=True)
 
     @staticmethod
-    def ListItems(request,
+    def ListBatchItems(request,
             target,
             options=(),
             channel_credentials=None,
@@ -996,9 +998,9 @@ class GatewayService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/hugginggpt.v1.GatewayService/ListItems',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ListItemsResponse.FromString,
+            '/hugginggpt.v1.GatewayService/ListBatchItems',
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchItemsRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ListBatchItemsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1024,8 +1026,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/CancelBatch',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.CancelBatchResponse.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.CancelBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1051,8 +1053,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/ResumeBatch',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.ResumeBatchRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.ResumeBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1078,8 +1080,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/WatchBatch',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.WatchBatchRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_types__pb2.Batch.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.WatchBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_batch__pb2.Batch.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1105,8 +1107,8 @@ class GatewayService:
             request,
             target,
             '/hugginggpt.v1.GatewayService/DeleteBatch',
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchRequest.SerializeToString,
-            protos_dot_hugginggpt_dot_v1_dot_orchestrator__pb2.DeleteBatchResponse.FromString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_gateway__pb2.DeleteBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

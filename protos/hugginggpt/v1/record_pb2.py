@@ -23,46 +23,49 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
-from protos.hugginggpt.v1 import types_pb2 as protos_dot_hugginggpt_dot_v1_dot_types__pb2
+from protos.hugginggpt.v1 import caller_pb2 as protos_dot_hugginggpt_dot_v1_dot_caller__pb2
+from protos.hugginggpt.v1 import model_pb2 as protos_dot_hugginggpt_dot_v1_dot_model__pb2
+from protos.hugginggpt.v1 import run_pb2 as protos_dot_hugginggpt_dot_v1_dot_run__pb2
+from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_task__pb2
+from protos.hugginggpt.v1 import usage_pb2 as protos_dot_hugginggpt_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/hugginggpt/v1/record.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a protos/hugginggpt/v1/types.proto\"\x1f\n\rRecordRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"c\n\x06\x44igest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12!\n\x04\x66orm\x18\x02 \x01(\x0e\x32\x13.hugginggpt.v1.Form\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x12\n\nmedia_type\x18\x04 \x01(\t\"\xbd\x06\n\tRunRecord\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x15\n\rparent_run_id\x18\x04 \x01(\t\x12&\n\x08\x61sked_by\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Asker\x12)\n\x05\x61sked\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x65nded\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x05state\x18\x08 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12\x0e\n\x06reason\x18\t \x01(\t\x12)\n\x06policy\x18\n \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicy\x12\x34\n\x0einference_mode\x18\x0b \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x0c \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12$\n\x04mode\x18\r \x01(\x0e\x32\x16.hugginggpt.v1.RunMode\x12\x13\n\x0b\x62ypass_memo\x18\x0e \x01(\x08\x12&\n\x07request\x18\x0f \x01(\x0b\x32\x15.hugginggpt.v1.Digest\x12%\n\x06inputs\x18\x10 \x03(\x0b\x32\x15.hugginggpt.v1.Digest\x12\x31\n\x08planning\x18\x11 \x03(\x0b\x32\x1f.hugginggpt.v1.RecordedDecision\x12*\n\x05tasks\x18\x12 \x03(\x0b\x32\x1b.hugginggpt.v1.RecordedTask\x12\x32\n\tanswering\x18\x13 \x01(\x0b\x32\x1f.hugginggpt.v1.RecordedDecision\x12%\n\x06\x61nswer\x18\x14 \x01(\x0b\x32\x15.hugginggpt.v1.Digest\x12\x12\n\nllm_models\x18\x15 \x03(\t\x12\x11\n\ttakeovers\x18\x16 \x01(\x05\x12#\n\x05usage\x18\x17 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"f\n\x05\x41sker\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12)\n\x08priority\x18\x03 \x01(\x0e\x32\x17.hugginggpt.v1.Priority\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"\xc0\x01\n\x10RecordedDecision\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncontroller\x18\x02 \x01(\t\x12\x11\n\tllm_model\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x11\n\tfell_back\x18\x05 \x01(\x08\x12\x12\n\nconfidence\x18\x06 \x01(\x01\x12#\n\x05usage\x18\x07 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"\x80\x01\n\rRecordedModel\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x03 \x01(\t\x12\x16\n\x0e\x65xpert_version\x18\x04 \x01(\t\x12#\n\x05reach\x18\x05 \x01(\x0e\x32\x14.hugginggpt.v1.Reach\"v\n\x10RecordedArgument\x12\x0c\n\x04port\x18\x01 \x01(\t\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.hugginggpt.v1.Digest\x12\x0f\n\x07task_id\x18\x03 \x01(\x05\x12\x0e\n\x06output\x18\x04 \x01(\t\x12\r\n\x05input\x18\x05 \x01(\x05\"u\n\x11RecordedParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x06number\x18\x02 \x01(\x01H\x00\x12\x0e\n\x04\x66lag\x18\x03 \x01(\x08H\x00\x12\'\n\x06\x64igest\x18\x04 \x01(\x0b\x32\x15.hugginggpt.v1.DigestH\x00\x42\x07\n\x05value\"\xe8\x01\n\x0fRecordedAttempt\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x05\x12+\n\x05model\x18\x02 \x01(\x0b\x32\x1c.hugginggpt.v1.RecordedModel\x12)\n\x05\x62\x65gan\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0c\n\x04next\x18\x06 \x01(\t\x12#\n\x05usage\x18\x07 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"\xa8\x05\n\x0cRecordedTask\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.hugginggpt.v1.TaskState\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x34\n\x0b\x64\x65terminism\x18\x05 \x01(\x0e\x32\x1a.hugginggpt.v1.DeterminismH\x00\x88\x01\x01\x12\x32\n\targuments\x18\x06 \x03(\x0b\x32\x1f.hugginggpt.v1.RecordedArgument\x12\x34\n\nparameters\x18\x07 \x03(\x0b\x32 .hugginggpt.v1.RecordedParameter\x12\x0e\n\x06pinned\x18\x08 \x01(\x08\x12\x32\n\tselection\x18\t \x01(\x0b\x32\x1f.hugginggpt.v1.RecordedDecision\x12+\n\x05model\x18\n \x01(\x0b\x32\x1c.hugginggpt.v1.RecordedModel\x12\x0c\n\x04seed\x18\x0b \x01(\x04\x12\x14\n\x0cinput_digest\x18\x0c \x01(\t\x12\x39\n\x07outputs\x18\r \x03(\x0b\x32(.hugginggpt.v1.RecordedTask.OutputsEntry\x12\x30\n\x08\x61ttempts\x18\x0e \x03(\x0b\x32\x1e.hugginggpt.v1.RecordedAttempt\x12\x0e\n\x06reused\x18\x0f \x01(\x08\x12\x17\n\x0freused_from_run\x18\x10 \x01(\t\x12#\n\x05usage\x18\x11 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x1a\x45\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.hugginggpt.v1.Digest:\x02\x38\x01\x42\x0e\n\x0c_determinism\"\xd6\x01\n\x0cVerifiedTask\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\'\n\x07outcome\x18\x03 \x01(\x0e\x32\x16.hugginggpt.v1.Outcome\x12+\n\x05model\x18\x04 \x01(\x0b\x32\x1c.hugginggpt.v1.RecordedModel\x12\x34\n\x0b\x64\x65terminism\x18\x05 \x01(\x0e\x32\x1a.hugginggpt.v1.DeterminismH\x00\x88\x01\x01\x12\x10\n\x08\x66indings\x18\x06 \x03(\tB\x0e\n\x0c_determinism\"\x92\x01\n\x0cVerification\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61gain_run_id\x18\x03 \x01(\t\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\x12\x10\n\x08verified\x18\x05 \x01(\x08\x12*\n\x05tasks\x18\x06 \x03(\x0b\x32\x1b.hugginggpt.v1.VerifiedTask*M\n\x04\x46orm\x12\x14\n\x10\x46ORM_UNSPECIFIED\x10\x00\x12\r\n\tFORM_TEXT\x10\x01\x12\r\n\tFORM_JSON\x10\x02\x12\x11\n\rFORM_ARTIFACT\x10\x03*\x8d\x01\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n\x0cOUTCOME_SAME\x10\x01\x12\x15\n\x11OUTCOME_DIFFERENT\x10\x02\x12\x1a\n\x16OUTCOME_NOT_COMPARABLE\x10\x03\x12\x10\n\x0cOUTCOME_GONE\x10\x04\x12\x12\n\x0eOUTCOME_FAILED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/hugginggpt/v1/record.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!protos/hugginggpt/v1/caller.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1eprotos/hugginggpt/v1/run.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"c\n\x06\x44igest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12!\n\x04\x66orm\x18\x02 \x01(\x0e\x32\x13.hugginggpt.v1.Form\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x12\n\nmedia_type\x18\x04 \x01(\t\"\xbd\x06\n\tRunRecord\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x15\n\rparent_run_id\x18\x04 \x01(\t\x12&\n\x08\x61sked_by\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Asker\x12)\n\x05\x61sked\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x65nded\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x05state\x18\x08 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12\x0e\n\x06reason\x18\t \x01(\t\x12)\n\x06policy\x18\n \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicy\x12\x34\n\x0einference_mode\x18\x0b \x01(\x0e\x32\x1c.hugginggpt.v1.InferenceMode\x12\x38\n\x10selection_policy\x18\x0c \x01(\x0e\x32\x1e.hugginggpt.v1.SelectionPolicy\x12$\n\x04mode\x18\r \x01(\x0e\x32\x16.hugginggpt.v1.RunMode\x12\x13\n\x0b\x62ypass_memo\x18\x0e \x01(\x08\x12&\n\x07request\x18\x0f \x01(\x0b\x32\x15.hugginggpt.v1.Digest\x12%\n\x06inputs\x18\x10 \x03(\x0b\x32\x15.hugginggpt.v1.Digest\x12\x31\n\x08planning\x18\x11 \x03(\x0b\x32\x1f.hugginggpt.v1.RecordedDecision\x12*\n\x05tasks\x18\x12 \x03(\x0b\x32\x1b.hugginggpt.v1.RecordedTask\x12\x32\n\tanswering\x18\x13 \x01(\x0b\x32\x1f.hugginggpt.v1.RecordedDecision\x12%\n\x06\x61nswer\x18\x14 \x01(\x0b\x32\x15.hugginggpt.v1.Digest\x12\x12\n\nllm_models\x18\x15 \x03(\t\x12\x11\n\ttakeovers\x18\x16 \x01(\x05\x12#\n\x05usage\x18\x17 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"f\n\x05\x41sker\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12)\n\x08priority\x18\x03 \x01(\x0e\x32\x17.hugginggpt.v1.Priority\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"\xc0\x01\n\x10RecordedDecision\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncontroller\x18\x02 \x01(\t\x12\x11\n\tllm_model\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12\x11\n\tfell_back\x18\x05 \x01(\x08\x12\x12\n\nconfidence\x18\x06 \x01(\x01\x12#\n\x05usage\x18\x07 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"\x80\x01\n\rRecordedModel\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x03 \x01(\t\x12\x16\n\x0e\x65xpert_version\x18\x04 \x01(\t\x12#\n\x05reach\x18\x05 \x01(\x0e\x32\x14.hugginggpt.v1.Reach\"v\n\x10RecordedArgument\x12\x0c\n\x04port\x18\x01 \x01(\t\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.hugginggpt.v1.Digest\x12\x0f\n\x07task_id\x18\x03 \x01(\x05\x12\x0e\n\x06output\x18\x04 \x01(\t\x12\r\n\x05input\x18\x05 \x01(\x05\"u\n\x11RecordedParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x06number\x18\x02 \x01(\x01H\x00\x12\x0e\n\x04\x66lag\x18\x03 \x01(\x08H\x00\x12\'\n\x06\x64igest\x18\x04 \x01(\x0b\x32\x15.hugginggpt.v1.DigestH\x00\x42\x07\n\x05value\"\xe8\x01\n\x0fRecordedAttempt\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\x05\x12+\n\x05model\x18\x02 \x01(\x0b\x32\x1c.hugginggpt.v1.RecordedModel\x12)\n\x05\x62\x65gan\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05\x65nded\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0c\n\x04next\x18\x06 \x01(\t\x12#\n\x05usage\x18\x07 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"\xa8\x05\n\x0cRecordedTask\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.hugginggpt.v1.TaskState\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x34\n\x0b\x64\x65terminism\x18\x05 \x01(\x0e\x32\x1a.hugginggpt.v1.DeterminismH\x00\x88\x01\x01\x12\x32\n\targuments\x18\x06 \x03(\x0b\x32\x1f.hugginggpt.v1.RecordedArgument\x12\x34\n\nparameters\x18\x07 \x03(\x0b\x32 .hugginggpt.v1.RecordedParameter\x12\x0e\n\x06pinned\x18\x08 \x01(\x08\x12\x32\n\tselection\x18\t \x01(\x0b\x32\x1f.hugginggpt.v1.RecordedDecision\x12+\n\x05model\x18\n \x01(\x0b\x32\x1c.hugginggpt.v1.RecordedModel\x12\x0c\n\x04seed\x18\x0b \x01(\x04\x12\x14\n\x0cinput_digest\x18\x0c \x01(\t\x12\x39\n\x07outputs\x18\r \x03(\x0b\x32(.hugginggpt.v1.RecordedTask.OutputsEntry\x12\x30\n\x08\x61ttempts\x18\x0e \x03(\x0b\x32\x1e.hugginggpt.v1.RecordedAttempt\x12\x0e\n\x06reused\x18\x0f \x01(\x08\x12\x17\n\x0freused_from_run\x18\x10 \x01(\t\x12#\n\x05usage\x18\x11 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x1a\x45\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.hugginggpt.v1.Digest:\x02\x38\x01\x42\x0e\n\x0c_determinism\"\xd6\x01\n\x0cVerifiedTask\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\'\n\x07outcome\x18\x03 \x01(\x0e\x32\x16.hugginggpt.v1.Outcome\x12+\n\x05model\x18\x04 \x01(\x0b\x32\x1c.hugginggpt.v1.RecordedModel\x12\x34\n\x0b\x64\x65terminism\x18\x05 \x01(\x0e\x32\x1a.hugginggpt.v1.DeterminismH\x00\x88\x01\x01\x12\x10\n\x08\x66indings\x18\x06 \x03(\tB\x0e\n\x0c_determinism\"\x92\x01\n\x0cVerification\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61gain_run_id\x18\x03 \x01(\t\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\x12\x10\n\x08verified\x18\x05 \x01(\x08\x12*\n\x05tasks\x18\x06 \x03(\x0b\x32\x1b.hugginggpt.v1.VerifiedTask*M\n\x04\x46orm\x12\x14\n\x10\x46ORM_UNSPECIFIED\x10\x00\x12\r\n\tFORM_TEXT\x10\x01\x12\r\n\tFORM_JSON\x10\x02\x12\x11\n\rFORM_ARTIFACT\x10\x03*\x8d\x01\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n\x0cOUTCOME_SAME\x10\x01\x12\x15\n\x11OUTCOME_DIFFERENT\x10\x02\x12\x1a\n\x16OUTCOME_NOT_COMPARABLE\x10\x03\x12\x10\n\x0cOUTCOME_GONE\x10\x04\x12\x12\n\x0eOUTCOME_FAILED\x10\x05\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.hugginggpt.v1.record_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.hugginggpt.v1P\001Z\036hugginggpt.dev/v1;hugginggptv1'
   _globals['_RECORDEDTASK_OUTPUTSENTRY']._loaded_options = None
   _globals['_RECORDEDTASK_OUTPUTSENTRY']._serialized_options = b'8\001'
-  _globals['_FORM']._serialized_start=3038
-  _globals['_FORM']._serialized_end=3115
-  _globals['_OUTCOME']._serialized_start=3118
-  _globals['_OUTCOME']._serialized_end=3259
-  _globals['_RECORDREQUEST']._serialized_start=119
-  _globals['_RECORDREQUEST']._serialized_end=150
-  _globals['_DIGEST']._serialized_start=152
-  _globals['_DIGEST']._serialized_end=251
-  _globals['_RUNRECORD']._serialized_start=254
-  _globals['_RUNRECORD']._serialized_end=1083
-  _globals['_ASKER']._serialized_start=1085
-  _globals['_ASKER']._serialized_end=1187
-  _globals['_RECORDEDDECISION']._serialized_start=1190
-  _globals['_RECORDEDDECISION']._serialized_end=1382
-  _globals['_RECORDEDMODEL']._serialized_start=1385
-  _globals['_RECORDEDMODEL']._serialized_end=1513
-  _globals['_RECORDEDARGUMENT']._serialized_start=1515
-  _globals['_RECORDEDARGUMENT']._serialized_end=1633
-  _globals['_RECORDEDPARAMETER']._serialized_start=1635
-  _globals['_RECORDEDPARAMETER']._serialized_end=1752
-  _globals['_RECORDEDATTEMPT']._serialized_start=1755
-  _globals['_RECORDEDATTEMPT']._serialized_end=1987
-  _globals['_RECORDEDTASK']._serialized_start=1990
-  _globals['_RECORDEDTASK']._serialized_end=2670
-  _globals['_RECORDEDTASK_OUTPUTSENTRY']._serialized_start=2585
-  _globals['_RECORDEDTASK_OUTPUTSENTRY']._serialized_end=2654
-  _globals['_VERIFIEDTASK']._serialized_start=2673
-  _globals['_VERIFIEDTASK']._serialized_end=2887
-  _globals['_VERIFICATION']._serialized_start=2890
-  _globals['_VERIFICATION']._serialized_end=3036
+  _globals['_FORM']._serialized_start=3139
+  _globals['_FORM']._serialized_end=3216
+  _globals['_OUTCOME']._serialized_start=3219
+  _globals['_OUTCOME']._serialized_end=3360
+  _globals['_DIGEST']._serialized_start=253
+  _globals['_DIGEST']._serialized_end=352
+  _globals['_RUNRECORD']._serialized_start=355
+  _globals['_RUNRECORD']._serialized_end=1184
+  _globals['_ASKER']._serialized_start=1186
+  _globals['_ASKER']._serialized_end=1288
+  _globals['_RECORDEDDECISION']._serialized_start=1291
+  _globals['_RECORDEDDECISION']._serialized_end=1483
+  _globals['_RECORDEDMODEL']._serialized_start=1486
+  _globals['_RECORDEDMODEL']._serialized_end=1614
+  _globals['_RECORDEDARGUMENT']._serialized_start=1616
+  _globals['_RECORDEDARGUMENT']._serialized_end=1734
+  _globals['_RECORDEDPARAMETER']._serialized_start=1736
+  _globals['_RECORDEDPARAMETER']._serialized_end=1853
+  _globals['_RECORDEDATTEMPT']._serialized_start=1856
+  _globals['_RECORDEDATTEMPT']._serialized_end=2088
+  _globals['_RECORDEDTASK']._serialized_start=2091
+  _globals['_RECORDEDTASK']._serialized_end=2771
+  _globals['_RECORDEDTASK_OUTPUTSENTRY']._serialized_start=2686
+  _globals['_RECORDEDTASK_OUTPUTSENTRY']._serialized_end=2755
+  _globals['_VERIFIEDTASK']._serialized_start=2774
+  _globals['_VERIFIEDTASK']._serialized_end=2988
+  _globals['_VERIFICATION']._serialized_start=2991
+  _globals['_VERIFICATION']._serialized_end=3137
 # @@protoc_insertion_point(module_scope)

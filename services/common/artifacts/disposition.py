@@ -4,7 +4,7 @@ import re
 import unicodedata
 from urllib.parse import quote
 
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 
 NAME_CHARACTERS = 150
 """Longest name kept."""

@@ -17,7 +17,7 @@ from typing import Any
 import obstore
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts.backends import opened
 from services.common.artifacts.disposition import describing
 from services.common.artifacts.keys import ARTIFACT, check_tenant, key_of

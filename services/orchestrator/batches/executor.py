@@ -4,7 +4,8 @@ import asyncio
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_MODE_PLAN,
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
@@ -12,7 +13,6 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_INCOMPLETE,
     RUN_STATE_QUEUED,
     BatchPlace,
-    Failure,
     RunSpec,
     RunState,
 )

@@ -9,8 +9,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, S
 
 from google.protobuf.message import Message
 
-from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
-from protos.hugginggpt.v1.types_pb2 import BatchSpec, Caller, Failure, NewItem, Pipeline, RunSpec
+from protos.hugginggpt.v1.batch_pb2 import BatchSpec, NewItem
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context, upload_acks
 from services.common.errors import InvalidRequest
 from services.orchestrator.experts.client import to_failure
@@ -41,7 +45,7 @@ class Reception:
         self._removal = removal
         self._pipelines = pipelines
 
-    async def received(self, parts: AsyncIterable[StartBatchRequest], taken: Callable[[], Awaitable[None]]) -> str:
+    async def received(self, parts: AsyncIterable[CreateBatchRequest], taken: Callable[[], Awaitable[None]]) -> str:
         """Keeps a batch that then runs; gives its id, an earlier one's if the idempotency key stands for the same.
 
         Args:
@@ -129,7 +133,7 @@ class _Digest:
         return self._hash.hexdigest()
 
 
-async def _opened(parts: AsyncIterable[StartBatchRequest]) -> tuple[BatchSpec, AsyncIterator[Sequence[NewItem]]]:
+async def _opened(parts: AsyncIterable[CreateBatchRequest]) -> tuple[BatchSpec, AsyncIterator[Sequence[NewItem]]]:
     stream = aiter(parts)
     with contextlib.suppress(StopAsyncIteration):
         first = await anext(stream)
@@ -140,7 +144,7 @@ async def _opened(parts: AsyncIterable[StartBatchRequest]) -> tuple[BatchSpec, A
     raise InvalidRequest("the batch's spec must come first", port="spec", remedy="send it, then the items")
 
 
-async def _paged(parts: AsyncIterable[StartBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
+async def _paged(parts: AsyncIterable[CreateBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
     async for items in upload_acks.items(parts):
         for begin in range(0, len(items), PAGE):
             yield items[begin : begin + PAGE]

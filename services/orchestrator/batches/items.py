@@ -2,17 +2,11 @@
 
 import time
 
-from protos.hugginggpt.v1.types_pb2 import (
-    PRIORITY_BATCH,
-    RUN_MODE_RESULTS,
-    SELECTION_POLICY_RANK,
-    BatchItem,
-    BatchPlace,
-    Caller,
-    PipelineRef,
-    Run,
-    RunSpec,
-)
+from protos.hugginggpt.v1.batch_pb2 import BatchItem
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, Caller
+from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK
+from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, BatchPlace, Run, RunSpec
 from services.orchestrator.journal.batch_rows import BatchRow, Item
 from services.orchestrator.journal.row_writers import Puts
 from services.orchestrator.journal.statements import BATCH_RUNS

@@ -10,7 +10,7 @@ from typing import Self
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_FAILED
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED
 from services.common.errors import CorruptData, Unavailable
 from services.common.supervision import supervise
 from services.orchestrator.faults import FaultCounter, failure_of

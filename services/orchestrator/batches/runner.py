@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import Failure
+from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, FailedPrecondition, InvalidRequest, NotFound, Unavailable
 from services.orchestrator.batches.items import spec_of

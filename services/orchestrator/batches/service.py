@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from datetime import timedelta
 from typing import Self
 
-from protos.hugginggpt.v1.orchestrator_pb2 import StartBatchRequest
-from protos.hugginggpt.v1.types_pb2 import Batch, BatchItem, RunState
+from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem
+from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
+from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common import call_context
 from services.orchestrator.batches.executor import Driver
 from services.orchestrator.batches.ingest import Reception
@@ -51,7 +52,7 @@ class Batches:
         self._looks.close()
         await self._tenure.hand_over()
 
-    async def start(self, parts: AsyncIterable[StartBatchRequest], taken: Callable[[], Awaitable[None]]) -> Batch:
+    async def start(self, parts: AsyncIterable[CreateBatchRequest], taken: Callable[[], Awaitable[None]]) -> Batch:
         """Keeps a batch and lets it run.
 
         Args:

@@ -5,9 +5,10 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Batch
+from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1.batch_pb2 import Batch
 from services.common import upload_acks
 from services.orchestrator.batches.service import Batches
 from services.orchestrator.journal.batch_ends import BatchEnds
@@ -20,42 +21,56 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
     _batches: Batches
     _batch_ends: BatchEnds
 
-    async def StartBatch(self, request_iterator: AsyncIterator[pb.StartBatchRequest], context: Any) -> Batch:
+    async def CreateBatch(self, request_iterator: AsyncIterator[gateway_pb2.CreateBatchRequest], context: Any) -> Batch:
         return await self._batches.start(request_iterator, partial(upload_acks.tell, context))
 
-    async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
+    async def GetBatch(self, request: gateway_pb2.GetBatchRequest, context: Any) -> Batch:
         return await self._batches.get(request.batch_id)
 
-    async def ListBatches(self, request: pb.ListBatchesRequest, context: Any) -> pb.ListBatchesResponse:
+    async def ListBatches(
+        self, request: gateway_pb2.ListBatchesRequest, context: Any
+    ) -> gateway_pb2.ListBatchesResponse:
         size, states = page_size(request.page_size), wanted(request.states)
         found = await self._batches.listed(size, position(request.page_token), states)
         following = token(found.rows[-1][0].created, found.rows[-1][0].id) if found.more else ""
-        return pb.ListBatchesResponse(batches=[batch for _, batch in found.rows], next_page_token=following)
+        return gateway_pb2.ListBatchesResponse(batches=[batch for _, batch in found.rows], next_page_token=following)
 
-    async def ListItems(self, request: pb.ListItemsRequest, context: Any) -> pb.ListItemsResponse:
+    async def ListBatchItems(
+        self, request: gateway_pb2.ListBatchItemsRequest, context: Any
+    ) -> gateway_pb2.ListBatchItemsResponse:
         size, states = page_size(request.page_size), wanted(request.states)
         inputs = not request.outcomes_only
         found = await self._batches.items(request.batch_id, request.after, size, states, inputs=inputs)
-        return pb.ListItemsResponse(items=found.rows, next_after=found.rows[-1].index if found.more else 0)
+        return gateway_pb2.ListBatchItemsResponse(
+            items=found.rows, next_after=found.rows[-1].index if found.more else 0
+        )
 
-    async def CancelBatch(self, request: pb.CancelBatchRequest, context: Any) -> pb.CancelBatchResponse:
+    async def CancelBatch(
+        self, request: gateway_pb2.CancelBatchRequest, context: Any
+    ) -> gateway_pb2.CancelBatchResponse:
         await self._batches.cancel(request.batch_id)
-        return pb.CancelBatchResponse()
+        return gateway_pb2.CancelBatchResponse()
 
-    async def ResumeBatch(self, request: pb.ResumeBatchRequest, context: Any) -> Batch:
+    async def ResumeBatch(self, request: gateway_pb2.ResumeBatchRequest, context: Any) -> Batch:
         return await self._batches.resume(request.batch_id, failed_only=request.failed_only)
 
-    async def WatchBatch(self, request: pb.WatchBatchRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+    async def WatchBatch(self, request: gateway_pb2.WatchBatchRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         async with aclosing(self._batches.watch(request.batch_id)) as shown:
             async for batch in shown:
                 await context.write(batch)
 
-    async def DeleteBatch(self, request: pb.DeleteBatchRequest, context: Any) -> pb.DeleteBatchResponse:
+    async def DeleteBatch(
+        self, request: gateway_pb2.DeleteBatchRequest, context: Any
+    ) -> gateway_pb2.DeleteBatchResponse:
         await self._batches.delete(request.batch_id)
-        return pb.DeleteBatchResponse()
+        return gateway_pb2.DeleteBatchResponse()
 
-    async def ListEndedBatches(self, request: pb.ListEndedBatchesRequest, context: Any) -> pb.ListEndedBatchesResponse:
+    async def ListEndedBatches(
+        self, request: orchestrator_pb2.ListEndedBatchesRequest, context: Any
+    ) -> orchestrator_pb2.ListEndedBatchesResponse:
         size, since = page_size(request.page_size), moment(request.ended_after, "ended_after")
         found = await self._batch_ends.since(since, position(request.page_token) or (0.0, ""), size + 1)
         following = token(found[size - 1][0], found[size - 1][1].batch_id) if len(found) > size else ""
-        return pb.ListEndedBatchesResponse(batches=[batch for _, batch in found[:size]], next_page_token=following)
+        return orchestrator_pb2.ListEndedBatchesResponse(
+            batches=[batch for _, batch in found[:size]], next_page_token=following
+        )

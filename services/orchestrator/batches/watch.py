@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 
-from protos.hugginggpt.v1.types_pb2 import Batch
+from protos.hugginggpt.v1.batch_pb2 import Batch
 from services.orchestrator.leases import stopping
 
 WATCH_SECONDS = 1.0

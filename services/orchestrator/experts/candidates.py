@@ -7,21 +7,13 @@ from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
+from protos.hugginggpt.v1.event_pb2 import AttemptFailed, RunEvent, TaskProgress, TaskStarted, TaskWaiting
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    CANDIDATE_ROLE_SHADOW,
-    REACH_INTERNAL,
-    AttemptFailed,
-    Candidate,
-    Failure,
-    RunEvent,
-    TaskProgress,
-    TaskResult,
-    TaskSpec,
-    TaskStarted,
-    TaskWaiting,
-    Usage,
-)
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, REACH_INTERNAL, Candidate
+from protos.hugginggpt.v1.run_pb2 import TaskResult
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context, spans
 from services.common import semantic_conventions as names
 from services.common.errors import (

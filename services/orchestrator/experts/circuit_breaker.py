@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
-from protos.hugginggpt.v1.selector_pb2 import Avoid
+from protos.hugginggpt.internal.v1.selector_pb2 import Avoid
 from services.common import semantic_conventions as names
 from services.common import spans
 from services.orchestrator import metrics

@@ -4,8 +4,9 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Self
 
-from protos.hugginggpt.v1.selector_pb2 import Avoid
-from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult
+from protos.hugginggpt.internal.v1.selector_pb2 import Avoid
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common.errors import ServiceError, Verdict
 from services.orchestrator import metrics
 from services.orchestrator.experts.backoff import RetryBudget
@@ -18,7 +19,7 @@ from services.orchestrator.experts.shadow import Shadows
 from services.orchestrator.pricing import Prices
 
 if TYPE_CHECKING:  # these names exist for type checkers only
-    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 __all__ = ["Attempts", "Job", "to_failure"]
 

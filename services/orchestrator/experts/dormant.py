@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import grpc
 import structlog
 
-from protos.hugginggpt.v1.selector_pb2 import WatchCatalogueRequest
+from protos.hugginggpt.internal.v1.selector_pb2 import WatchCatalogueRequest
 from services.common.supervision import supervise
 from services.orchestrator.experts.backoff import backoff
 
 if TYPE_CHECKING:  # these names exist for type checkers only
-    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,9 @@ import grpc
 from grpc import StatusCode
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.types_pb2 import Candidate, TaskResult, Usage
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.run_pb2 import TaskResult
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, Overloaded, ServiceError, Unavailable, from_rpc
 from services.orchestrator.experts.candidates import Asking

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
-from protos.hugginggpt.v1.types_pb2 import Endpoint
+from protos.hugginggpt.v1.model_pb2 import Endpoint
 
 QUEUE, LOADED, FREE = "expert-queue", "expert-loaded", "expert-free-bytes"
 """Trailing metadata of Infer: calls waiting or running; ids of loaded models, with commas between; bytes free."""

@@ -3,8 +3,9 @@
 import json
 import re
 
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TEXT, Value
 from protos.hugginggpt.v1.expert_pb2 import InferResponse
-from protos.hugginggpt.v1.types_pb2 import MODALITY_JSON, MODALITY_TEXT, Port, TaskSpec, Value
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import CorruptData
 from services.orchestrator.runs.arguments import is_too_long
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH, Candidate, TaskResult
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, Overloaded, ServiceError, Verdict, verdict
 from services.orchestrator.experts.backoff import (

@@ -6,16 +6,11 @@ from dataclasses import replace
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import (
-    CANDIDATE_ROLE_PRIMARY,
-    CANDIDATE_ROLE_SHADOW,
-    PRIORITY_BATCH,
-    Caller,
-    Candidate,
-    RunEvent,
-    TaskResult,
-    Value,
-)
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROLE_SHADOW, Candidate
+from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.orchestrator import metrics
 from services.orchestrator.experts.backoff import RetryBudget

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from protos.hugginggpt.v1.types_pb2 import Artifact
+from protos.hugginggpt.v1.artifact_pb2 import Artifact
 
 Path: TypeAlias = tuple[str, str, bool, bool]
 """A field that may lead to artifacts: its name, the oneof it is in, whether it is repeated, whether it is a map."""

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from protos.hugginggpt.v1.orchestrator_pb2 import EndedBatch
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, BatchCounts, BatchSpec, Caller
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import EndedBatch
+from protos.hugginggpt.v1.batch_pb2 import BatchCounts, BatchSpec
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.database import Database
 from services.orchestrator.journal import batch_statements as sql
 from services.orchestrator.journal.batch_rows import counted, counts

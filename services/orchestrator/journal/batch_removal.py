@@ -4,7 +4,7 @@
 
 from typing import TypeVar
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.database import Database, Query, Steps
 from services.orchestrator.journal import batch_statements as sql
 from services.orchestrator.journal.artifact_refs import LET_GO

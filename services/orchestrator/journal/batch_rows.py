@@ -4,21 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue
+from protos.hugginggpt.v1.batch_pb2 import BatchCounts, BatchItem, BatchSpec, NewItem
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
-    BatchCounts,
-    BatchItem,
-    BatchSpec,
-    Caller,
-    Failure,
-    NamedValue,
-    NewItem,
-    Pipeline,
     RunState,
 )
 from services.orchestrator.journal.row_readers import decoded

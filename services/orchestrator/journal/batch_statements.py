@@ -4,7 +4,7 @@
 
 from collections.abc import Collection
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, RUN_STATE_RUNNING
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, RUN_STATE_RUNNING
 from services.common.database import Dialect, Into
 from services.orchestrator.journal.pages import paged
 

@@ -10,16 +10,15 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.batch_pb2 import BatchItem, NewItem
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
-    BatchItem,
-    Failure,
-    NewItem,
-    Pipeline,
     RunState,
 )
 from services.common.database import Database, Operation, Query, Steps

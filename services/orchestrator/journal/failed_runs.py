@@ -2,7 +2,10 @@
 
 import time
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_FAILED, BatchItem, Failure, RunEnded, RunEvent
+from protos.hugginggpt.v1.batch_pb2 import BatchItem
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED
 from services.common.database import Operation, Query, Steps
 from services.orchestrator.journal import statements
 from services.orchestrator.journal.errors import LeaseLost

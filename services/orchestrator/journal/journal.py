@@ -10,14 +10,10 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_STATE_QUEUED,
-    Caller,
-    Failure,
-    RunEvent,
-    RunState,
-    TaskResult,
-)
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_QUEUED, RunState, TaskResult
 from services.common.database import Contradiction, Database, Operation, Query, Steps
 from services.common.errors import FailedPrecondition, NotFound, Unavailable
 from services.orchestrator import metrics

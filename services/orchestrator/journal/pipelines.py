@@ -5,7 +5,7 @@ from asyncio import Future
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from protos.hugginggpt.v1.types_pb2 import Pipeline
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from services.common.database import Database, Into, Query, Rows, Steps
 from services.orchestrator.journal.artifact_digests import digests
 from services.orchestrator.journal.artifact_refs import HOLDS, LET_GO

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.artifacts import ArtifactStore
 from services.common.database import Database, Query, Rows, Steps
 from services.common.supervision import supervise

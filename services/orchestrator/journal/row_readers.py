@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from protos.hugginggpt.v1.types_pb2 import Caller
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common.database import Operation, Query, Steps
 from services.orchestrator.journal.statements import FIELDS
 from services.orchestrator.journal.tables import Row

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.database import Into
 from services.orchestrator.journal.artifact_digests import digests, may_refer
 from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES

@@ -4,7 +4,7 @@
 
 from collections.abc import Collection
 
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.database import Dialect, Into
 
 FIELDS = (

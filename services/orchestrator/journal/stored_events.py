@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from google.protobuf.message import DecodeError
 
-from protos.hugginggpt.v1.types_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.database import Database
 from services.orchestrator.journal import statements
 from services.orchestrator.journal.errors import unreadable

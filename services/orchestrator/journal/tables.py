@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     BatchPlace,
-    Caller,
-    RunEvent,
     RunState,
     TaskResult,
 )

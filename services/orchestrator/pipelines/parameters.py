@@ -4,23 +4,20 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_AUDIO,
     MODALITY_IMAGE,
     MODALITY_JSON,
     MODALITY_TABLE,
     MODALITY_TEXT,
     MODALITY_VIDEO,
-    Argument,
     Artifact,
     Modality,
     NamedValue,
-    Plan,
-    Port,
-    Task,
-    TaskSpec,
     Value,
 )
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common.errors import InvalidRequest
 from services.orchestrator.runs.arguments import is_too_long, needs
 

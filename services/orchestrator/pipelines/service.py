@@ -4,29 +4,23 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from difflib import get_close_matches
 
+from protos.hugginggpt.internal.v1 import planner_pb2
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1 import planner_pb2 as planning
-from protos.hugginggpt.v1.orchestrator_pb2 import SavePipelineRequest
-from protos.hugginggpt.v1.selector_pb2 import SelectResponse
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_UNSPECIFIED
+from protos.hugginggpt.v1.caller_pb2 import (
     DATA_POLICY_LOCAL,
     DATA_POLICY_OPEN,
     DATA_POLICY_UNSPECIFIED,
-    INFERENCE_MODE_UNSPECIFIED,
-    MODALITY_UNSPECIFIED,
-    SELECTION_POLICY_RANK,
-    Argument,
     Caller,
-    Constraints,
     DataPolicy,
-    InferenceMode,
-    Pipeline,
-    PipelineRef,
-    Plan,
-    Port,
-    RunSpec,
-    Task,
 )
+from protos.hugginggpt.v1.gateway_pb2 import SavePipelineRequest
+from protos.hugginggpt.v1.model_pb2 import INFERENCE_MODE_UNSPECIFIED, SELECTION_POLICY_RANK, Constraints, InferenceMode
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RunSpec
+from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task
 from services.common import call_context
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
 from services.orchestrator.journal import Journal
@@ -38,7 +32,7 @@ from services.orchestrator.runs.conversation import view_of
 from services.orchestrator.runs.run_state import RunView
 from services.orchestrator.runs.selection import Selections
 
-Check = Callable[[planning.PlanRequest], Awaitable[Plan]]
+Check = Callable[[planner_pb2.PlanRequest], Awaitable[Plan]]
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 _LISTED = "check the name; `hugginggpt pipelines` or `GET /v1/pipelines` lists them"
@@ -128,8 +122,8 @@ class Pipelines:
         offers, missing = await self._offers(plan)
         specs = {**standard_tasks(), **{offer.spec.name: offer.spec for offer in offers.values()}}
         taken = parameters.parameters(plan, specs)
-        draft = planning.PlanGoal(check=planning.CheckPlan(draft=plan))
-        checked = await self._check(planning.PlanRequest(inputs=parameters.samples(taken), goal=draft))
+        draft = planner_pb2.PlanGoal(check=planner_pb2.CheckPlan(draft=plan))
+        checked = await self._check(planner_pb2.PlanRequest(inputs=parameters.samples(taken), goal=draft))
         if missing:
             raise missing
         if pin:

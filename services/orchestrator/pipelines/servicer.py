@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from protos.hugginggpt.v1 import orchestrator_pb2 as pb
-from protos.hugginggpt.v1 import orchestrator_pb2_grpc as rpc
-from protos.hugginggpt.v1.types_pb2 import Pipeline, PipelineRef
+from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
+from protos.hugginggpt.v1 import gateway_pb2 as pb
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
 from services.common.errors import InvalidRequest
 from services.orchestrator.paging import page_size
 from services.orchestrator.pipelines.service import Pipelines

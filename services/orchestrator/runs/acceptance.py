@@ -6,17 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from protos.hugginggpt.v1 import planner_pb2 as planning
-from protos.hugginggpt.v1.types_pb2 import (
-    DATA_POLICY_LOCAL,
-    DATA_POLICY_OPEN,
-    Caller,
-    Plan,
-    RunAccepted,
-    RunEvent,
-    RunSpec,
-    Value,
-)
+from protos.hugginggpt.internal.v1 import planner_pb2
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
+from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import InvalidRequest
 from services.orchestrator.journal.tables import NewRun, Row
 from services.orchestrator.runs import spans
@@ -63,10 +58,10 @@ def check(spec: RunSpec) -> None:
             )
 
 
-def plan_to_check(spec: RunSpec, plan: Plan) -> planning.PlanRequest:
+def plan_to_check(spec: RunSpec, plan: Plan) -> planner_pb2.PlanRequest:
     """Asks the planner whether a plan is valid for a run."""
-    draft = planning.PlanGoal(check=planning.CheckPlan(draft=plan))
-    return planning.PlanRequest(inputs=spec.inputs, goal=draft, budget=spec.budget)
+    draft = planner_pb2.PlanGoal(check=planner_pb2.CheckPlan(draft=plan))
+    return planner_pb2.PlanRequest(inputs=spec.inputs, goal=draft, budget=spec.budget)
 
 
 def digest(spec: RunSpec, who: Caller) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
-from protos.hugginggpt.v1.types_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common.errors import Overloaded
 from services.orchestrator.runs.run_log import LiveRun
 

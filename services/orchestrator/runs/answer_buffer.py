@@ -4,7 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from protos.hugginggpt.v1.types_pb2 import AnswerChunk, RunEvent
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
 from services.orchestrator.runs.run_log import LiveRun
 
 CHUNK_SECONDS = 0.05

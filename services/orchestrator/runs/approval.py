@@ -2,16 +2,10 @@
 
 import time
 
-from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_MODE_APPROVE,
-    RUN_MODE_PLAN,
-    RUN_STATE_AWAITING_APPROVAL,
-    ApprovalRequested,
-    Failure,
-    PlanApproved,
-    RunEvent,
-)
+from protos.hugginggpt.v1.event_pb2 import ApprovalRequested, PlanApproved, RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_APPROVE, RUN_MODE_PLAN, RUN_STATE_AWAITING_APPROVAL
 from services.orchestrator.runs.run_log import LiveRun
 
 WAITING_SECONDS = 24 * 3600.0

@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from protos.hugginggpt.v1.expert_pb2 import InferRequest, ValueList
-from protos.hugginggpt.v1.types_pb2 import Argument, Task, TaskResult, Value
+from protos.hugginggpt.v1.artifact_pb2 import Value, ValueList
+from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.run_pb2 import TaskResult
+from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.artifacts import INLINE_BYTES
 from services.common.errors import InvalidRequest
 

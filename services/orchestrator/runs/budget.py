@@ -4,7 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from protos.hugginggpt.v1.types_pb2 import Budget, Failure, RunEvent, Usage
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.usage_pb2 import Budget, Usage
 
 _REMEDY = "ask for less at once, or give the run more (budget)"
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import ExitStack
 from typing import Self
 
-from protos.hugginggpt.v1.selector_pb2 import SelectResponse
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
 from services.common import call_context
 from services.orchestrator.experts.dormant import Change, Sleepers
 

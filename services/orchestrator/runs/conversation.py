@@ -4,7 +4,9 @@ from collections.abc import AsyncGenerator, Iterator
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import ROLE_ASSISTANT, ROLE_USER, NamedValue, Run, RunEvent, Turn
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Run, Turn
 from services.common.errors import CorruptData
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.errors import unreadable

@@ -6,7 +6,9 @@ from typing import Any
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_MODE_PLAN,
     RUN_MODE_RESULTS,
     RUN_STATE_CANCELLED,
@@ -15,9 +17,6 @@ from protos.hugginggpt.v1.types_pb2 import (
     RUN_STATE_INCOMPLETE,
     TASK_STATE_CANCELLED,
     TASK_STATE_FAILED,
-    Failure,
-    RunEnded,
-    RunEvent,
     RunState,
     TaskResult,
     TaskState,

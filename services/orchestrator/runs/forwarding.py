@@ -3,8 +3,8 @@
 import grpc
 import structlog
 
-from protos.hugginggpt.v1.orchestrator_pb2 import CancelRunRequest
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.v1.gateway_pb2 import CancelRunRequest
 from services.common import call_context
 from services.common.channel import dial
 
@@ -31,7 +31,7 @@ class Forwarding:
         async with dial(address) as channel:  # for this once: it is rare, and addresses come and go
             request = CancelRunRequest(run_id=run_id)
             try:
-                await OrchestratorServiceStub(channel).Cancel(
+                await OrchestratorServiceStub(channel).CancelRun(
                     request, timeout=SECONDS, metadata=call_context.metadata()
                 )
             except grpc.aio.AioRpcError as error:

@@ -5,18 +5,12 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from protos.hugginggpt.v1 import planner_pb2 as planning
-from protos.hugginggpt.v1.types_pb2 import (
-    Decision,
-    Failure,
-    Plan,
-    PlanCompleted,
-    RunEvent,
-    Task,
-    TaskPlanned,
-    TaskStatus,
-    Turn,
-)
+from protos.hugginggpt.internal.v1 import planner_pb2
+from protos.hugginggpt.v1.event_pb2 import PlanCompleted, RunEvent, TaskPlanned
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
+from protos.hugginggpt.v1.run_pb2 import TaskStatus, Turn
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.errors import CorruptData, Overloaded, ServiceError, Unavailable, Verdict, from_rpc, verdict
 from services.orchestrator.deadline import Deadline
@@ -26,7 +20,7 @@ from services.orchestrator.runs.arguments import needs
 from services.orchestrator.runs.run_log import LiveRun
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
+    from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
 
 CALLS = 3
 """How often the planner is asked before a plan is taken as it is: once, and twice to continue."""
@@ -57,7 +51,7 @@ class Plans:
     def __init__(self, planner: "PlannerServiceAsyncStub") -> None:
         self._planner = planner
 
-    async def check(self, request: planning.PlanRequest) -> Plan:
+    async def check(self, request: planner_pb2.PlanRequest) -> Plan:
         """A supplied plan as it will run.
 
         Raises:
@@ -109,14 +103,14 @@ class Plans:
         self, run: LiveRun, turns: Sequence[Turn], failed: Sequence[int], add: Add, deadline: Deadline
     ) -> None:
         """Asks once for other tasks in place of failed ones; where not all of them come, the failures stand."""
-        request = _request(run, turns, planning.PlanGoal(replan=planning.Replan(failed=failed)))
+        request = _request(run, turns, planner_pb2.PlanGoal(replan=planner_pb2.Replan(failed=failed)))
         try:
             decision = await self._streamed(run, request, add, deadline)
         except ServiceError as error:
             decision = Decision(reason=f"no other way was planned: {error.message}")
         _completed(run, decision)
 
-    async def _streamed(self, run: LiveRun, request: planning.PlanRequest, add: Add, deadline: Deadline) -> Decision:
+    async def _streamed(self, run: LiveRun, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
         """Takes what the planner sends to the plan's end.
 
         Raises:
@@ -127,7 +121,7 @@ class Plans:
             spans.planned(span, decision, len(run.view.run.tasks))
             return decision
 
-    async def _taken(self, run: LiveRun, request: planning.PlanRequest, add: Add, deadline: Deadline) -> Decision:
+    async def _taken(self, run: LiveRun, request: planner_pb2.PlanRequest, add: Add, deadline: Deadline) -> Decision:
         seconds = max(SHARE * deadline.left, 1.0)
         told = request.goal.WhichOneof("kind") != "replan"  # what has failed is told by its failure
         call = self._planner.Plan(request, timeout=seconds, metadata=call_context.metadata())
@@ -146,22 +140,22 @@ class Plans:
         raise _broken_off()
 
 
-def _goal(run: LiveRun) -> planning.PlanGoal:
+def _goal(run: LiveRun) -> planner_pb2.PlanGoal:
     if run.view.run.tasks:
-        return planning.PlanGoal(continuation=planning.ContinuePlan())
-    return planning.PlanGoal(new_plan=planning.NewPlan())
+        return planner_pb2.PlanGoal(continuation=planner_pb2.ContinuePlan())
+    return planner_pb2.PlanGoal(new_plan=planner_pb2.NewPlan())
 
 
-def _request(run: LiveRun, turns: Sequence[Turn], goal: planning.PlanGoal) -> planning.PlanRequest:
+def _request(run: LiveRun, turns: Sequence[Turn], goal: planner_pb2.PlanGoal) -> planner_pb2.PlanRequest:
     spec = run.view.run.spec
     prior = [_prior(status) for status in run.view.run.tasks]
-    return planning.PlanRequest(conversation=turns, inputs=spec.inputs, prior=prior, goal=goal, budget=spec.budget)
+    return planner_pb2.PlanRequest(conversation=turns, inputs=spec.inputs, prior=prior, goal=goal, budget=spec.budget)
 
 
-def _prior(status: TaskStatus) -> planning.PriorTask:
+def _prior(status: TaskStatus) -> planner_pb2.PriorTask:
     result = status.result
     told = result.outputs["text"].text if "text" in result.outputs else result.failure.message
-    return planning.PriorTask(task=status.task, state=status.state, summary=told[:SUMMARY_CHARACTERS])
+    return planner_pb2.PriorTask(task=status.task, state=status.state, summary=told[:SUMMARY_CHARACTERS])
 
 
 def _supplied(run: LiveRun, add: Add) -> Failure | None:

@@ -5,22 +5,19 @@ from collections.abc import Collection, Iterable
 
 from google.protobuf.duration_pb2 import Duration
 
-from protos.hugginggpt.v1.types_pb2 import (
-    NOTE_KIND_CHAT,
-    NOTE_KIND_CLARIFY,
-    NOTE_KIND_UNMAPPED,
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.plan_pb2 import NOTE_KIND_CHAT, NOTE_KIND_CLARIFY, NOTE_KIND_UNMAPPED, Decision
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_MODE_PLAN,
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     TASK_STATE_REUSED,
     TASK_STATE_SUCCEEDED,
-    Decision,
-    Failure,
     Run,
     RunState,
-    Usage,
 )
+from protos.hugginggpt.v1.usage_pb2 import Usage
 
 _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})
 _MISSING = frozenset({NOTE_KIND_UNMAPPED, NOTE_KIND_CLARIFY})

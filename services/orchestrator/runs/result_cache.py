@@ -4,7 +4,9 @@ import hashlib
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import DETERMINISM_EXACT, DETERMINISM_NUMERIC, Candidate, TaskResult, TaskSpec
+from protos.hugginggpt.v1.model_pb2 import Candidate
+from protos.hugginggpt.v1.run_pb2 import TaskResult
+from protos.hugginggpt.v1.task_pb2 import DETERMINISM_EXACT, DETERMINISM_NUMERIC, TaskSpec
 from services.common.artifacts import ArtifactStore
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from protos.hugginggpt.v1.types_pb2 import Caller, Failure, RunEvent, RunState
+from protos.hugginggpt.v1.caller_pb2 import Caller
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common.errors import Unavailable
 from services.orchestrator.batches.items import settled
 from services.orchestrator.journal import Journal, LeaseLost

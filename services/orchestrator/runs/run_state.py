@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.plan_pb2 import Decision
+from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
@@ -10,14 +13,11 @@ from protos.hugginggpt.v1.types_pb2 import (
     TASK_STATE_PLANNED,
     TASK_STATE_RUNNING,
     TASK_STATE_WAITING,
-    Decision,
-    Failure,
     Run,
-    RunEvent,
     TaskResult,
     TaskStatus,
-    Usage,
 )
+from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.orchestrator.journal.tables import Row
 
 _UNDER_WAY = frozenset({TASK_STATE_PLANNED, TASK_STATE_WAITING, TASK_STATE_RUNNING})

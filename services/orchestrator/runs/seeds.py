@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import TaskSpec
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
 PARAMETER = "seed"
 _BITS = 53

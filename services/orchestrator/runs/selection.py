@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from protos.hugginggpt.v1.selector_pb2 import Avoid, SelectRequest, SelectResponse
-from protos.hugginggpt.v1.types_pb2 import (
-    PRIORITY_BATCH,
-    SELECTION_POLICY_RANK,
-    Candidate,
-    Constraints,
-    InferenceMode,
-    RunEvent,
-    Task,
-    TaskSelected,
-)
+from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectRequest, SelectResponse
+from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskSelected
+from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK, Candidate, Constraints, InferenceMode
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, NotFound, from_rpc
 from services.orchestrator.deadline import Deadline
@@ -25,7 +19,7 @@ from services.orchestrator.runs.candidate_cache import LOOK_SECONDS, Catalogue
 from services.orchestrator.runs.run_log import LiveRun
 
 if TYPE_CHECKING:  # this name exists for type checkers only
-    from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 AT_ONCE = 128
 """Calls to the selector under way at once, of all runs: a gRPC server drops calls, as CANCELLED, once 1,000 wait."""

@@ -8,15 +8,15 @@ from typing import Any, Self
 
 import structlog
 
-from protos.hugginggpt.v1.orchestrator_pb2 import ApproveRunRequest
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import (
     ON_DISCONNECT_CANCEL,
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_QUEUED,
     BatchPlace,
-    Plan,
     Run,
-    RunEvent,
     RunSpec,
 )
 from services.common import call_context

@@ -11,8 +11,11 @@ from contextlib import AbstractContextManager, contextmanager
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 
-from protos.hugginggpt.v1 import types_pb2 as types
-from protos.hugginggpt.v1.types_pb2 import Decision, Failure, RunSpec, RunState, Task, TaskResult
+from protos.hugginggpt.v1 import event_pb2
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.plan_pb2 import Decision
+from protos.hugginggpt.v1.run_pb2 import RunSpec, RunState, TaskResult
+from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import semantic_conventions as names
 from services.common import spans, tracing
 from services.orchestrator.runs.run_log import LiveRun
@@ -20,7 +23,7 @@ from services.orchestrator.runs.run_log import LiveRun
 _NONE = trace.INVALID_SPAN_CONTEXT
 
 
-def begun(spec: RunSpec) -> types.Trace | None:
+def begun(spec: RunSpec) -> event_pb2.Trace | None:
     """The name of a new run's span, within what asks for it; a batch's item has a trace of its own. None: no traces."""
     if not (traces := tracing.current()):
         return None
@@ -28,10 +31,12 @@ def begun(spec: RunSpec) -> types.Trace | None:
 
     parent = _NONE if spec.HasField("batch") else spans.current()
     span = named(traces, SpanKind.INTERNAL, names.INVOKE_WORKFLOW, parent)
-    return types.Trace(traceparent=spans.written(span), parent_id=f"{parent.span_id:016x}" if parent.is_valid else "")
+    return event_pb2.Trace(
+        traceparent=spans.written(span), parent_id=f"{parent.span_id:016x}" if parent.is_valid else ""
+    )
 
 
-def driving(kept: types.Trace) -> AbstractContextManager[None]:
+def driving(kept: event_pb2.Trace) -> AbstractContextManager[None]:
     """What is done within the block belongs to the run's span, whatever it was begun in."""
     return spans.within(_own(kept))
 
@@ -119,11 +124,11 @@ def executed(span: Span, result: TaskResult) -> None:
         spans.failed(span, result.failure.reason)
 
 
-def _own(kept: types.Trace) -> SpanContext:
+def _own(kept: event_pb2.Trace) -> SpanContext:
     return spans.read({"traceparent": kept.traceparent}) if kept.traceparent else _NONE
 
 
-def _parent(kept: types.Trace, own: SpanContext) -> SpanContext | None:
+def _parent(kept: event_pb2.Trace, own: SpanContext) -> SpanContext | None:
     if not kept.parent_id:
         return None
     return SpanContext(own.trace_id, int(kept.parent_id, 16), is_remote=True, trace_flags=own.trace_flags)

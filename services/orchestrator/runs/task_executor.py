@@ -9,20 +9,18 @@ from functools import partial
 
 import structlog
 
-from protos.hugginggpt.v1.selector_pb2 import SelectResponse
-from protos.hugginggpt.v1.types_pb2 import (
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
+from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.run_pb2 import (
     TASK_STATE_FAILED,
     TASK_STATE_REUSED,
     TASK_STATE_SKIPPED,
     TASK_STATE_SUCCEEDED,
-    Failure,
-    RunEvent,
-    Task,
-    TaskEnded,
     TaskResult,
-    TaskSpec,
     TaskState,
 )
+from protos.hugginggpt.v1.task_pb2 import Task, TaskSpec
 from services.common.errors import DeadlineExceeded, NotFound, ServiceError, Unavailable
 from services.orchestrator import metrics
 from services.orchestrator.dag import Dag

@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from protos.hugginggpt.v1 import planner_pb2 as planning
-from protos.hugginggpt.v1.responder_pb2 import RespondRequest
-from protos.hugginggpt.v1.types_pb2 import (
-    RUN_MODE_APPROVE,
-    RUN_MODE_PLAN,
-    TASK_STATE_SKIPPED,
-    AnswerChunk,
-    Decision,
-    Failure,
-    Plan,
-    Replanning,
-    RunEvent,
-    TaskStatus,
-    Turn,
-)
+from protos.hugginggpt.internal.v1 import planner_pb2
+from protos.hugginggpt.internal.v1.responder_pb2 import RespondRequest
+from protos.hugginggpt.v1.event_pb2 import AnswerChunk, Replanning, RunEvent
+from protos.hugginggpt.v1.failure_pb2 import Failure
+from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_APPROVE, RUN_MODE_PLAN, TASK_STATE_SKIPPED, TaskStatus, Turn
 from services.common import call_context
 from services.common.errors import from_rpc
 from services.orchestrator.deadline import Deadline
@@ -32,8 +23,8 @@ from services.orchestrator.runs.run_state import RunView
 from services.orchestrator.runs.task_executor import Execution, Means, executing
 
 if TYPE_CHECKING:  # these names exist for type checkers only
-    from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceAsyncStub
-    from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceAsyncStub
+    from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceAsyncStub
+    from protos.hugginggpt.internal.v1.responder_pb2_grpc import ResponderServiceAsyncStub
 
 GRACE_SECONDS = 30.0
 """What the answer may take after the run's deadline has passed."""
@@ -58,7 +49,7 @@ class Pipeline:
         self._responder = responder
         self._means = means
 
-    async def check(self, request: planning.PlanRequest) -> Plan:
+    async def check(self, request: planner_pb2.PlanRequest) -> Plan:
         """A supplied plan as it will run.
 
         Raises:

@@ -12,8 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from experts.host.batch_composer import QUIET_SECONDS
-from protos.hugginggpt.v1.orchestrator_pb2 import GetRunRequest
-from protos.hugginggpt.v1.types_pb2 import TASK_STATE_REUSED, NewItem, Plan
+from protos.hugginggpt.v1.batch_pb2 import NewItem
+from protos.hugginggpt.v1.gateway_pb2 import GetRunRequest
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import TASK_STATE_REUSED
 from tests.bench.batches.client import asking, loaded, seconds
 from tests.bench.dense.tasks import TASK
 from tests.bench.expert_callers import Asker, reaching
@@ -83,7 +85,7 @@ async def _again(asked: Asking) -> tuple[float, float]:
     taken = seconds(await asked.ended(batch.batch_id))
     reused = 0
     for item in await asked.items(batch.batch_id):
-        run = await asked.stub.Get(GetRunRequest(run_id=item.run_id), **asked.means)
+        run = await asked.stub.GetRun(GetRunRequest(run_id=item.run_id), **asked.means)
         reused += run.tasks[0].state == TASK_STATE_REUSED
     return taken, reused / ITEMS
 

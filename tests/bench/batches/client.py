@@ -4,8 +4,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, Batch
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.v1.batch_pb2 import Batch
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common.channel import connect
 from tests.bench.load import PATIENCE_SECONDS
 from tests.support.batches import Asking

@@ -6,7 +6,10 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS, Plan, RunEvent, Task
+from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.plan_pb2 import Plan
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS
+from protos.hugginggpt.v1.task_pb2 import Task
 from tests.bench.batches.client import asking, loaded
 from tests.bench.processes import staged
 from tests.bench.rows import Row

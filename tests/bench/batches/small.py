@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 
 import grpc
 
-from protos.hugginggpt.v1.types_pb2 import Artifact, Batch, NamedValue, NewItem, Value
+from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
+from protos.hugginggpt.v1.batch_pb2 import Batch, NewItem
 from services.common.channel import connect
 from tests.bench.batches.client import asking, loaded
 from tests.bench.cast import TALLY

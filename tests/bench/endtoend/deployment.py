@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.types_pb2 import Parameter, TaskSpec, Value
+from protos.hugginggpt.v1.task_pb2 import Parameter, TaskSpec
 from tests.bench.endtoend.scripted_llm import Speaker
 from tests.bench.service_processes import rooms
 from tests.bench.shapes import SPEC, TASK, Script

@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 import httpx
 
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
-from protos.hugginggpt.v1.types_pb2 import Value
 from services.common.channel import dial
 from tests.bench.endtoend import scripted_llm
 from tests.bench.endtoend.controllers import Controller

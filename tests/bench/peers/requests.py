@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from protos.hugginggpt.internal.v1.planner_pb2 import PlanRequest
+from protos.hugginggpt.internal.v1.responder_pb2 import RespondRequest
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectRequest
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.planner_pb2 import PlanRequest
-from protos.hugginggpt.v1.responder_pb2 import RespondRequest
-from protos.hugginggpt.v1.selector_pb2 import SelectRequest
-from protos.hugginggpt.v1.types_pb2 import Task, Turn, Value
+from protos.hugginggpt.v1.run_pb2 import Turn
+from protos.hugginggpt.v1.task_pb2 import Task
 
 
 def plan(words: str) -> PlanRequest:

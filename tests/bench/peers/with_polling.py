@@ -15,11 +15,12 @@ from threading import Thread
 
 import grpc
 
+from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceStub
+from protos.hugginggpt.internal.v1.responder_pb2_grpc import ResponderServiceStub
+from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
-from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
-from protos.hugginggpt.v1.responder_pb2_grpc import ResponderServiceStub
-from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from protos.hugginggpt.v1.types_pb2 import Task, Value
+from protos.hugginggpt.v1.task_pb2 import Task
 from tests.bench.load import PATIENCE_SECONDS
 from tests.bench.peers import requests
 from tests.bench.peers.attending import attend

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS
 from tests.bench.curves import Curve, Measured
 from tests.bench.load import Client, calling, supplied
 from tests.bench.processes import Stage, staged

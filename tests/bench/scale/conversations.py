@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from protos.hugginggpt.v1.orchestrator_pb2 import RunRequest
-from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.types_pb2 import RUN_STATE_COMPLETED, RunSpec
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
 from services.common.channel import connect
 from services.llm.token_estimate import Estimate
 from services.planner.catalog import standard_specs
@@ -27,7 +27,7 @@ from tests.bench.rows import Row
 from tests.bench.shapes import NAMED, Script
 
 if TYPE_CHECKING:  # these names exist for type checkers only
-    from protos.hugginggpt.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
+    from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 CONVERSATIONS = 4
 ENDS = (4, 20, 100, 500)
@@ -102,7 +102,7 @@ class _Talks:
     async def _go_on(self, place: int, turns: int) -> None:
         for _ in range(turns):
             spec = RunSpec(request=WORDS, parent_run_id=self._parents[place], bypass_memo=True)
-            async for event in self.stub.Run(RunRequest(spec=spec), timeout=PATIENCE_SECONDS):
+            async for event in self.stub.CreateRun(CreateRunRequest(spec=spec), timeout=PATIENCE_SECONDS):
                 last = event
             if last.run_ended.state != RUN_STATE_COMPLETED:
                 raise RuntimeError(f"a turn of the benchmark failed: {last.run_ended.failure.message}")

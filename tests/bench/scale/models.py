@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from protos.hugginggpt.v1.planner_pb2 import PlanRequest
-from protos.hugginggpt.v1.planner_pb2_grpc import PlannerServiceStub
-from protos.hugginggpt.v1.selector_pb2 import SelectRequest, WatchCatalogueRequest
-from protos.hugginggpt.v1.selector_pb2_grpc import SelectorServiceStub
-from protos.hugginggpt.v1.types_pb2 import ROLE_USER, Argument, Task, Turn, Value
+from protos.hugginggpt.internal.v1.planner_pb2 import PlanRequest
+from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceStub
+from protos.hugginggpt.internal.v1.selector_pb2 import SelectRequest, WatchCatalogueRequest
+from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
+from protos.hugginggpt.v1.artifact_pb2 import Value
+from protos.hugginggpt.v1.run_pb2 import ROLE_USER, Turn
+from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.channel import connect
 from tests.bench.curves import Curve, Measured
 from tests.bench.load import PATIENCE_SECONDS

@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from protos.hugginggpt.v1.types_pb2 import RUN_MODE_RESULTS
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS
 from tests.bench.curves import Curve, Measured, Point
 from tests.bench.load import Client, calling, per_second, supplied
 from tests.bench.processes import Stage, staged
