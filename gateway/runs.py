@@ -19,6 +19,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
+    RUN_VIEW_BASIC,
     Run,
     RunSpec,
 )
@@ -66,7 +67,7 @@ class Runs:
 
     async def watch(self, run_id: str, after: int) -> Feed:
         """The events of a run that is there, after a number."""
-        run = await ask(self._stub.GetRun, gateway_pb2.GetRunRequest(run_id=run_id, brief=True))
+        run = await ask(self._stub.GetRun, gateway_pb2.GetRunRequest(run_id=run_id, view=RUN_VIEW_BASIC))
         reopen = self._reopen()
         feed = self._feed(Feed(reopen(run_id, after), reopen, run_id, after))
         feed.ended = run.state in ENDED and after >= run.last_sequence

@@ -119,13 +119,20 @@ class BatchRoutes:
         self,
         batch_id: BatchId,
         state: ItemStates = None,
-        after: Annotated[int, Query(ge=0, lt=2**31, description="`next_after` of the page before.")] = 0,
+        after: Annotated[int, Query(ge=0, lt=2**31, description="Only items with a greater index.")] = 0,
         page_size: Annotated[int, Query(ge=0, le=1000, description="0 means 50.")] = 0,
+        page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
     ) -> Response:
         """Lists the items of a batch in the order of its input, with what became of them."""
-        wanted = {"batch_id": batch_id, "states": state or [], "after": after, "page_size": page_size}
+        wanted = {
+            "batch_id": batch_id,
+            "states": state or [],
+            "after_index": after,
+            "page_size": page_size,
+            "page_token": page_token,
+        }
         page = await self._batches.items(decode(pb.ListBatchItemsRequest, wanted))
-        more = {"next_after": page.next_after} if page.next_after else {}
+        more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
         return json_response({"object": "list", "data": [encode(item) for item in page.items], **more})
 
     async def results(

@@ -13,7 +13,7 @@ from gateway.pipelines.batch_feed import BatchFeed
 from gateway.runs import STREAM_SECONDS
 from gateway.service_calls import CALL_SECONDS, absent, ask, told
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem, BatchSpec
+from protos.hugginggpt.v1.batch_pb2 import BATCH_ITEM_VIEW_BASIC, Batch, BatchItem, BatchSpec
 from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common import call_context, upload_acks
 from services.common.errors import Unavailable
@@ -88,14 +88,16 @@ class Batches:
 
         About a megabyte of them is in memory.
         """
-        request = pb.ListBatchItemsRequest(batch_id=batch_id, states=states, page_size=FIRST_PAGE, outcomes_only=True)
+        request = pb.ListBatchItemsRequest(
+            batch_id=batch_id, states=states, page_size=FIRST_PAGE, view=BATCH_ITEM_VIEW_BASIC
+        )
         while True:
             page = await self.items(request)
             for item in page.items:
                 yield item
-            if not page.next_after:
+            if not page.next_page_token:
                 return
-            request.after, request.page_size = page.next_after, _next_size(page)
+            request.page_token, request.page_size = page.next_page_token, _next_size(page)
 
     async def watch(self, batch_id: str) -> BatchFeed:
         """A batch as it stands and whenever that changes, to its end."""

@@ -53,7 +53,7 @@ _SUMMARY = _object(
 OWN = {
     "PipelineList": listed(reference("Pipeline"), next_page_token=_TEXT),
     "BatchList": listed(reference("Batch"), next_page_token=_TEXT),
-    "BatchItemList": listed(reference("BatchItem"), next_after=_COUNT),
+    "BatchItemList": listed(reference("BatchItem"), next_page_token=_TEXT),
     "BatchResult": _RESULT,
     "BatchResults": {"type": "array", "items": reference("BatchResult"), "description": "Each of them is a line."},
     "BatchLines": {

@@ -144,6 +144,6 @@ def _verified(task: TaskAccount, outcome: "Outcome.ValueType", findings: list[st
         task=task.task.task,
         outcome=outcome,
         model=model(task.result.by),
-        determinism=task.selected.determinism if task.selected.HasField("determinism") else None,
+        determinism=task.selected.determinism,
         findings=shown,
     )

@@ -109,7 +109,7 @@ def _task(told: TaskAccount, account: Account) -> RecordedTask:
         task=told.task.task,
         state=told.ended.state,
         reason=code(result.failure.reason),
-        determinism=told.selected.determinism if told.selected.HasField("determinism") else None,
+        determinism=told.selected.determinism,
         arguments=_arguments(told, account),
         parameters=_parameters(told.task.parameters_json),
         pinned=bool(told.task.pinned_model),

@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, OUTCOME_NOT_COMPARABLE
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RunSpec
-from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NO, Argument, Task
+from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, DETERMINISM_UNSPECIFIED, Argument, Task
 
 Revisions = Mapping[tuple[str, str], Collection[str]]
 """By task and model, the commits that there are."""
@@ -30,9 +30,9 @@ def incomparable(told: TaskAccount) -> Hurdle | None:
     by, because = told.result.by, ""
     if not told.result.outputs:
         because = "it gave nothing"
-    elif not told.selected.HasField("determinism"):
+    elif told.selected.determinism == DETERMINISM_UNSPECIFIED:
         because = "its run does not say whether it has to give the same"
-    elif told.selected.determinism == DETERMINISM_NO:
+    elif told.selected.determinism == DETERMINISM_NONE:
         because = "its kind of task need not give the same"
     elif not by.revision:
         because = f"the commit of {by.model_id} was not known"

@@ -41,9 +41,24 @@ def position(token: str) -> tuple[float, str] | None:
     try:
         return float(moment), id_
     except ValueError:
-        raise InvalidRequest(
-            "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
-        ) from None
+        raise _invalid_token() from None
+
+
+def index(token: str) -> int:
+    """Index of the last item of the page before; 0 for the first page.
+
+    Raises:
+        InvalidRequest: the token is not a decimal index.
+    """
+    if token and not (token.isascii() and token.isdecimal() and len(token) < 10):  # noqa: PLR2004  # int32
+        raise _invalid_token()
+    return int(token or 0)
+
+
+def _invalid_token() -> InvalidRequest:
+    return InvalidRequest(
+        "the page token is not one of ours", port="page_token", remedy="use next_page_token as it was given"
+    )
 
 
 def wanted(states: "Iterable[RunState.ValueType]") -> "list[RunState.ValueType]":

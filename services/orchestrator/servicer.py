@@ -5,7 +5,7 @@ from typing import Any
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.v1 import gateway_pb2, run_pb2
-from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RUN_VIEW_BASIC, RunSpec
 from services.common import call_context
 from services.common.errors import InvalidRequest, ServiceError
 from services.orchestrator.batches.service import Batches
@@ -44,7 +44,7 @@ class OrchestratorServicer(PipelineCalls, BatchCalls):
         await self._write(context, request.run_id, request.after_sequence)
 
     async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> run_pb2.Run:
-        if request.brief:
+        if request.view == RUN_VIEW_BASIC:
             return _brief(await self._runs.row(request.run_id))
         return await self._runs.get(request.run_id)
 

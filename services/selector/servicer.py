@@ -30,6 +30,7 @@ from services.common import call_context
 from services.common.errors import InvalidRequest, Unavailable
 from services.selector import expert_list, paging
 from services.selector.catalog import Catalog
+from services.selector.catalog_view import place
 from services.selector.constraints import Constraints
 from services.selector.llm_ranker import Judge
 from services.selector.query import Avoid, Mode, Wanted, languages_of
@@ -83,16 +84,21 @@ class SelectorServicer(rpc.SelectorServiceServicer):
 
     async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
         view = self._catalog.view
-        if request.known_revision.partition(".")[0] == view.tasks_digest:
+        if request.known_revision.partition(".")[0] == view.tasks_digest and not request.page_token:
             return gateway_pb2.ListTasksResponse(revision=view.revision, unchanged=True)
-        tasks, failing = view.tasks.values(), view.failing.values()
-        return gateway_pb2.ListTasksResponse(revision=view.revision, tasks=tasks, failing=failing)
+        tasks, token = paging.page(
+            list(view.tasks.values()), lambda task: (task.spec.name,), request.page_size, request.page_token
+        )
+        reply = gateway_pb2.ListTasksResponse(revision=view.revision, tasks=tasks, next_page_token=token)
+        if not request.page_token:
+            reply.failing.extend(view.failing.values())
+        return reply
 
     async def ListModels(self, request: gateway_pb2.ListModelsRequest, context: Any) -> gateway_pb2.ListModelsResponse:
         view = self._catalog.view
         if request.known_revision == view.revision and not request.page_token:
             return gateway_pb2.ListModelsResponse(revision=view.revision, unchanged=True)
-        models, token = paging.page(view.models_of(request.task), request.page_size, request.page_token)
+        models, token = paging.page(view.models_of(request.task), place, request.page_size, request.page_token)
         reply = gateway_pb2.ListModelsResponse(revision=view.revision, models=models, next_page_token=token)
         if not request.page_token:
             reply.routes.extend(routes(self._table, view, request.task))
@@ -102,7 +108,10 @@ class SelectorServicer(rpc.SelectorServiceServicer):
     async def ListExperts(
         self, request: selector_pb2.ListExpertsRequest, context: Any
     ) -> selector_pb2.ListExpertsResponse:
-        return selector_pb2.ListExpertsResponse(experts=expert_list.experts(self._catalog))
+        experts, token = paging.page(
+            expert_list.experts(self._catalog), lambda expert: (expert.name,), request.page_size, request.page_token
+        )
+        return selector_pb2.ListExpertsResponse(experts=experts, next_page_token=token)
 
     async def ForgetExpert(
         self, request: selector_pb2.ForgetExpertRequest, context: Any

@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.run_pb2 import (
 )
 from protos.hugginggpt.v1.task_pb2 import (
     DETERMINISM_EXACT,
-    DETERMINISM_NO,
+    DETERMINISM_NONE,
     Argument,
     ArgumentList,
     Input,
@@ -45,7 +45,7 @@ SPECS = {
         inputs=_PORTS,
         outputs=_OUTPUTS,
         parameters=[Parameter(name="seed", json_schema='{"type":"integer"}')],
-        determinism=DETERMINISM_NO,
+        determinism=DETERMINISM_NONE,
     ),
 }
 """Two names for one function: what weave gave may be reused by a later run, knit is given a seed."""

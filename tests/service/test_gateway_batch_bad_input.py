@@ -92,6 +92,10 @@ async def test_what_cannot_be_asked_of_lists_is_refused(keeping: Keeping) -> Non
         "/v1/pipelines?page_size=1001",
         f"{path}/items?state=done",
         f"{path}/items?after=-1",
+        f"{path}/items?page_token=first",
+        f"{path}/items?page_token=-1",
+        f"{path}/items?page_token=first",
+        f"{path}/items?page_token=-1",
         f"{path}/results?format=xml",
         f"{path}/results?state=done",
     ):

@@ -89,10 +89,13 @@ async def test_batches_and_items_are_listed_in_pages_and_by_state(keeping: Keepi
     items = f"/v1/batches/{ids[0]}/items"
     first = (await keeping.http.get(items, params={"page_size": 2})).json()
     assert [each["index"] for each in first["data"]] == [1, 2]
-    after = {"after": first["next_after"]}
-    assert [each["index"] for each in (await keeping.http.get(items, params=after)).json()["data"]] == [3, 4, 5]
+    rest = await keeping.http.get(items, params={"page_token": first["next_page_token"]})
+    assert [each["index"] for each in rest.json()["data"]] == [3, 4, 5]
+    last = await keeping.http.get(items, params={"after": 4})
+    assert [each["index"] for each in last.json()["data"]] == [5]
     failed = (await keeping.http.get(items, params={"state": "failed"})).json()
-    assert ([each["name"] for each in failed["data"]], "next_after" in failed) == (["note 3"], False)
+    assert [each["name"] for each in failed["data"]] == ["note 3"]
+    assert "next_page_token" not in failed
     assert [each["index"] for each in await keeping.results(ids[0], state="failed")] == [3]
 
 

@@ -58,6 +58,6 @@ async def test_a_hundred_thousand_items_are_taken_in_without_being_held(house: H
     batch = await asking.ended(batch.batch_id)
     assert (state(batch), batch.counts.completed) == ("CANCELLED", 0)
     assert batch.counts.waiting + batch.counts.cancelled == ITEMS
-    page = pb.ListBatchItemsRequest(batch_id=batch.batch_id, after=ITEMS - 3)
+    page = pb.ListBatchItemsRequest(batch_id=batch.batch_id, after_index=ITEMS - 3)
     last = (await house.stub.ListBatchItems(page, **asking.means)).items
     assert [item.name for item in last] == [f"note {number}" for number in range(ITEMS - 2, ITEMS + 1)]

@@ -54,10 +54,10 @@ async def test_large_items_are_listed_a_few_at_a_time_and_their_outcomes_at_once
     items = await asking.items(batch.batch_id)
     assert [item.name for item in items] == [f"large {number}" for number in range(20)]
     assert all(len(item.inputs) == INPUTS for item in items)
-    brief = pb.ListBatchItemsRequest(batch_id=batch.batch_id, outcomes_only=True)
+    brief = pb.ListBatchItemsRequest(batch_id=batch.batch_id, view=batch_pb2.BATCH_ITEM_VIEW_BASIC)
     told = await house.stub.ListBatchItems(brief, **asking.means)
     assert [item.name for item in told.items] == [item.name for item in items]
-    assert not told.next_after
+    assert not told.next_page_token
     assert not any(item.inputs for item in told.items)
 
 

@@ -167,10 +167,10 @@ async def test_runs_are_listed_in_pages_newest_first(house: House) -> None:
     assert token == ""
 
 
-async def test_a_run_in_brief_is_as_in_a_list(house: House) -> None:
+async def test_basic_view_of_run_equals_the_listed_run(house: House) -> None:
     house.cast.plan(task(1), END)
     run_id = (await house.run())[0].run_id
-    brief = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id, brief=True), timeout=5)
+    brief = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id, view=run_pb2.RUN_VIEW_BASIC), timeout=5)
     (listed,) = (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), timeout=5)).runs
     assert brief == listed
     assert (brief.state, brief.last_sequence > 1, len(brief.tasks)) == (run_pb2.RUN_STATE_COMPLETED, True, 0)

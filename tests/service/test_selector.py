@@ -327,6 +327,28 @@ async def test_models_come_page_by_page(opened: Open) -> None:
         assert (len(everything.models), everything.next_page_token) == (6, "")
 
 
+async def test_tasks_are_listed_in_pages(opened: Open) -> None:
+    cards = [OCR, card("mood", "text-classification"), card("short", "summarization")]
+    async with FakeExpert("lite", cards).serving() as address, opened(experts=address) as room:
+        first = await room.stub.ListTasks(gateway_pb2.ListTasksRequest(page_size=1), timeout=5)
+        rest = gateway_pb2.ListTasksRequest(page_token=first.next_page_token, known_revision=first.revision)
+        second = await room.stub.ListTasks(rest, timeout=5)
+    assert [task.spec.name for task in first.tasks] == ["image-to-text"]
+    assert [task.spec.name for task in second.tasks] == ["summarization", "text-classification"]
+    assert not second.next_page_token
+
+
+async def test_experts_are_listed_in_pages(opened: Open) -> None:
+    a, b = FakeExpert("a", [OCR]), FakeExpert("b", [OCR])
+    async with a.serving() as one, b.serving() as other, opened(experts=f"{one},{other}") as room:
+        first = await room.stub.ListExperts(selector_pb2.ListExpertsRequest(page_size=1), timeout=5)
+        rest = selector_pb2.ListExpertsRequest(page_token=first.next_page_token)
+        second = await room.stub.ListExperts(rest, timeout=5)
+    assert [expert.name for expert in first.experts] == ["a"]
+    assert [expert.name for expert in second.experts] == ["b"]
+    assert not second.next_page_token
+
+
 @pytest.mark.parametrize("wrong", [{"page_token": "!"}, {"page_token": "e30="}, {"page_size": -1}])
 async def test_a_page_that_cannot_be_is_refused(room: Room, wrong: dict[str, object]) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -98,12 +98,12 @@ class Asking:
 
     async def items(self, batch_id: str, page: int = 100, **wanted: Any) -> list[batch_pb2.BatchItem]:
         found: list[batch_pb2.BatchItem] = []
-        after = 0
+        token = ""
         while True:
-            request = gateway_pb2.ListBatchItemsRequest(batch_id=batch_id, after=after, page_size=page, **wanted)
+            request = gateway_pb2.ListBatchItemsRequest(batch_id=batch_id, page_token=token, page_size=page, **wanted)
             reply = await self.stub.ListBatchItems(request, **self.means)
             found += reply.items
-            if not (after := reply.next_after):
+            if not (token := reply.next_page_token):
                 return found
 
     async def cancel(self, batch_id: str) -> None:

@@ -33,7 +33,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     Turn,
 )
 from protos.hugginggpt.v1.task_pb2 import (
-    DETERMINISM_NO,
+    DETERMINISM_NONE,
     Argument,
     ArgumentList,
     Input,
@@ -212,12 +212,12 @@ MESSAGES: list[tuple[Message, Any]] = [
         },
     ),
     (
-        TaskSpec(determinism=DETERMINISM_NO, parameters=[Parameter(name="k", json_schema='{"minimum":1}')]),
+        TaskSpec(determinism=DETERMINISM_NONE, parameters=[Parameter(name="k", json_schema='{"minimum":1}')]),
         {
             "inputs": [],
             "outputs": [],
             "parameters": [{"name": "k", "json_schema": {"minimum": 1}}],
-            "determinism": "no",
+            "determinism": "none",
             "examples": [],
         },
     ),

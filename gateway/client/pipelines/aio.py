@@ -92,12 +92,13 @@ class AsyncKeeping(AsyncWire):
         self, batch_id: str, *, after: int = 0, states: Sequence[str] = ()
     ) -> AsyncGenerator[BatchItem, None]:
         """All items behind an index, in the order of the input, as they stand."""
-        more = True
+        token, more = "", True
         while more:
-            page, after = await self._do(calls.items(batch_id, after, states))
-            for item in page:
+            page = await self._do(calls.items(batch_id, after, states, token))
+            for item in page.items:
                 yield item
-            more = after > 0
+            token = page.next
+            more = bool(token)
 
     async def batch_results(self, batch_id: str, *, states: Sequence[str] = ()) -> AsyncGenerator[BatchResult, None]:
         """What became of each item, or of those in these states, in the order of the input."""

@@ -84,18 +84,18 @@ def batches(states: Sequence[str], page_size: int, page_token: str) -> Call[Page
     return Call("GET", "/v1/batches", read, wanted)
 
 
-def items(batch_id: str, after: int, states: Sequence[str]) -> Call[tuple[list[BatchItem], int]]:
-    """A page of items, and what to ask for next as after; 0 on the last page."""
+def items(batch_id: str, after: int, states: Sequence[str], page_token: str) -> Call[Page[BatchItem]]:
+    """A page of the items behind an index."""
 
-    def read(reply: httpx.Response) -> tuple[list[BatchItem], int]:
+    def read(reply: httpx.Response) -> Page[BatchItem]:
         content = reply.json()
-        return [BatchItem.model_validate(each) for each in content["data"]], int(content.get("next_after") or 0)
+        return Page([BatchItem.model_validate(each) for each in content["data"]], content.get("next_page_token", ""))
 
     return Call(
         "GET",
         _here(batch_id, "items"),
         read,
-        {"after": after, "state": list(states) or None, "page_size": LARGEST_PAGE},
+        {"after": after, "state": list(states) or None, "page_size": LARGEST_PAGE, "page_token": page_token},
     )
 
 

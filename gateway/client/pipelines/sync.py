@@ -84,11 +84,12 @@ class Keeping(Wire):
 
     def batch_items(self, batch_id: str, *, after: int = 0, states: Sequence[str] = ()) -> Iterator[BatchItem]:
         """All items behind an index, in the order of the input, as they stand."""
-        more = True
+        token, more = "", True
         while more:
-            page, after = self._do(calls.items(batch_id, after, states))
-            yield from page
-            more = after > 0
+            page = self._do(calls.items(batch_id, after, states, token))
+            yield from page.items
+            token = page.next
+            more = bool(token)
 
     def batch_results(self, batch_id: str, *, states: Sequence[str] = ()) -> Iterator[BatchResult]:
         """What became of each item, or of those in these states, in the order of the input."""

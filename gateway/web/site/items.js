@@ -24,8 +24,8 @@ export class Items {
     this._path = `/v1/batches/${encodeURIComponent(batch)}/items`;
     this._closed = new AbortController();
     this._state = "";
-    this._starts = [0];
-    this._next = 0;
+    this._starts = [""];
+    this._next = "";
     this._known = "";
     this._asked = "";
     this._reading = this._stale = false;
@@ -68,7 +68,7 @@ export class Items {
   _filter(state) {
     const choose = () => {
       this._state = state;
-      this._starts = [0];
+      this._starts = [""];
       this._read();
     };
     return h(
@@ -97,7 +97,7 @@ export class Items {
     clearTimeout(this._timer);
     Object.assign(this, { _reading: true, _stale: false });
     const wanted = {
-      after: String(this._starts.at(-1)),
+      page_token: this._starts.at(-1),
       page_size: String(PAGE),
       ...(this._state && { state: this._state }),
     };
@@ -124,7 +124,7 @@ export class Items {
       elements.length !== this._list.children.length
     )
       this._list.replaceChildren(...elements);
-    this._next = page.next_after || 0;
+    this._next = page.next_page_token || "";
     this._back.disabled = this._starts.length === 1;
     this._on.disabled = !this._next;
     this._turns.hidden = this._back.disabled && this._on.disabled;

@@ -25,7 +25,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class InferRequest(_message.Message):
-    """One call."""
+    """Request of Infer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -81,20 +81,20 @@ class InferRequest(_message.Message):
     task: _builtins.str
     """Name of a TaskSpec."""
     model: _builtins.str
-    """Id of a ModelCard; empty means the expert's first for the task."""
+    """Id of a ModelCard. Empty: the expert's first model for the task."""
     revision: _builtins.str
-    """Its commit; empty means whichever is there."""
+    """Commit of the model. Empty: the loaded one."""
     parameters_json: _builtins.str
-    """Canonical JSON object; empty means none."""
+    """Parameters as a canonical JSON object. Empty: none."""
     call_id: _builtins.str
-    """Unique; by which Progress finds the call. May be empty."""
+    """Unique id, for Progress. May be empty."""
     @_builtins.property
     def inputs(self) -> _containers.MessageMap[_builtins.str, _artifact_pb2.Value]:
-        """By input port, for ports that take one value."""
+        """Values by input port, for ports that take one value."""
 
     @_builtins.property
     def lists(self) -> _containers.MessageMap[_builtins.str, _artifact_pb2.ValueList]:
-        """By input port, for ports that take many."""
+        """Values by input port, for ports that take several values."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ Global___InferRequest: _TypeAlias = InferRequest  # noqa: Y015
 
 @_typing.final
 class InferResponse(_message.Message):
-    """What came of it."""
+    """Response of Infer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -146,10 +146,10 @@ class InferResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
-    """The commit that ran."""
+    """The commit of the model that ran."""
     @_builtins.property
     def outputs(self) -> _containers.MessageMap[_builtins.str, _artifact_pb2.Value]:
-        """By output port."""
+        """Values by output port."""
 
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
@@ -170,13 +170,13 @@ Global___InferResponse: _TypeAlias = InferResponse  # noqa: Y015
 
 @_typing.final
 class DescribeRequest(_message.Message):
-    """Asks an expert what it is."""
+    """Request of Describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     KNOWN_REVISION_FIELD_NUMBER: _builtins.int
     known_revision: _builtins.str
-    """What the caller has; if nothing changed since, the answer is empty but for load."""
+    """Revision that the caller has. If it is current, the response has only `unchanged`, `revision` and `load`."""
     def __init__(
         self,
         *,
@@ -192,7 +192,7 @@ Global___DescribeRequest: _TypeAlias = DescribeRequest  # noqa: Y015
 
 @_typing.final
 class DescribeResponse(_message.Message):
-    """What an expert is."""
+    """Description of an expert."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -206,14 +206,15 @@ class DescribeResponse(_message.Message):
     LOAD_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     expert: _builtins.str
-    """Name of the expert: replicas share it."""
+    """Name of the expert; the same for all replicas."""
     version: _builtins.str
-    """Version of its code."""
+    """Version of its program."""
     revision: _builtins.str
-    """Changes when tasks, models or their state do."""
+    """Changes with the tasks, the models and their states."""
     unchanged: _builtins.bool
+    """known_revision is current."""
     may_sleep: _builtins.bool
-    """It may be scaled to zero: its models stay in the catalogue while it sleeps."""
+    """The expert can be scaled to zero; its models stay in the catalogue meanwhile."""
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.TaskSpec]: ...
     @_builtins.property
@@ -222,7 +223,7 @@ class DescribeResponse(_message.Message):
     def load(self) -> Global___Load: ...
     @_builtins.property
     def start_time(self) -> _duration_pb2.Duration:
-        """How long it took from start to ready."""
+        """Time from the start of the process until it was ready."""
 
     def __init__(
         self,
@@ -247,7 +248,7 @@ Global___DescribeResponse: _TypeAlias = DescribeResponse  # noqa: Y015
 
 @_typing.final
 class Load(_message.Message):
-    """How busy an expert is."""
+    """Load of an expert."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -257,18 +258,18 @@ class Load(_message.Message):
     FREE_BYTES_FIELD_NUMBER: _builtins.int
     LOADING_FIELD_NUMBER: _builtins.int
     waiting: _builtins.int
-    """Calls waiting."""
+    """Number of queued calls."""
     running: _builtins.int
-    """Calls running."""
+    """Number of running calls."""
     free_bytes: _builtins.int
-    """Bytes free for models; 0 means unknown."""
+    """Memory available for models in bytes; 0: unknown."""
     @_builtins.property
     def loaded(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of the models that are loaded."""
+        """Ids of the loaded models."""
 
     @_builtins.property
     def loading(self) -> _containers.RepeatedCompositeFieldContainer[Global___Loading]:
-        """Models being loaded now."""
+        """Models that are being loaded."""
 
     def __init__(
         self,
@@ -289,7 +290,7 @@ Global___Load: _TypeAlias = Load  # noqa: Y015
 
 @_typing.final
 class Loading(_message.Message):
-    """A model being loaded."""
+    """A model that is being loaded."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -300,7 +301,7 @@ class Loading(_message.Message):
     fraction: _builtins.float
     """0 to 1."""
     message: _builtins.str
-    """What is being done, such as a download."""
+    """The current step, such as "downloading"."""
     def __init__(
         self,
         *,
@@ -318,13 +319,15 @@ Global___Loading: _TypeAlias = Loading  # noqa: Y015
 
 @_typing.final
 class ProgressRequest(_message.Message):
-    """Which calls to follow."""
+    """Request of Progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CALL_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def call_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def call_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """InferRequest.call_id of the calls to follow."""
+
     def __init__(
         self,
         *,
@@ -340,7 +343,7 @@ Global___ProgressRequest: _TypeAlias = ProgressRequest  # noqa: Y015
 
 @_typing.final
 class ProgressEvent(_message.Message):
-    """How far a call is."""
+    """Progress of a call."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -351,7 +354,7 @@ class ProgressEvent(_message.Message):
     fraction: _builtins.float
     """0 to 1."""
     message: _builtins.str
-    """What is being done."""
+    """The current step."""
     def __init__(
         self,
         *,

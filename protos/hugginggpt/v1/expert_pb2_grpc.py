@@ -57,23 +57,24 @@ class ExpertServiceServicer:
     """
 
     def Infer(self, request, context):
-        """Runs one task with one model. Inputs are values, never references. INVALID_ARGUMENT names the port and the reason;
-        NOT_FOUND/MODEL, FAILED_PRECONDITION/LOAD_FAILED or /REVISION, RESOURCE_EXHAUSTED/OVERLOADED (with RetryInfo) or
-        /OUT_OF_MEMORY, INTERNAL/MODEL_FAILED. Trailing metadata carries the queue and the loaded models.
+        """Runs one task with one model. Arguments are resolved values, never references.
+        Errors: INVALID_ARGUMENT with the faulty port and the reason; NOT_FOUND/MODEL; FAILED_PRECONDITION/LOAD_FAILED or
+        /REVISION; RESOURCE_EXHAUSTED/OVERLOADED with RetryInfo, or /OUT_OF_MEMORY; INTERNAL/MODEL_FAILED. The trailing
+        metadata expert-queue, expert-loaded and expert-free-bytes report the load.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Describe(self, request, context):
-        """What this expert can do, and how it is doing.
+        """Describes the expert: its tasks, its models and its load.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Progress(self, request, context):
-        """Follows calls that are under way; ends when they have all ended. Calls it does not know are left out.
+        """Streams the progress of running calls and ends when all have ended. Unknown call ids are ignored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

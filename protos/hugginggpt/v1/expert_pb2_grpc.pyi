@@ -34,14 +34,15 @@ class ExpertServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ExpertServiceAsyncStub: ...
     Infer: _grpc.UnaryUnaryMultiCallable[_expert_pb2.InferRequest, _expert_pb2.InferResponse]
-    """Runs one task with one model. Inputs are values, never references. INVALID_ARGUMENT names the port and the reason;
-    NOT_FOUND/MODEL, FAILED_PRECONDITION/LOAD_FAILED or /REVISION, RESOURCE_EXHAUSTED/OVERLOADED (with RetryInfo) or
-    /OUT_OF_MEMORY, INTERNAL/MODEL_FAILED. Trailing metadata carries the queue and the loaded models.
+    """Runs one task with one model. Arguments are resolved values, never references.
+    Errors: INVALID_ARGUMENT with the faulty port and the reason; NOT_FOUND/MODEL; FAILED_PRECONDITION/LOAD_FAILED or
+    /REVISION; RESOURCE_EXHAUSTED/OVERLOADED with RetryInfo, or /OUT_OF_MEMORY; INTERNAL/MODEL_FAILED. The trailing
+    metadata expert-queue, expert-loaded and expert-free-bytes report the load.
     """
     Describe: _grpc.UnaryUnaryMultiCallable[_expert_pb2.DescribeRequest, _expert_pb2.DescribeResponse]
-    """What this expert can do, and how it is doing."""
+    """Describes the expert: its tasks, its models and its load."""
     Progress: _grpc.UnaryStreamMultiCallable[_expert_pb2.ProgressRequest, _expert_pb2.ProgressEvent]
-    """Follows calls that are under way; ends when they have all ended. Calls it does not know are left out."""
+    """Streams the progress of running calls and ends when all have ended. Unknown call ids are ignored."""
 
 @_typing.type_check_only
 class ExpertServiceAsyncStub(ExpertServiceStub):
@@ -49,14 +50,15 @@ class ExpertServiceAsyncStub(ExpertServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Infer: _aio.UnaryUnaryMultiCallable[_expert_pb2.InferRequest, _expert_pb2.InferResponse]  # type: ignore[assignment]
-    """Runs one task with one model. Inputs are values, never references. INVALID_ARGUMENT names the port and the reason;
-    NOT_FOUND/MODEL, FAILED_PRECONDITION/LOAD_FAILED or /REVISION, RESOURCE_EXHAUSTED/OVERLOADED (with RetryInfo) or
-    /OUT_OF_MEMORY, INTERNAL/MODEL_FAILED. Trailing metadata carries the queue and the loaded models.
+    """Runs one task with one model. Arguments are resolved values, never references.
+    Errors: INVALID_ARGUMENT with the faulty port and the reason; NOT_FOUND/MODEL; FAILED_PRECONDITION/LOAD_FAILED or
+    /REVISION; RESOURCE_EXHAUSTED/OVERLOADED with RetryInfo, or /OUT_OF_MEMORY; INTERNAL/MODEL_FAILED. The trailing
+    metadata expert-queue, expert-loaded and expert-free-bytes report the load.
     """
     Describe: _aio.UnaryUnaryMultiCallable[_expert_pb2.DescribeRequest, _expert_pb2.DescribeResponse]  # type: ignore[assignment]
-    """What this expert can do, and how it is doing."""
+    """Describes the expert: its tasks, its models and its load."""
     Progress: _aio.UnaryStreamMultiCallable[_expert_pb2.ProgressRequest, _expert_pb2.ProgressEvent]  # type: ignore[assignment]
-    """Follows calls that are under way; ends when they have all ended. Calls it does not know are left out."""
+    """Streams the progress of running calls and ends when all have ended. Unknown call ids are ignored."""
 
 class ExpertServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs tasks with models."""
@@ -67,9 +69,10 @@ class ExpertServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _expert_pb2.InferRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_expert_pb2.InferResponse, _abc.Awaitable[_expert_pb2.InferResponse]]:
-        """Runs one task with one model. Inputs are values, never references. INVALID_ARGUMENT names the port and the reason;
-        NOT_FOUND/MODEL, FAILED_PRECONDITION/LOAD_FAILED or /REVISION, RESOURCE_EXHAUSTED/OVERLOADED (with RetryInfo) or
-        /OUT_OF_MEMORY, INTERNAL/MODEL_FAILED. Trailing metadata carries the queue and the loaded models.
+        """Runs one task with one model. Arguments are resolved values, never references.
+        Errors: INVALID_ARGUMENT with the faulty port and the reason; NOT_FOUND/MODEL; FAILED_PRECONDITION/LOAD_FAILED or
+        /REVISION; RESOURCE_EXHAUSTED/OVERLOADED with RetryInfo, or /OUT_OF_MEMORY; INTERNAL/MODEL_FAILED. The trailing
+        metadata expert-queue, expert-loaded and expert-free-bytes report the load.
         """
 
     @_abc_1.abstractmethod
@@ -78,7 +81,7 @@ class ExpertServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _expert_pb2.DescribeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_expert_pb2.DescribeResponse, _abc.Awaitable[_expert_pb2.DescribeResponse]]:
-        """What this expert can do, and how it is doing."""
+        """Describes the expert: its tasks, its models and its load."""
 
     @_abc_1.abstractmethod
     def Progress(
@@ -86,6 +89,6 @@ class ExpertServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _expert_pb2.ProgressRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_expert_pb2.ProgressEvent], _abc.AsyncIterator[_expert_pb2.ProgressEvent]]:
-        """Follows calls that are under way; ends when they have all ended. Calls it does not know are left out."""
+        """Streams the progress of running calls and ends when all have ended. Unknown call ids are ignored."""
 
 def add_ExpertServiceServicer_to_server(servicer: ExpertServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

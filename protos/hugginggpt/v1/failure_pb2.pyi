@@ -19,7 +19,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Failure(_message.Message):
-    """Why something did not come about, and what would help."""
+    """Why an operation failed, and how to fix it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -30,18 +30,18 @@ class Failure(_message.Message):
     RETRY_AFTER_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Stable, upper case, such as "MODEL_FAILED"."""
+    """Stable identifier in upper case, such as "MODEL_FAILED". See services/common/errors.py."""
     message: _builtins.str
-    """What happened, naming what is at fault."""
+    """What failed, with the name of the faulty item."""
     remedy: _builtins.str
     """What the reader can do about it."""
     port: _builtins.str
-    """The input port at fault, if one is; "parameters.top_k" for a parameter."""
+    """The faulty input port, if there is one; "parameters.top_k" for a parameter."""
     code: _builtins.str
-    """gRPC status name, such as "INVALID_ARGUMENT"."""
+    """Name of the gRPC status code, such as "INVALID_ARGUMENT"."""
     @_builtins.property
     def retry_after(self) -> _duration_pb2.Duration:
-        """When trying again makes sense; absent: not known."""
+        """When a retry is useful. Absent: unknown."""
 
     def __init__(
         self,

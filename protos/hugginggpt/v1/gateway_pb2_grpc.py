@@ -32,7 +32,10 @@ if _version_not_supported:
 
 
 class GatewayServiceStub:
-    """The only door from outside. The caller is known from the request's metadata.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
+    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
+    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
+    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     def __init__(self, channel):
@@ -164,173 +167,188 @@ class GatewayServiceStub:
 
 
 class GatewayServiceServicer:
-    """The only door from outside. The caller is known from the request's metadata.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
+    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
+    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
+    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     def CreateRun(self, request, context):
-        """Accepts a run and streams its events from the first. Files come inline here, or were sent by Upload before.
+        """Accepts a run and streams its events from the first. Files are sent in the request, or before it with
+        UploadArtifact. INVALID_ARGUMENT if there is nothing to run; ALREADY_EXISTS/IDEMPOTENCY if the idempotency key was
+        used with another request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchRun(self, request, context):
-        """Streams a run's events after a number, then follows it to its end.
+        """Streams the events of a run after a sequence number until the run ends. NOT_FOUND/RUN if there is no such run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """A run as it stands.
+        """Returns a run. NOT_FOUND/RUN if there is no such run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """The caller's runs, newest first.
+        """Lists the tenant's runs, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelRun(self, request, context):
-        """Asks a run to stop.
+        """Requests the cancellation of a run. Results so far are kept. No effect on an ended run. NOT_FOUND/RUN if there is
+        no such run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ApproveRun(self, request, context):
-        """Lets a waiting plan run.
+        """Approves the plan of a run in AWAITING_APPROVAL. FAILED_PRECONDITION/NOT_WAITING in any other state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRun(self, request, context):
-        """Removes an ended run.
+        """Deletes an ended run and everything that only it refers to. FAILED_PRECONDITION/RUNNING if it has not ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRunRecord(self, request, context):
-        """What did what in a run that has ended, without content. FAILED_PRECONDITION/RUNNING if it has not.
+        """Returns the record of an ended run. FAILED_PRECONDITION/RUNNING if it has not ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UploadArtifact(self, request_iterator, context):
-        """Keeps a file: first its name, then its bytes.
+        """Stores a file. The first message has its name, the others its content.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DownloadArtifact(self, request, context):
-        """Streams an artifact: first what it is, then its bytes. NOT_FOUND/ARTIFACT if there is none.
+        """Streams an artifact. The first message describes it, the others are its content. NOT_FOUND/ARTIFACT if there is
+        no such artifact.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTasks(self, request, context):
-        """The kinds of task that can be planned now.
+        """Lists the tasks in the catalogue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListModels(self, request, context):
-        """The models that can be chosen now.
+        """Lists the models in the catalogue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SavePipeline(self, request, context):
-        """Keeps a plan under a name, as its next version; if the latest is the same, that one.
+        """Stores a plan as the next version of a pipeline, and returns it. If the latest version is equal, that version is
+        returned. INVALID_ARGUMENT with all errors of an invalid plan; NOT_FOUND/RUN if there is no such run;
+        FAILED_PRECONDITION/RUNNING if it has not ended, /VANISHED if no expert offers a task or a pinned model of the
+        plan. Safe to retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPipeline(self, request, context):
-        """A version of a pipeline.
+        """Returns a version of a pipeline. NOT_FOUND/PIPELINE if there is no such version.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPipelines(self, request, context):
-        """The caller's pipelines by name, or all versions of one, the latest first.
+        """Lists the tenant's pipelines by name, or all versions of one, latest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeletePipeline(self, request, context):
-        """Removes versions of a pipeline; batches that have begun go on.
+        """Deletes versions of a pipeline. Batches that use them continue. NOT_FOUND/PIPELINE if there is no such version.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateBatch(self, request_iterator, context):
-        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items; artifacts were sent by
-        Upload before. Initial metadata says that the spec is taken. A call that breaks off leaves nothing.
+        """Stores a batch with all its items and starts it. The stream has the spec, then pages of items, then the end. The
+        server sends initial metadata (hugginggpt-taken: 1) when it has accepted the spec; a client that waits for it sends
+        no items in vain. A stream that ends early stores nothing. An item that does not fit the plan is stored as FAILED.
+        INVALID_ARGUMENT/EMPTY if there are no items, INVALID_ARGUMENT with the first error if no item fits, and the errors
+        of SavePipeline. Safe to retry with an idempotency key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBatch(self, request, context):
-        """A batch as it stands.
+        """Returns a batch. NOT_FOUND/BATCH if there is no such batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBatches(self, request, context):
-        """The caller's batches, newest first, without plans, rate and remaining time.
+        """Lists the tenant's batches, newest first, without plan, rate and remaining time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBatchItems(self, request, context):
-        """Items of a batch in the order of its input, with what became of them.
+        """Lists the items of a batch in the order of the input. NOT_FOUND/BATCH if there is no such batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelBatch(self, request, context):
-        """Asks a batch to stop.
+        """Requests the cancellation of a batch: running items are cancelled and no others start. No effect on an ended batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeBatch(self, request, context):
-        """Runs the items that have not begun or were cancelled, or only those that have failed.
+        """Runs the items that have not started or were cancelled, or only those that failed. No effect if there are none.
+        FAILED_PRECONDITION/RUNNING if failed items are requested while the batch runs or is being cancelled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchBatch(self, request, context):
-        """Streams a batch as it stands, whenever that has changed, to its end. Its plan is told once.
+        """Streams a batch whenever it changes, at most once a second, until it ends. Only one message has the plan: the
+        first, or the first after planning.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteBatch(self, request, context):
-        """Removes an ended batch with its items and their runs.
+        """Deletes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -468,7 +486,10 @@ def add_GatewayServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GatewayService:
-    """The only door from outside. The caller is known from the request's metadata.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
+    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
+    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
+    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     @staticmethod

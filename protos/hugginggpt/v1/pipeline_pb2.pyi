@@ -24,7 +24,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class PipelineRef(_message.Message):
-    """Which version of a pipeline."""
+    """Refers to a version of a pipeline."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -32,7 +32,7 @@ class PipelineRef(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     version: _builtins.int
-    """0 means the latest."""
+    """0: the latest."""
     def __init__(
         self,
         *,
@@ -49,7 +49,7 @@ Global___PipelineRef: _TypeAlias = PipelineRef  # noqa: Y015
 
 @_typing.final
 class Pipeline(_message.Message):
-    """A plan kept under a name. A version is never changed."""
+    """A version of a stored plan. Versions never change."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -63,29 +63,29 @@ class Pipeline(_message.Message):
     SOURCE_RUN_ID_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Lower-case letters, digits, dots, dashes and underscores, beginning with a letter; unique within the tenant. Empty
-    for a plan that is not kept under a name.
+    """A lower-case letter, then lower-case letters, digits, dots, dashes and underscores; unique within the tenant. Empty
+    for a plan that has no name, such as that of a batch.
     """
     version: _builtins.int
-    """From 1; no number is given twice."""
+    """Counts from 1; the numbers of deleted versions are not reused."""
     description: _builtins.str
     source_run_id: _builtins.str
-    """The run from which it was kept."""
+    """The run whose plan was saved."""
     policy: _caller_pb2.DataPolicy.ValueType
-    """LOCAL: what runs through it never leaves the house, whoever runs it."""
+    """LOCAL: data never leaves the deployment in any run of the pipeline."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.Port]:
-        """Its parameters: what its tasks refer to as named inputs of the run."""
+        """Parameters of the pipeline: the named inputs that its tasks refer to."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.Port]:
-        """What it gives: the outputs of the task that no other task needs. Where there are several such tasks each output is
-        called "task<id>.<output>".
+        """Outputs of the tasks that no other task uses. If there are several such tasks each output is named
+        "task<id>.<output>".
         """
 
     @_builtins.property
     def plan(self) -> _plan_pb2.Plan:
-        """Tasks with pinned models only run on these."""
+        """Tasks with a pinned model run only on that model."""
 
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp: ...

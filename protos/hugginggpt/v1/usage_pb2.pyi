@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Usage(_message.Message):
-    """What something took."""
+    """Resources used by a call, an attempt, a task or a run."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -57,15 +57,15 @@ class Usage(_message.Message):
     """In the currency of the deployment's price table."""
     @_builtins.property
     def busy(self) -> _duration_pb2.Duration:
-        """Time the expert or controller spent on it, waiting excluded."""
+        """Time that the expert or controller worked, without waiting."""
 
     @_builtins.property
     def elapsed(self) -> _duration_pb2.Duration:
-        """Time from the call to its end."""
+        """Time from the start of the call to its end."""
 
     @_builtins.property
     def pool_seconds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """Seconds of computing, by pool: "cpu" has seconds of CPUs, every other pool seconds of its devices."""
+        """Compute time in seconds by resource pool: CPU seconds for "cpu", device seconds for every other pool."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ Global___Usage: _TypeAlias = Usage  # noqa: Y015
 
 @_typing.final
 class Budget(_message.Message):
-    """Limits of one run; 0 means the deployment's."""
+    """Limits of one run. 0 or absent: the limit of the deployment."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -96,14 +96,16 @@ class Budget(_message.Message):
     WALL_TIME_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     llm_tokens: _builtins.int
+    """Tokens of all LLM calls, input and output."""
     tasks: _builtins.int
+    """Number of tasks."""
     @_builtins.property
     def expert_time(self) -> _duration_pb2.Duration:
-        """Time of experts, summed."""
+        """Sum of the time of all expert calls."""
 
     @_builtins.property
     def wall_time(self) -> _duration_pb2.Duration:
-        """From acceptance to the end."""
+        """Time from acceptance to the end of the run."""
 
     def __init__(
         self,

@@ -8,11 +8,11 @@ from typing import Any
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import gateway_pb2
-from protos.hugginggpt.v1.batch_pb2 import Batch
+from protos.hugginggpt.v1.batch_pb2 import BATCH_ITEM_VIEW_BASIC, Batch
 from services.common import upload_acks
 from services.orchestrator.batches.service import Batches
 from services.orchestrator.journal.batch_ends import BatchEnds
-from services.orchestrator.paging import moment, page_size, position, token, wanted
+from services.orchestrator.paging import index, moment, page_size, position, token, wanted
 
 
 class BatchCalls(rpc.OrchestratorServiceServicer):
@@ -39,10 +39,11 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
         self, request: gateway_pb2.ListBatchItemsRequest, context: Any
     ) -> gateway_pb2.ListBatchItemsResponse:
         size, states = page_size(request.page_size), wanted(request.states)
-        inputs = not request.outcomes_only
-        found = await self._batches.items(request.batch_id, request.after, size, states, inputs=inputs)
+        inputs = request.view != BATCH_ITEM_VIEW_BASIC
+        after = max(request.after_index, index(request.page_token))
+        found = await self._batches.items(request.batch_id, after, size, states, inputs=inputs)
         return gateway_pb2.ListBatchItemsResponse(
-            items=found.rows, next_after=found.rows[-1].index if found.more else 0
+            items=found.rows, next_page_token=str(found.rows[-1].index) if found.more else ""
         )
 
     async def CancelBatch(

@@ -11,7 +11,7 @@ from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectRequest, Sel
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskSelected
 from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK, Candidate, Constraints, InferenceMode
-from protos.hugginggpt.v1.task_pb2 import Task
+from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, Task
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, NotFound, from_rpc
 from services.orchestrator.deadline import Deadline
@@ -64,7 +64,9 @@ class Selections:
         else:
             chosen = await self._asked(_request(run, task, selection_policy=spec.selection_policy), deadline)
         selected = TaskSelected(
-            candidates=chosen.candidates, decision=chosen.decision, determinism=chosen.spec.determinism
+            candidates=chosen.candidates,
+            decision=chosen.decision,
+            determinism=chosen.spec.determinism or DETERMINISM_NONE,
         )
         run.emit(RunEvent(task_id=task.id, task_selected=selected))
         return chosen

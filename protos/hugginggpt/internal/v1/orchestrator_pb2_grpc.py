@@ -31,7 +31,10 @@ if _version_not_supported:
 
 
 class OrchestratorServiceStub:
-    """Owns runs. A run is its own, not the call's: ending a stream ends only the stream, unless the run says otherwise.
+    """Executes runs and batches. A run belongs to the orchestrator, not to the call that created it: the end of a stream
+    does not end the run, unless RunSpec.on_disconnect says so.
+
+    RPCs that GatewayService has too behave as described there; the gateway adds authentication, limits and input files.
     """
 
     def __init__(self, channel):
@@ -153,169 +156,163 @@ class OrchestratorServiceStub:
 
 
 class OrchestratorServiceServicer:
-    """Owns runs. A run is its own, not the call's: ending a stream ends only the stream, unless the run says otherwise.
+    """Executes runs and batches. A run belongs to the orchestrator, not to the call that created it: the end of a stream
+    does not end the run, unless RunSpec.on_disconnect says so.
+
+    RPCs that GatewayService has too behave as described there; the gateway adds authentication, limits and input files.
     """
 
     def CreateRun(self, request, context):
-        """Accepts a run and streams its events from the first. The first event is sent once it is kept.
-        INVALID_ARGUMENT if there is nothing to do, RESOURCE_EXHAUSTED if no more runs can be taken, ALREADY_EXISTS if the
-        idempotency key was used for another request. Safe to retry with an idempotency key.
+        """Accepts a run and streams its events from the first, which is sent once the run is stored. INVALID_ARGUMENT if
+        there is nothing to run, RESOURCE_EXHAUSTED if no more runs can be accepted, ALREADY_EXISTS/IDEMPOTENCY if the
+        idempotency key was used with another request. Safe to retry with an idempotency key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchRun(self, request, context):
-        """Streams a run's events after a number, then follows it to its end. NOT_FOUND/RUN if there is none.
+        """Streams the events of a run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """A run as it stands. NOT_FOUND/RUN if there is none.
+        """Returns a run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """The caller's runs, newest first.
+        """Lists the tenant's runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelRun(self, request, context):
-        """Asks a run to stop; what has finished is kept. No effect on one that has ended. NOT_FOUND/RUN if there is none.
+        """Requests the cancellation of a run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ApproveRun(self, request, context):
-        """Lets a waiting plan run, edited if a plan is given. FAILED_PRECONDITION/NOT_WAITING if it does not wait.
+        """Approves the plan of a waiting run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRun(self, request, context):
-        """Removes an ended run and all that only it refers to. FAILED_PRECONDITION/RUNNING if it has not ended.
+        """Deletes an ended run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEndedRuns(self, request, context):
-        """Runs of all tenants that have ended, in the order of their end: for the gateway, which counts and tells of them.
+        """Lists ended runs of all tenants in the order of their end, for the gateway's usage counters and webhooks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def HoldArtifacts(self, request, context):
-        """Keeps artifacts of the caller's tenant from being collected for as long as a holder names them.
+        """Protects artifacts of the caller's tenant from garbage collection, under the name of a holder.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SavePipeline(self, request, context):
-        """Keeps a plan under a name, as its next version; if the latest is the same, that one. INVALID_ARGUMENT with every
-        complaint if the plan is not valid, NOT_FOUND/RUN if there is no such run, FAILED_PRECONDITION/RUNNING if it has
-        not ended, FAILED_PRECONDITION/VANISHED if nobody offers a task of it or a pinned model. Safe to retry.
+        """Stores a plan as the next version of a pipeline.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPipeline(self, request, context):
-        """A version of a pipeline. NOT_FOUND/PIPELINE if there is none.
+        """Returns a version of a pipeline.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPipelines(self, request, context):
-        """The caller's pipelines by name, or all versions of one, the latest first.
+        """Lists the tenant's pipelines.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeletePipeline(self, request, context):
-        """Removes versions of a pipeline; batches that have begun go on. NOT_FOUND/PIPELINE if there is none.
+        """Deletes versions of a pipeline.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateBatch(self, request_iterator, context):
-        """Keeps a batch and all its items, then lets it run. First its spec, then pages of items, then how many there were:
-        of one that breaks off before that nothing is kept. An item that does not fit
-        the plan is kept as failed. INVALID_ARGUMENT/EMPTY if there is no item, INVALID_ARGUMENT with the first complaint
-        if no item fits, and all that SavePipeline says of plans. Initial metadata says that the spec is taken: who waits
-        for it (services/common/upload_acks.py) sends no item for nothing. Safe to retry with an idempotency key.
+        """Stores a batch with all its items and starts it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBatch(self, request, context):
-        """A batch as it stands. NOT_FOUND/BATCH if there is none.
+        """Returns a batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBatches(self, request, context):
-        """The caller's batches, newest first, without rate and remaining time.
+        """Lists the tenant's batches.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBatchItems(self, request, context):
-        """Items of a batch in the order of its input, with what became of them. NOT_FOUND/BATCH if there is none.
+        """Lists the items of a batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelBatch(self, request, context):
-        """Asks a batch to stop: items under way are cancelled, no new one begins. No effect on one that has ended.
+        """Requests the cancellation of a batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeBatch(self, request, context):
-        """Runs the items that have not begun or were cancelled, or only those that have failed; no effect if there are none.
-        FAILED_PRECONDITION/RUNNING if failed ones are wanted while it runs, or while it is being cancelled.
+        """Runs the remaining or the failed items of a batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchBatch(self, request, context):
-        """Streams a batch as it stands, whenever that has changed, at most once in a second, to its end. Its plan is told
-        once: with the first message, or with the one that follows its planning.
+        """Streams a batch whenever it changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteBatch(self, request, context):
-        """Removes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended.
+        """Deletes an ended batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEndedBatches(self, request, context):
-        """Batches of all tenants that have ended, as ListEnded does it. One that is resumed is not among them until it ends
-        again.
+        """Lists ended batches of all tenants, as ListEndedRuns lists runs. A resumed batch is listed again at its next end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -443,7 +440,10 @@ def add_OrchestratorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OrchestratorService:
-    """Owns runs. A run is its own, not the call's: ending a stream ends only the stream, unless the run says otherwise.
+    """Executes runs and batches. A run belongs to the orchestrator, not to the call that created it: the end of a stream
+    does not end the run, unless RunSpec.on_disconnect says so.
+
+    RPCs that GatewayService has too behave as described there; the gateway adds authentication, limits and input files.
     """
 
     @staticmethod

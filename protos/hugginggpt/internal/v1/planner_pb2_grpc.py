@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PlannerServiceStub:
-    """Turns a request into tasks.
+    """Plans requests.
     """
 
     def __init__(self, channel):
@@ -43,13 +43,13 @@ class PlannerServiceStub:
 
 
 class PlannerServiceServicer:
-    """Turns a request into tasks.
+    """Plans requests.
     """
 
     def Plan(self, request, context):
-        """Plans a conversation's last message, task by task: each task is complete and valid against those before it, so it
-        may start at once. The stream ends with PlanEnd; one that ends without it is broken: ask again with CONTINUE.
-        INVALID_ARGUMENT if there is neither text nor draft. Safe to retry.
+        """Streams the plan for the last message of a conversation, task by task. Each task is complete and valid against the
+        tasks before it, so that it can start at once. The stream ends with PlanEnd; if it ends without it the caller calls
+        again with ContinuePlan. INVALID_ARGUMENT if there is neither a request nor a draft. Safe to retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,7 +72,7 @@ def add_PlannerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlannerService:
-    """Turns a request into tasks.
+    """Plans requests.
     """
 
     @staticmethod

@@ -24,7 +24,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class RespondRequest(_message.Message):
-    """What the answer is made of."""
+    """Request of Respond."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -36,28 +36,28 @@ class RespondRequest(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     WITHOUT_LLM_FIELD_NUMBER: _builtins.int
     sent: _builtins.str
-    """What has already been sent of this answer; it is continued, not repeated."""
+    """The part of the answer that the client already has. The response continues it."""
     without_llm: _builtins.bool
-    """Ask no LLM: the run has spent its tokens."""
+    """Do not call an LLM: the token budget of the run is spent."""
     @_builtins.property
     def conversation(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.Turn]:
         """Oldest first; the last turn is the request to answer."""
 
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.TaskStatus]:
-        """The plan with choices and results."""
+        """Tasks of the run with their models and results."""
 
     @_builtins.property
     def notes(self) -> _containers.RepeatedCompositeFieldContainer[_plan_pb2.Note]:
-        """What the planner had to say."""
+        """Notes of the planner."""
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_artifact_pb2.NamedValue]:
-        """What the run was given."""
+        """Inputs of the run."""
 
     @_builtins.property
     def failure(self) -> _failure_pb2.Failure:
-        """What is wrong with the run as a whole, if something is."""
+        """Failure of the run as a whole, if any."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ Global___RespondRequest: _TypeAlias = RespondRequest  # noqa: Y015
 
 @_typing.final
 class RespondEvent(_message.Message):
-    """A step of the answer."""
+    """Step of the answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -90,7 +90,7 @@ class RespondEvent(_message.Message):
     """The next piece of text."""
     @_builtins.property
     def decision(self) -> _plan_pb2.Decision:
-        """Last: who wrote it."""
+        """Last event: how the answer was written."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class ResponderServiceServicer:
     """
 
     def Respond(self, request, context):
-        """Streams the answer to a run's request. INVALID_ARGUMENT without a request. Safe to retry.
+        """Streams the answer to the request of a run. INVALID_ARGUMENT without a request. Safe to retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

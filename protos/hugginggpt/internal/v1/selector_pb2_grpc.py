@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class SelectorServiceStub:
-    """Knows what the house can do now, and chooses models.
+    """Knows the experts and selects models.
     """
 
     def __init__(self, channel):
@@ -69,51 +69,51 @@ class SelectorServiceStub:
 
 
 class SelectorServiceServicer:
-    """Knows what the house can do now, and chooses models.
+    """Knows the experts and selects models.
     """
 
     def Select(self, request, context):
-        """Ranks the models that can run a task, best first. NOT_FOUND/TASK if nobody offers the task, NOT_FOUND/MODEL if
-        the pinned model is not there, FAILED_PRECONDITION/POLICY if only policy, mode or the routing table stand in the
-        way. Safe to retry.
+        """Ranks the models that can run a task, best first. NOT_FOUND/TASK if no expert offers the task, NOT_FOUND/MODEL if
+        the pinned model is not in the catalogue, FAILED_PRECONDITION/POLICY if data policy, inference mode or routing
+        table exclude every model. Safe to retry.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTasks(self, request, context):
-        """The kinds of task that can be planned now.
+        """Lists the tasks in the catalogue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListModels(self, request, context):
-        """The models that can be chosen now, by task and name.
+        """Lists the models in the catalogue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListExperts(self, request, context):
-        """The experts known, awake or not, and what is wrong with any of them.
+        """Lists the known experts, running or dormant, and their problems.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForgetExpert(self, request, context):
-        """Removes an expert, or one address, at this replica: its address files, and what is remembered of it. Every watcher
-        has been sent the new revision when this returns. NOT_FOUND/EXPERT if there is none of that name,
-        FAILED_PRECONDITION/AWAKE if it answers at an address of the settings, FORETOLD if the operator has described it,
-        LISTED if its address cannot be taken out of where it is listed.
+        """Removes an expert or one of its addresses from this replica: its address files and its stored description. Returns
+        when every WatchCatalogue stream has sent the new revision. NOT_FOUND/EXPERT if there is no such expert or address;
+        FAILED_PRECONDITION/AWAKE if it responds at an address from the settings, /FORETOLD if the operator configured its
+        description, /LISTED if its address cannot be removed from where it is listed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchCatalogue(self, request, context):
-        """Sends the catalogue's revision now and whenever it changes.
+        """Streams the revision of the catalogue, now and whenever it changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,7 +161,7 @@ def add_SelectorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SelectorService:
-    """Knows what the house can do now, and chooses models.
+    """Knows the experts and selects models.
     """
 
     @staticmethod
