@@ -61,9 +61,9 @@ from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from services.common.artifacts import ArtifactStore
 from services.common.channel import connect
 from services.common.http_fetch.addresses import AllowList
-from services.common.http_fetch.ssrf_guard import Guard
-from services.common.peer_health import watched
-from services.common.server import Serving, run, serving, showing
+from services.common.http_fetch.ssrf_guard import SsrfGuard
+from services.common.peer_health import monitor_peers
+from services.common.server import RunningServer, bind_public, run, serving
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Gateway:
 
     app: FastAPI
     http_port: int
-    grpc: Serving
+    grpc: RunningServer
 
 
 @asynccontextmanager
@@ -86,9 +86,9 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
     if settings.authentication == "none":
         for listen in (settings.listen, settings.http_listen):
             refuse_strangers(listen)
-    store = await ArtifactStore.reached(settings.artifacts_url)
+    store = await ArtifactStore.open_when_available(settings.artifacts_url)
     callers = Callers(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
-    guard = Guard(AllowList.parse(settings.fetch_allow), keeps_in=not settings.fetch_urls)
+    guard = SsrfGuard(AllowList.parse(settings.fetch_allow), internal_only=not settings.fetch_urls)
     fetching = Fetching(store, guard if settings.fetch_urls else None, settings.files_bytes)
     with bound(settings.http_listen) as listener:
         async with (
@@ -146,7 +146,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             register = partial(rpc.add_GatewayServiceServicer_to_server, servicer)
             service = pb.DESCRIPTOR.services_by_name["GatewayService"]
             async with (
-                watched(
+                monitor_peers(
                     {
                         f"the orchestrator at {settings.orchestrator}": orchestrator,
                         f"the selector at {settings.selector}": selector,
@@ -169,7 +169,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     connection_seconds=settings.connection_seconds,
                     exclusive=True,
                     health_listen=settings.health_listen,
-                    bind=showing(settings.shown),
+                    bind=bind_public(settings.shown),
                     interceptors=[CallLog(), access.grpc()],
                 ) as running,
             ):

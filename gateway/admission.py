@@ -16,7 +16,7 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from protos.hugginggpt.v1.task_pb2 import Argument
 from services.common import call_context
 from services.common.artifacts import INLINE_BYTES, ArtifactStore
-from services.common.artifacts.disposition import clean_name
+from services.common.artifacts.naming import clean_name
 from services.common.errors import InvalidRequest
 
 REQUEST_BYTES = 1_000_000

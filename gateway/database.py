@@ -8,7 +8,7 @@ from gateway.auth.tables import ACCESS
 from gateway.mcp.tables import UPLOADS
 from gateway.stored_files.tables import FILING
 from gateway.webhooks.tables import BATCHES, WEBHOOKS
-from services.common.database import Database, opened
+from services.common.database import Database, open_database
 
 SCHEMA = "gateway"
 
@@ -26,6 +26,6 @@ async def gateway_store(address: str) -> AsyncIterator[Database]:
     Raises:
         ServiceError: it cannot be opened, as services.common.database.opened says.
     """
-    async with opened(address, SCHEMA, MIGRATIONS) as database:
+    async with open_database(address, SCHEMA, MIGRATIONS) as database:
         await seal(database)
         yield database

@@ -8,7 +8,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from gateway.auth.settings import AccessSettings
 from services.common.errors import FailedPrecondition
-from services.common.settings import BalancedSettings, Given, StoreSettings, home
+from services.common.settings import BalancedSettings, NonEmpty, StoreSettings, home
 from services.common.tls import Certificate
 
 
@@ -23,17 +23,17 @@ class Settings(BalancedSettings, StoreSettings, AccessSettings):
     """host:port of the HTTP server; port 0 takes any free one."""
     health_listen: str = Field("", validation_alias=AliasChoices("GATEWAY_HEALTH_LISTEN", "HEALTH_LISTEN"))
     """As everywhere; by its own name where services share a process with it."""
-    certificate: Annotated[Path | None, Given] = None
+    certificate: Annotated[Path | None, NonEmpty] = None
     """PEM file of the certificate both doors show to the world, with its chain; None: no TLS there."""
-    certificate_key: Annotated[Path | None, Given] = None
+    certificate_key: Annotated[Path | None, NonEmpty] = None
     """PEM file of its key."""
     tls_in_front: bool = False
     """A proxy before the HTTP door ends TLS and keeps the Host: addresses in answers then begin with https."""
-    orchestrator: Annotated[str, Given] = "dns:///orchestrator:50051"
+    orchestrator: Annotated[str, NonEmpty] = "dns:///orchestrator:50051"
     """Where runs are kept."""
-    selector: Annotated[str, Given] = "dns:///selector:50051"
+    selector: Annotated[str, NonEmpty] = "dns:///selector:50051"
     """Where the catalogue is kept."""
-    database: Annotated[str, BeforeValidator(str), Given] = Field(
+    database: Annotated[str, BeforeValidator(str), NonEmpty] = Field(
         default_factory=lambda: str(home() / "gateway.sqlite"), repr=False
     )
     """Where keys, files and limits are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""

@@ -7,12 +7,12 @@ from gateway.uploads import Allowance, keep
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.disposition import clean_name
+from services.common.artifacts.naming import clean_name
 from services.common.errors import InvalidRequest, PermissionDenied
-from services.common.http_fetch.fetch import Limits, answer
-from services.common.http_fetch.ssrf_guard import Guard
+from services.common.http_fetch.fetch import FetchLimits, fetch
+from services.common.http_fetch.ssrf_guard import SsrfGuard
 
-ANY = Limits.types
+ANY = FetchLimits.types
 
 
 class Fetching:
@@ -24,7 +24,7 @@ class Fetching:
         files_bytes: most bytes of one file, and of all with one request.
     """
 
-    def __init__(self, store: ArtifactStore, guard: Guard | None, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, guard: SsrfGuard | None, files_bytes: int) -> None:
         self._store = store
         self._guard = guard
         self._files_bytes = files_bytes
@@ -49,8 +49,8 @@ class Fetching:
                 reason="FETCHING_OFF",
                 remedy="upload the file, or ask the operator to set GATEWAY_FETCH_URLS",
             )
-        limits = Limits(self._files_bytes, types=types)
-        async with answer(url, self._guard.as_policy_has_it(), limits) as found:
+        limits = FetchLimits(self._files_bytes, types=types)
+        async with fetch(url, self._guard.for_current_caller(), limits) as found:
             name = _named(clean_name(found.name), found.media_type)
             artifact = await keep(
                 self._store,

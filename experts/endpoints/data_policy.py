@@ -10,7 +10,7 @@ def check_may_leave(model_id: str, remedy: str) -> None:
     Raises:
         FailedPrecondition: POLICY.
     """
-    if not call_context.may_leave_the_house():
+    if not call_context.allows_external_endpoints():
         raise FailedPrecondition(
             f"the data of this request may not leave the house, and {model_id} is outside",
             reason="POLICY",

@@ -32,8 +32,8 @@ from experts.host.worker_pool import Workers
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common.artifacts import ArtifactStore
-from services.common.exit_status import MISSING_DEPENDENCY
-from services.common.server import Serving, process, run, serving
+from services.common.errors import MISSING_DEPENDENCY_STATUS
+from services.common.server import RunningServer, run, service_process, serving
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
     told, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
     if told.describe:
         with (
-            process(name, Settings) as settings,
+            service_process(name, Settings) as settings,
             redirect_stdout(sys.stderr),  # what is logged is no description
             _missing_packages_reported(package),
         ):
@@ -64,7 +64,7 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(description)
         return
     if told.prefetch:
-        with process(name, Settings) as settings, _missing_packages_reported(package):
+        with service_process(name, Settings) as settings, _missing_packages_reported(package):
             fetched = prefetch(read_expert(package).only(settings.allowed_ids), Places(settings.devices))
         sys.exit(0 if fetched else 1)
     run(name, partial(_served, package), Settings)
@@ -92,11 +92,11 @@ def _missing_packages_reported(package: str) -> Iterator[None]:
     else:
         return
     log.error("expert not started", expert=name, error=cause, remedy=remedy)
-    raise SystemExit(MISSING_DEPENDENCY)
+    raise SystemExit(MISSING_DEPENDENCY_STATUS)
 
 
 @asynccontextmanager
-async def _served(package: str, settings: Settings) -> AsyncIterator[Serving]:
+async def _served(package: str, settings: Settings) -> AsyncIterator[RunningServer]:
     """Serves the expert of a package."""
     async with AsyncExitStack() as stack:
         with _missing_packages_reported(package):  # some are imported only when the expert opens its connections
@@ -113,7 +113,7 @@ def describe(expert: Expert, settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
+async def opened(expert: Expert, settings: Settings) -> AsyncIterator[RunningServer]:
     """Serves the expert; it is ready once its models to be preloaded are.
 
     Raises:
@@ -122,7 +122,7 @@ async def opened(expert: Expert, settings: Settings) -> AsyncIterator[Serving]:
     """
     began = time.monotonic() - time.process_time()  # what the process did before was importing, all of it work
     expert = _as_told(expert, settings)
-    store = await ArtifactStore.reached(settings.artifacts_url)
+    store = await ArtifactStore.open_when_available(settings.artifacts_url)
     isolation = replace(settings.isolation, modules=expert.isolated_modules)
     with (
         running(isolation, ahead=expert.takes_files),
@@ -172,7 +172,9 @@ def _models(expert: Expert, settings: Settings) -> Models:
     return Models(expert.offers, limits, devices=expert.devices, places=settings.devices, pool=settings.pool)
 
 
-async def _get_ready(expert: Expert, models: Models, description: Description, server: Serving, began: float) -> None:
+async def _get_ready(
+    expert: Expert, models: Models, description: Description, server: RunningServer, began: float
+) -> None:
     if not await models.load(expert.preload):
         log.error("not ready: no model could be loaded")
         return
@@ -182,7 +184,7 @@ async def _get_ready(expert: Expert, models: Models, description: Description, s
     log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_time.total_seconds(), 2))
 
 
-async def _tell_health(models: Models, description: Description, server: Serving) -> None:
+async def _tell_health(models: Models, description: Description, server: RunningServer) -> None:
     """Keeps one name per model on grpc.health.v1; once all is ready, readiness stays true while any model is of use."""
     while True:
         models.changed.clear()

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanContext
 
 from experts.host.batch_composer import Member
 from services.common import semantic_conventions as names
-from services.common import spans, tracing
+from services.common import tracing
 
 _meter = metrics.get_meter("hugginggpt.expert")
 
@@ -86,25 +86,25 @@ _meter.create_observable_gauge(
 
 def members_of(batch: Sequence[Member]) -> list[SpanContext]:
     """The spans of the calls in a batch; none where nothing is traced."""
-    if not tracing.current():
+    if not tracing.provider():
         return []
-    found = (member.context.run(spans.current) for member in batch)
+    found = (member.context.run(tracing.current_span_context) for member in batch)
     return [span for span in found if span.is_valid]
 
 
 def running(model_id: str, items: int, members: Sequence[SpanContext]) -> AbstractContextManager[object]:
     """The span of a batch, linked to those of its members."""
-    if not tracing.current():
+    if not tracing.provider():
         return nullcontext()
-    facts: spans.Attributes = {names.REQUEST_MODEL: model_id, names.ITEMS: items}
-    return spans.doing(names.named(names.RUN_BATCH, model_id), facts, members=members)
+    facts: tracing.Attributes = {names.REQUEST_MODEL: model_id, names.ITEMS: items}
+    return tracing.start_span(names.span_name(names.RUN_BATCH, model_id), facts, links=members)
 
 
 @contextmanager
 def loading(model_id: str, task: str, device: str) -> Iterator[None]:
     """The span of a load."""
-    facts: spans.Attributes = {names.REQUEST_MODEL: model_id, names.TASK: task, names.DEVICE: device}
-    with spans.doing(names.named(names.LOAD_MODEL, model_id), facts):
+    facts: tracing.Attributes = {names.REQUEST_MODEL: model_id, names.TASK: task, names.DEVICE: device}
+    with tracing.start_span(names.span_name(names.LOAD_MODEL, model_id), facts):
         yield
 
 

@@ -6,14 +6,14 @@ import time
 import structlog
 
 from experts.host.models import Models
-from services.common.server import Serving
+from services.common.server import RunningServer
 
 log = structlog.get_logger(__name__)
 
 SHORTEST_LOOK, LONGEST_LOOK = 0.02, 5.0
 
 
-async def watch(models: Models, running: Serving, *, batch_seconds: float, load_seconds: float) -> None:
+async def watch(models: Models, running: RunningServer, *, batch_seconds: float, load_seconds: float) -> None:
     """Ends what takes longer than it may; where that is no process of its own, the expert is not alive.
 
     Args:

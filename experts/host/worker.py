@@ -92,20 +92,20 @@ class Worker:
 
     def _prepare(self, request: Request) -> float:
         inputs, parameters = request.given
-        with call_context.acting_for(Caller.FromString(request.caller)):
+        with call_context.use_caller(Caller.FromString(request.caller)):
             item = self._loaded.prepare(inputs, parameters)
             self._items[request.items[0]] = item
             return self._loaded.cost(item)
 
     def _run(self, request: Request) -> int:
         items = [self._items[item] for item in request.items]  # kept: should this fail, they run alone
-        with call_context.acting_for(Caller.FromString(request.caller)):
+        with call_context.use_caller(Caller.FromString(request.caller)):
             raws = self._loaded.run(items, self._batches[request.number])
         self._items |= dict(zip(request.items, raws, strict=False))
         return len(raws)
 
     def _finish(self, request: Request) -> Any:
-        with call_context.acting_for(Caller.FromString(request.caller)):
+        with call_context.use_caller(Caller.FromString(request.caller)):
             return dict(self._loaded.finish(self._items.pop(request.items[0])))
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from gateway.auth.audit import Actor, recorded
 from gateway.limits.limits import Limits
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
-from services.common.artifacts.keys import is_tenant
+from services.common.artifacts.naming import is_valid_tenant
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
 
@@ -166,7 +166,7 @@ class Keys:
 
 
 def _check(terms: Terms) -> None:
-    if not is_tenant(terms.tenant):
+    if not is_valid_tenant(terms.tenant):
         remedy = "use up to 63 small letters, digits and hyphens, a letter or digit first"
         raise InvalidRequest(f"a tenant cannot be called {terms.tenant[:100]!r}", remedy=remedy, port="tenant")
     if len(terms.name) > NAME_CHARACTERS or not terms.name.isprintable():

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.auth.caller import Callers
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
-from services.common.call_context import acting_for
+from services.common.call_context import use_caller
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,4 @@ class Acting:
             PermissionDenied: POLICY.
         """
         sent = dict(context.invocation_metadata() or ())
-        return acting_for(self.callers.caller(sent.get("x-request-id", ""), policy))
+        return use_caller(self.callers.caller(sent.get("x-request-id", ""), policy))

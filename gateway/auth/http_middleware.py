@@ -17,7 +17,7 @@ from gateway.http.middleware import problem_response
 from gateway.http.sse import MEDIA_TYPE as EVENT_STREAM
 from gateway.limits.quotas import Meter, Quotas
 from gateway.limits.request_bytes import metered_by
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 from services.common.errors import ServiceError, Unauthenticated
 
 PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|(docs|web)(/.*)?|mcp/uploads/[\w-]+)")
@@ -69,7 +69,7 @@ class Identified:
             identified_as(who),
             signing_with(self._links),
             metered_by(meter),
-            acting_for(self._callers.caller(current().request_id)),
+            use_caller(self._callers.caller(current().request_id)),
         ):
             try:
                 async with self._presence.of(who):

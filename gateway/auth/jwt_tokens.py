@@ -16,7 +16,7 @@ from jwt.exceptions import (
 from gateway.auth.identity import Identity
 from gateway.auth.jwks import Jwks
 from gateway.limits.limits import Limits
-from services.common.artifacts.keys import is_tenant
+from services.common.artifacts.naming import is_valid_tenant
 from services.common.errors import PermissionDenied, Unauthenticated
 
 LEEWAY_SECONDS = 30
@@ -54,7 +54,7 @@ class JwtTokens:
         """
         claims = await self._claims(token)
         tenant, subject = _within(claims, self._tenant_claim), str(claims["sub"])
-        if not isinstance(tenant, str) or not is_tenant(tenant):
+        if not isinstance(tenant, str) or not is_valid_tenant(tenant):
             raise PermissionDenied(
                 f"the token's claim {self._tenant_claim} names no tenant",
                 reason="TENANT",

@@ -100,7 +100,7 @@ def _proved(settings: LlmSettings, subject: str) -> list[Finding]:
         return [Finding(subject, Level.WRONG, found, "pip install 'hugginggpt[llm]'")]
     from services.common import call_context  # noqa: PLC0415  # brings gRPC along
 
-    with _quietly(), call_context.acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN)):
+    with _quietly(), call_context.use_caller(Caller(tenant="default", policy=DATA_POLICY_OPEN)):
         return asyncio.run(prove(settings, subject))
 
 

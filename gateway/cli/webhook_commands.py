@@ -14,10 +14,10 @@ from gateway.settings import Settings
 from gateway.webhooks.registry import Webhook, Webhooks
 from gateway.webhooks.rendering import shown
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
-from services.common.call_context import acting_for
+from services.common.call_context import use_caller
 from services.common.database import Database
 from services.common.http_fetch.addresses import AllowList
-from services.common.http_fetch.ssrf_guard import Guard
+from services.common.http_fetch.ssrf_guard import SsrfGuard
 from services.common.settings import from_environment
 
 
@@ -26,8 +26,8 @@ def create(place: str | None, tenant: str, url: str, name: str, *, as_json: bool
 
     async def create_checked(database: Database) -> Webhook:
         settings = from_environment(Settings)
-        guard = Guard(AllowList.parse(settings.fetch_allow), keeps_in=not settings.fetch_urls)
-        with acting_for(Caller(tenant=tenant, policy=DATA_POLICY_OPEN)):  # so that the name is looked up
+        guard = SsrfGuard(AllowList.parse(settings.fetch_allow), internal_only=not settings.fetch_urls)
+        with use_caller(Caller(tenant=tenant, policy=DATA_POLICY_OPEN)):  # so that the name is looked up
             return await Webhooks(database, guard).create(tenant, url, name, operator())
 
     made = worked_on(place, create_checked)

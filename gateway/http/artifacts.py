@@ -18,7 +18,7 @@ from gateway.openapi.schemas import DIGEST_PATTERN
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.disposition import describing
+from services.common.artifacts.naming import download_headers
 from services.common.errors import NotFound
 
 LASTING = timedelta(minutes=2)
@@ -67,7 +67,12 @@ class Downloads:
         """
         tenant = call_context.current().tenant
         known = await self._store.head(tenant, sha256)
-        headers = {**_HEADERS, **describing(known), "etag": f'"{sha256}"', "cross-origin-resource-policy": _embedders()}
+        headers = {
+            **_HEADERS,
+            **download_headers(known),
+            "etag": f'"{sha256}"',
+            "cross-origin-resource-policy": _embedders(),
+        }
         if _matches(request.headers.get("if-none-match", ""), sha256):
             return Response(status_code=304, headers=headers)
         path = self._store.path(tenant, sha256)
@@ -86,7 +91,7 @@ class Downloads:
         of_a_page = request.headers.get("sec-fetch-mode", "navigate") != "navigate"
         if not self._presign or of_a_page or request.method != "GET":
             return None
-        url = await self._store.presigned(tenant, known.sha256, LASTING)
+        url = await self._store.presigned_url(tenant, known.sha256, LASTING)
         return Response(status_code=307, headers={"location": url, "cache-control": "no-store"}) if url else None
 
     async def _passed_on(self, tenant: str, known: Artifact, request: Request, headers: Mapping[str, str]) -> Response:

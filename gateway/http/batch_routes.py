@@ -25,7 +25,7 @@ from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from protos.hugginggpt.v1.run_pb2 import RunState
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 
 BatchId = Annotated[str, Path(description="The batch's id.", examples=[pipeline_operations.BATCH_ID])]
 _STATES = {"items": {"enum": list(enum_names(RunState.DESCRIPTOR).values())}}
@@ -94,7 +94,7 @@ class BatchRoutes:
         and so is one that does not fit; the others run. Nothing is kept of a body that breaks off or is refused.
         """
         wished = await batch_body.wished(request)
-        with acting_for(self._callers.caller(current().request_id, await self._policy(wished.spec))):
+        with use_caller(self._callers.caller(current().request_id, await self._policy(wished.spec))):
             spec = await self._admission.admit_batch(wished.spec, idempotency_key)
             batch = await self._batches.start(spec, self._items.settled(wished.pages))
         return json_response(encode(batch), 202, {"location": f"/v1/batches/{batch.batch_id}"})

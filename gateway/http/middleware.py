@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.auth.caller import Callers
 from gateway.http.problem import MEDIA_TYPE, http_status, problem_bytes, problem_headers
 from gateway.http.telemetry import Request, observed
-from services.common.call_context import acting_for
+from services.common.call_context import use_caller
 from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.update(self._schemes)
         who = self._callers.caller(Headers(scope=scope).get("x-request-id", ""))
-        with acting_for(who), observed(scope) as request:
+        with use_caller(who), observed(scope) as request:
             answer = _Answer(send, who.request_id, request)
             try:
                 await self._app(scope, receive, answer)

@@ -22,7 +22,7 @@ from gateway.runs import ENDED, Runs
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, Run, RunState
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 from services.common.errors import InvalidRequest, ServiceError
 
 MAX_WAIT_SECONDS = 3600
@@ -86,7 +86,7 @@ class RunRoutes:
         client leaves, unless `on_disconnect` is `cancel`.
         """
         asked = await self._intake.asked(request)
-        with acting_for(self._callers.caller(current().request_id, await self._policy(asked))):
+        with use_caller(self._callers.caller(current().request_id, await self._policy(asked))):
             await self._intake.bring_in(asked)
             spec = await self._admission.admit(asked.spec, asked.files, idempotency_key)
             streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(",".join(prefer or ()))

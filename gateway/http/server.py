@@ -95,7 +95,7 @@ async def serving_http(
 
     Yields what has it begin to end before that.
     """
-    tls = certificate.context() if certificate else None
+    tls = certificate.ssl_context() if certificate else None
     config = uvicorn.Config(
         app,
         ssl_context_factory=(lambda *_: tls) if tls else None,

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from services.common import semantic_conventions as names
-from services.common import spans
+from services.common import tracing
 
 _SECONDS = metrics.get_meter("hugginggpt.gateway").create_histogram(
     names.HTTP_SECONDS, unit="s", description="HTTP requests answered, by method, route and status."
@@ -68,22 +68,22 @@ def observed(scope: Scope) -> Iterator[Request]:
     if scope["path"] in _UNTRACED:
         yield request
         return
-    parent, facts = spans.read(_trace(scope)), {names.METHOD: request.method}
-    with spans.within(parent), spans.doing(request.method, facts, kind=SpanKind.SERVER) as span:
+    parent, facts = tracing.extract(_trace(scope)), {names.METHOD: request.method}
+    with tracing.use_parent(parent), tracing.start_span(request.method, facts, kind=SpanKind.SERVER) as span:
         if span.is_recording():
             request.trace_id = format_trace_id(span.get_span_context().trace_id)
         try:
             yield request
         finally:
-            answered: spans.Attributes = {names.ROUTE: request.route, names.STATUS: request.status}
+            answered: tracing.Attributes = {names.ROUTE: request.route, names.STATUS: request.status}
             _SECONDS.record(request.seconds, {**facts, **answered})
             if span.is_recording():
-                span.update_name(names.named(request.method, request.route))
+                span.update_name(names.span_name(request.method, request.route))
                 span.set_attributes(answered)
             if request.status >= _SERVER_ERROR:
-                spans.failed(span, str(request.status))
+                tracing.set_error(span, str(request.status))
 
 
 def _trace(scope: Scope) -> dict[str, str]:
     headers = Headers(scope=scope)
-    return {name: headers[name] for name in spans.HEADERS if name in headers}
+    return {name: headers[name] for name in tracing.HEADERS if name in headers}

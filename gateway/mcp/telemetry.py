@@ -11,7 +11,7 @@ from mcp_types.methods import SPEC_CLIENT_METHODS
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, SpanKind
 
 from services.common import semantic_conventions as names
-from services.common import spans
+from services.common import tracing
 
 _CALL = "tools/call"
 _TOOL_ERROR = "tool_error"
@@ -34,11 +34,11 @@ class Observing:
             return await call_next(ctx)
         tool = self._tool(ctx.params or {}) if method == _CALL else ""
         facts = {names.MCP_METHOD: method} | ({names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool} if tool else {})
-        named = names.named(method, tool)
-        with spans.within(_asked_in(ctx)), spans.doing(named, facts, kind=SpanKind.SERVER) as span:
+        named = names.span_name(method, tool)
+        with tracing.use_parent(_asked_in(ctx)), tracing.start_span(named, facts, kind=SpanKind.SERVER) as span:
             result = await call_next(ctx)
             if isinstance(result, dict) and result.get("isError"):
-                spans.failed(span, _TOOL_ERROR)
+                tracing.set_error(span, _TOOL_ERROR)
             return result
 
     def _tool(self, params: Mapping[str, Any]) -> str:
@@ -48,5 +48,5 @@ class Observing:
 
 def _asked_in(ctx: ServerRequestContext[Any, Any]) -> SpanContext:
     meta: Mapping[str, Any] = ctx.meta or {}
-    told = {name: value for name in spans.HEADERS if isinstance(value := meta.get(name), str)}
-    return spans.read(told) if told else INVALID_SPAN_CONTEXT
+    told = {name: value for name in tracing.HEADERS if isinstance(value := meta.get(name), str)}
+    return tracing.extract(told) if told else INVALID_SPAN_CONTEXT

@@ -25,7 +25,7 @@ from gateway.runs import Runs
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, DATA_POLICY_UNSPECIFIED
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_PLAN, RUN_MODE_RESULTS, Run, RunSpec
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 from services.common.errors import NotFound, ServiceError
 
 log = structlog.get_logger(__name__)
@@ -187,13 +187,13 @@ class Toolbox:
     async def _files(self, spec: RunSpec, call: Call) -> list[Artifact]:
         """What the call brings: what is to follow on a run that keeps its data in is asked for nowhere outside."""
         given = call.arguments.get("files", [])
-        with acting_for(await self._means.runs.bound(spec.parent_run_id if given else "")):
+        with use_caller(await self._means.runs.bound(spec.parent_run_id if given else "")):
             return await self._means.references.artifacts(given, "files", call.site)
 
     def _acting(self, call: Call) -> AbstractContextManager[None]:
         """For the current caller, under the policy the call asks for."""
         policy = _POLICIES.get(call.text("policy"), DATA_POLICY_UNSPECIFIED)
-        return acting_for(self._means.callers.caller(current().request_id, policy))
+        return use_caller(self._means.callers.caller(current().request_id, policy))
 
     async def _followed(self, feed: Feed, call: Call) -> None:
         try:

@@ -19,7 +19,7 @@ from gateway.stored_files.files import Files, KeptFile
 from gateway.uploads import Allowance, keep
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 from services.common.errors import InvalidRequest
 
 PATH = "/mcp/uploads"
@@ -91,7 +91,7 @@ class UploadRoutes:
         The body is the file, or a form with one.
         """
         grant = await self._grants.take(secret)
-        with identified_as(grant.identity), acting_for(self._callers.caller(current().request_id)):
+        with identified_as(grant.identity), use_caller(self._callers.caller(current().request_id)):
             kept = await self._kept(grant, request)
         return json_response(file_object(kept))
 

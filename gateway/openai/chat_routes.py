@@ -16,7 +16,7 @@ from gateway.openai.run_adapter import House
 from gateway.openai.streams import CompletionStream
 from gateway.openapi import openai_operations
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 
 LEFT = 499
 """The status nobody reads."""
@@ -50,7 +50,7 @@ class ChatRoutes:
         form = await asyncio.to_thread(response_format.of_chat, sent)
         terms = Terms(model=model, form=form, store=sent.flag("store") is not False)
         streams, usage = sent.flag("stream"), sent.map("stream_options").flag("include_usage")
-        with acting_for(controllers.on_behalf_of(current(), model)):
+        with use_caller(controllers.on_behalf_of(current(), model)):
             spec = await conversation_input.of_messages([*sent.maps("messages")], self._house.parts)
             spec.on_disconnect = ON_DISCONNECT_CANCEL
             source = await self._house.attended(spec, terms, idempotency_key)

@@ -21,7 +21,7 @@ from gateway.openai.run_adapter import House
 from gateway.openai.streams import ResponseStream
 from gateway.openapi import openai_operations
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 from services.common.errors import InvalidRequest, NotFound
 
 METADATA_ENTRIES, METADATA_KEY, METADATA_VALUE = 16, 64, 512
@@ -60,7 +60,7 @@ class ResponseRoutes:
         """
         sent = await body(request)
         terms = await asyncio.to_thread(_terms, sent)
-        with acting_for(controllers.on_behalf_of(current(), terms.model)):
+        with use_caller(controllers.on_behalf_of(current(), terms.model)):
             spec = await self._spec(sent, terms)
             start = self._house.background if terms.background else self._house.attended
             source = await start(spec, terms, idempotency_key)
@@ -113,7 +113,7 @@ class ResponseRoutes:
 
     async def _spec(self, sent: Fields, terms: Terms) -> RunSpec:
         parent = await self._parent(sent)
-        with acting_for(await self._house.runs.bound(parent)):
+        with use_caller(await self._house.runs.bound(parent)):
             spec = await conversation_input.of_input(sent, self._house.parts)
         conversation_input.instruct(spec, sent.text("instructions"))
         spec.parent_run_id = parent

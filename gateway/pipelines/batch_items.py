@@ -15,7 +15,7 @@ from gateway.uploads import Allowance
 from protos.hugginggpt.v1.batch_pb2 import NewItem
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.gateway_pb2 import NewItems
-from services.common.artifacts.disposition import clean_name
+from services.common.artifacts.naming import clean_name
 from services.common.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError
 
 AT_ONCE = 8

@@ -142,7 +142,7 @@ async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems
     async with asyncio.timeout(CALL_SECONDS):
         await call.write(pb.CreateBatchRequest(spec=spec))
     async with asyncio.timeout(KEPT_SECONDS):
-        goes_on = await upload_acks.heard(call)
+        goes_on = await upload_acks.wait_for_ack(call)
     if goes_on:
         await taken()
         total = 0

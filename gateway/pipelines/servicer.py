@@ -56,7 +56,7 @@ class BatchCalls(rpc.GatewayServiceServicer):
         with self._acting(context, spec.policy):
             admitted = await self._admission.admit_batch(spec)
             pages = self._items.settled(paged(_sent(request_iterator)))
-            return await self._batches.start(admitted, pages, partial(upload_acks.tell, context))
+            return await self._batches.start(admitted, pages, partial(upload_acks.send_ack, context))
 
     async def GetBatch(self, request: pb.GetBatchRequest, context: Any) -> Batch:
         with self._acting(context):
@@ -105,7 +105,7 @@ async def _spec(requests: AsyncIterator[pb.CreateBatchRequest]) -> BatchSpec:
 
 async def _sent(requests: AsyncIterator[pb.CreateBatchRequest]) -> AsyncIterator[tuple[Sent, int]]:
     index = 0
-    async for items in upload_acks.items(requests):
+    async for items in upload_acks.read_items(requests):
         for item in items:
             yield Sent(f"items[{index}]", item), item.ByteSize()
             index += 1

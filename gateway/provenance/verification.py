@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from protos.hugginggpt.v1.gateway_pb2 import ListModelsRequest
 from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, Verification
 from services.common.artifacts import ArtifactStore
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 from services.common.errors import NotFound
 
 
@@ -45,7 +45,7 @@ class Verifying:
         tasks = [task for number, task in told.tasks.items() if number not in stops]
         if not tasks:
             return verification(run_id, "", [stopped(told.tasks[number], hurdle) for number, hurdle in stops.items()])
-        with acting_for(_as_strict(told)):
+        with use_caller(_as_strict(told)):
             feed = await self._runs.start(rerun.spec(told, tasks, stops))
         feed.stop()
         return Verification(version=VERSION, run_id=run_id, again_run_id=feed.run_id)
@@ -71,7 +71,7 @@ class Verifying:
 
     async def _missing_file(self, task: TaskAccount, told: Account) -> Hurdle | None:
         for port, sha256 in rerun.artifacts_of(task, told):
-            if not await self._store.holds(current().tenant, sha256):
+            if not await self._store.contains(current().tenant, sha256):
                 return Hurdle(OUTCOME_GONE, f"the file that it was given as {port} is not there any more")
         return None
 

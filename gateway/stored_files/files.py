@@ -13,7 +13,7 @@ from gateway.auth.audit import Audit
 from gateway.runs import Runs
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.caller_pb2 import Caller
-from services.common.call_context import acting_for, current
+from services.common.call_context import current, use_caller
 from services.common.database import Database, Query, Steps
 from services.common.errors import NotFound, ServiceError
 from services.common.supervision import supervise
@@ -129,7 +129,7 @@ class Files:
         """Removes the files of all tenants whose time is over."""
         while over := await self._database.read(_OVER, time.time()):
             for tenant, file_id in over:
-                with acting_for(Caller(tenant=tenant)):
+                with use_caller(Caller(tenant=tenant)):
                     await self._remove(tenant, file_id)
 
     async def _remove(self, tenant: str, file_id: str) -> None:

@@ -12,10 +12,10 @@ import structlog
 
 from gateway.webhooks.sender import ATTEMPT_SECONDS, End, Letter, Outcome, sent
 from protos.hugginggpt.v1.caller_pb2 import Caller
-from services.common.call_context import acting_for
+from services.common.call_context import use_caller
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import ServiceError
-from services.common.http_fetch.ssrf_guard import Guard
+from services.common.http_fetch.ssrf_guard import SsrfGuard
 from services.common.supervision import supervise
 
 log = structlog.get_logger(__name__)
@@ -69,7 +69,7 @@ class Delivering:
         pauses: seconds between attempts.
     """
 
-    def __init__(self, database: Database, guard: Guard, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(self, database: Database, guard: SsrfGuard, pauses: Sequence[float] = PAUSES) -> None:
         self._database = database
         self._guard = guard
         self._pauses = pauses
@@ -141,7 +141,7 @@ class Delivering:
 
     async def _deliver(self, claimed: Claimed) -> None:
         try:
-            with acting_for(claimed.caller):
+            with use_caller(claimed.caller):
                 outcome = await self._sent(claimed.letter)
             pause = self._pause(claimed.attempt, outcome)
             await self._database.write(lambda: self._noted(claimed, outcome, pause))

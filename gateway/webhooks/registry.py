@@ -8,11 +8,11 @@ import httpx
 
 from gateway.auth.audit import Actor, recorded
 from gateway.webhooks.signature import new_secret
-from services.common.artifacts.keys import is_tenant
+from services.common.artifacts.naming import is_valid_tenant
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, PermissionDenied
-from services.common.http_fetch.fetch import parsed
-from services.common.http_fetch.ssrf_guard import Guard
+from services.common.http_fetch.fetch import parse_url
+from services.common.http_fetch.ssrf_guard import SsrfGuard
 
 MOST = 20
 """Webhooks of a tenant."""
@@ -68,7 +68,7 @@ class Webhooks:
         guard: decides which URLs may be given; None: whether they may be asked is seen when they are.
     """
 
-    def __init__(self, database: Database, guard: Guard | None = None) -> None:
+    def __init__(self, database: Database, guard: SsrfGuard | None = None) -> None:
         self._database = database
         self._guard = guard
 
@@ -144,10 +144,10 @@ class Webhooks:
 
     async def _checked(self, url: str) -> str:
         """The URL's host."""
-        asked = parsed(url)
+        asked = parse_url(url)
         if self._guard:
             await _check_host(self._guard, asked)
-        if asked.scheme != "https" and not (self._guard and self._guard.names(asked)):
+        if asked.scheme != "https" and not (self._guard and self._guard.allows(asked)):
             raise InvalidRequest(
                 "the URL of a webhook begins with https, unless the operator has named its host as one of the house",
                 reason="URL",
@@ -157,10 +157,10 @@ class Webhooks:
         return asked.host
 
 
-async def _check_host(guard: Guard, url: httpx.URL) -> None:
+async def _check_host(guard: SsrfGuard, url: httpx.URL) -> None:
     try:
         guard.check(url)
-        await guard.as_policy_has_it().check_address(url)
+        await guard.for_current_caller().check_address(url)
     except PermissionDenied as error:
         if error.reason != "URL_ADDRESS":
             raise
@@ -173,7 +173,7 @@ async def _check_host(guard: Guard, url: httpx.URL) -> None:
 
 
 def _check(tenant: str, name: str) -> None:
-    if not is_tenant(tenant):
+    if not is_valid_tenant(tenant):
         remedy = "use up to 63 small letters, digits, dots, hyphens and underscores, a letter or digit first"
         raise InvalidRequest(f"a tenant cannot be called {tenant[:100]!r}", remedy=remedy, port="tenant")
     if len(name) > NAME_CHARACTERS or not name.isprintable():

@@ -10,7 +10,7 @@ import httpx
 
 from gateway.webhooks.signature import signed
 from services.common.errors import ServiceError
-from services.common.http_fetch.ssrf_guard import Guard, GuardedTransport, Unresolved
+from services.common.http_fetch.ssrf_guard import GuardedTransport, HostNotFound, SsrfGuard
 
 ATTEMPT_SECONDS = 15.0
 """For one attempt, until the answer's status."""
@@ -50,11 +50,11 @@ class Outcome:
     """Seconds to wait at least, if the receiver says so."""
 
 
-async def sent(letter: Letter, guard: Guard) -> Outcome:
+async def sent(letter: Letter, guard: SsrfGuard) -> Outcome:
     """Makes an attempt for the current caller; a redirect is not followed."""
     body = letter.payload.encode()
     headers = {**_HEADERS, **signed(letter.secret, letter.id, int(time.time()), body)}
-    transport = GuardedTransport(guard.as_policy_has_it())
+    transport = GuardedTransport(guard.for_current_caller())
     try:
         async with (
             asyncio.timeout(ATTEMPT_SECONDS),
@@ -74,7 +74,7 @@ async def sent(letter: Letter, guard: Guard) -> Outcome:
 
 def _refused(error: ServiceError) -> Outcome:
     """An attempt that the guard stopped: only a name that has no address yet is worth another."""
-    if isinstance(error, Unresolved):
+    if isinstance(error, HostNotFound):
         return Outcome(End.FAILED, error.message)
     if error.reason == "POLICY":
         return Outcome(End.WITHHELD, error.message)

@@ -1,4 +1,4 @@
-"""On whose behalf a call is made: kept in a context variable, sent as metadata on every hop."""
+"""The caller on whose behalf a request is served: a context variable in the process, metadata between processes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,27 +10,28 @@ from google.protobuf.message import DecodeError
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
 from services.common.errors import InvalidRequest
 
-KEY = "hugginggpt-caller-bin"
+METADATA_KEY = "hugginggpt-caller-bin"
+"""Metadata key of the serialized Caller."""
 
-UNKNOWN = Caller(tenant="default", policy=DATA_POLICY_LOCAL)
-"""Who calls when nobody says: nothing may leave the house."""
+DEFAULT_CALLER = Caller(tenant="default", policy=DATA_POLICY_LOCAL)
+"""The caller of a request without that metadata; its data stays in the deployment."""
 
-_current: ContextVar[Caller] = ContextVar("caller", default=UNKNOWN)
+_current: ContextVar[Caller] = ContextVar("caller", default=DEFAULT_CALLER)
 
 
 def current() -> Caller:
-    """The caller of what is being served."""
+    """The caller of the current request."""
     return _current.get()
 
 
-def may_leave_the_house() -> bool:
-    """Whether the current caller's data policy lets bytes go to external endpoints."""
+def allows_external_endpoints() -> bool:
+    """Whether the current caller's data policy lets data leave the deployment."""
     return current().policy == DATA_POLICY_OPEN
 
 
 @contextmanager
-def acting_for(caller: Caller) -> Iterator[None]:
-    """Serves the caller within the block; its ids stand in every log line."""
+def use_caller(caller: Caller) -> Iterator[None]:
+    """Makes a caller the current one within the block; log lines then contain its request and run id."""
     token = _current.set(caller)
     try:
         yield
@@ -39,20 +40,20 @@ def acting_for(caller: Caller) -> Iterator[None]:
 
 
 def metadata() -> tuple[tuple[str, bytes], ...]:
-    """What an outgoing call carries for the current caller."""
-    return ((KEY, current().SerializeToString()),)
+    """Metadata of an outgoing call that passes the current caller on."""
+    return ((METADATA_KEY, current().SerializeToString()),)
 
 
 def from_metadata(received: Any) -> Caller:
     """The caller of an incoming call.
 
     Raises:
-        InvalidRequest: the metadata is not a Caller.
+        InvalidRequest: the metadata is not a serialized Caller.
     """
     for key, value in received or ():
-        if key == KEY:
+        if key == METADATA_KEY:
             try:
                 return Caller.FromString(value)
             except DecodeError:
-                raise InvalidRequest(f"metadata {KEY} is not a Caller message") from None
-    return UNKNOWN
+                raise InvalidRequest(f"metadata {METADATA_KEY} is not a Caller message") from None
+    return DEFAULT_CALLER

@@ -1,19 +1,21 @@
-"""Expected failures, and how they cross gRPC: a status code, and a reason, remedy, port and delay beside it.
+"""Expected errors, their gRPC status codes, and what a caller with other candidates does about each.
+
+A ServiceError crosses gRPC as a status with google.rpc details: ErrorInfo (reason, remedy, port) and RetryInfo (delay).
 
 ServiceError
 ├── InvalidRequest        INVALID_ARGUMENT      the caller must change the request
 ├── NotFound              NOT_FOUND             TASK, MODEL, RUN, ARTIFACT, EXPERT …
-├── AlreadyExists         ALREADY_EXISTS        the name or key stands for something else
-├── Unauthenticated       UNAUTHENTICATED       who asks is not known
-├── PermissionDenied      PERMISSION_DENIED     not for this caller
+├── AlreadyExists         ALREADY_EXISTS        the name or key is used for something else
+├── Unauthenticated       UNAUTHENTICATED       no valid credentials
+├── PermissionDenied      PERMISSION_DENIED     not allowed for this caller
 ├── FailedPrecondition    FAILED_PRECONDITION   LOAD_FAILED, REVISION, POLICY …
-├── Overloaded            RESOURCE_EXHAUSTED    come back after retry_after
-├── OutOfMemory           RESOURCE_EXHAUSTED    this model does not fit now
-├── ModelFailed           INTERNAL              the model broke on this input
+├── Overloaded            RESOURCE_EXHAUSTED    retry after retry_after
+├── OutOfMemory           RESOURCE_EXHAUSTED    the model does not fit into memory now
+├── ModelFailed           INTERNAL              the model failed on this input
 ├── CorruptData           DATA_LOSS             a reply or stored bytes are not what they should be
 ├── DeadlineExceeded      DEADLINE_EXCEEDED
-├── Unavailable           UNAVAILABLE           try again
-└── Unimplemented         UNIMPLEMENTED         not here
+├── Unavailable           UNAVAILABLE           retry
+└── Unimplemented         UNIMPLEMENTED         not supported by this server
 """
 
 from collections.abc import Sequence
@@ -29,12 +31,23 @@ from grpc_status import rpc_status
 
 DOMAIN = "hugginggpt"
 
+MISSING_DEPENDENCY_STATUS = 78
+"""Exit status of a process that lacks a Python package, so that a restart cannot help; EX_CONFIG of sysexits.h."""
+
 MESSAGE_BYTES, REMEDY_BYTES = 1_200, 600
-"""Most of an error's texts that cross gRPC: they travel as metadata, encoded twice, in the 8 KiB a client takes."""
+"""Longest message and remedy sent over gRPC: as metadata they are encoded twice, and clients accept 8 KiB in all."""
 
 
 class ServiceError(Exception):
-    """Expected failure; message and remedy are for the caller."""
+    """An expected failure.
+
+    Args:
+        message: what failed and why, for the caller.
+        remedy: what the caller or operator can do.
+        reason: machine-readable, upper case; by default the class's.
+        port: the input or field at fault.
+        retry_after: when a retry may succeed.
+    """
 
     code = StatusCode.INTERNAL
     reason = "INTERNAL"
@@ -128,66 +141,68 @@ _BY_CODE: dict[StatusCode, type[ServiceError]] = {
 }
 
 
-LOST = "the server does not answer"
-"""Of a connection that is lost or was never made: gRPC's own words name addresses of the house."""
+NO_RESPONSE = "the server does not answer"
+"""Message for a lost or refused connection; gRPC's own contains internal addresses."""
 
-UNKNOWN_CALL = "a server of this house does not know the call"
-"""While parts of the house are replaced one after the other, some are of an earlier release."""
+UNKNOWN_METHOD = "the server does not implement this method"
+"""Message for servers of another release, as during a rolling upgrade."""
 
-
-_BARE = {
-    StatusCode.UNAVAILABLE: (LOST, ""),
-    StatusCode.UNIMPLEMENTED: (UNKNOWN_CALL, "if it is being upgraded, wait; else check its version and its address"),
+_TRANSPORT_ERRORS = {
+    StatusCode.UNAVAILABLE: (NO_RESPONSE, ""),
+    StatusCode.UNIMPLEMENTED: (
+        UNKNOWN_METHOD,
+        "during an upgrade, wait until it is complete; otherwise check the server's version and address",
+    ),
 }
-"""Message and remedy of what no program of ours has said."""
+"""Message and remedy of errors that do not come from our own servers."""
 
 
-class Verdict(Enum):
-    """What a caller that has other candidates does about a failure."""
+class RecoveryAction(Enum):
+    """What a caller with other candidates does after a failed attempt."""
 
     RETRY = "retry"
     NEXT_CANDIDATE = "next candidate"
     GIVE_UP = "give up"
 
 
-_VERDICTS: dict[tuple[StatusCode, str | None], Verdict] = {
-    (StatusCode.UNAVAILABLE, None): Verdict.RETRY,
-    (StatusCode.DEADLINE_EXCEEDED, None): Verdict.RETRY,
-    # What we cancel ourselves never comes as a status: this is a server that drops calls because too many wait.
-    (StatusCode.CANCELLED, None): Verdict.RETRY,
-    (StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED"): Verdict.RETRY,
-    (StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_MEMORY"): Verdict.NEXT_CANDIDATE,
-    (StatusCode.INTERNAL, None): Verdict.NEXT_CANDIDATE,
-    (StatusCode.UNKNOWN, None): Verdict.NEXT_CANDIDATE,
-    (StatusCode.DATA_LOSS, None): Verdict.NEXT_CANDIDATE,
-    (StatusCode.NOT_FOUND, "MODEL"): Verdict.NEXT_CANDIDATE,
-    (StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"): Verdict.NEXT_CANDIDATE,
-    (StatusCode.FAILED_PRECONDITION, "REVISION"): Verdict.NEXT_CANDIDATE,
-    (StatusCode.UNIMPLEMENTED, None): Verdict.NEXT_CANDIDATE,
+_RECOVERY_ACTIONS: dict[tuple[StatusCode, str | None], RecoveryAction] = {
+    (StatusCode.UNAVAILABLE, None): RecoveryAction.RETRY,
+    (StatusCode.DEADLINE_EXCEEDED, None): RecoveryAction.RETRY,
+    # A call cancelled here raises CancelledError; this status comes from a server that drops calls under load.
+    (StatusCode.CANCELLED, None): RecoveryAction.RETRY,
+    (StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED"): RecoveryAction.RETRY,
+    (StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_MEMORY"): RecoveryAction.NEXT_CANDIDATE,
+    (StatusCode.INTERNAL, None): RecoveryAction.NEXT_CANDIDATE,
+    (StatusCode.UNKNOWN, None): RecoveryAction.NEXT_CANDIDATE,
+    (StatusCode.DATA_LOSS, None): RecoveryAction.NEXT_CANDIDATE,
+    (StatusCode.NOT_FOUND, "MODEL"): RecoveryAction.NEXT_CANDIDATE,
+    (StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"): RecoveryAction.NEXT_CANDIDATE,
+    (StatusCode.FAILED_PRECONDITION, "REVISION"): RecoveryAction.NEXT_CANDIDATE,
+    (StatusCode.UNIMPLEMENTED, None): RecoveryAction.NEXT_CANDIDATE,
 }
 
 
-def verdict(error: ServiceError) -> Verdict:
-    """The one table that says what a failed attempt leads to; what it does not name is given up."""
-    exact = _VERDICTS.get((error.code, error.reason))
-    return exact or _VERDICTS.get((error.code, None), Verdict.GIVE_UP)
+def recovery_action(error: ServiceError) -> RecoveryAction:
+    """What to do after an error, by code and reason; GIVE_UP for those not in the table."""
+    exact = _RECOVERY_ACTIONS.get((error.code, error.reason))
+    return exact or _RECOVERY_ACTIONS.get((error.code, None), RecoveryAction.GIVE_UP)
 
 
 def to_status(error: ServiceError) -> grpc.Status:
-    """The error with reason, remedy, port and retry delay, as grpc-status-details-bin carries them."""
+    """The gRPC status of an error, with its details as grpc-status-details-bin."""
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN)
-    message, remedy = _cut(error.message, MESSAGE_BYTES), _cut(error.remedy, REMEDY_BYTES)
+    message, remedy = _truncate(error.message, MESSAGE_BYTES), _truncate(error.remedy, REMEDY_BYTES)
     info.metadata.update({key: value for key, value in (("remedy", remedy), ("port", error.port)) if value})
-    details = [_packed(info)]
+    details = [_pack(info)]
     if error.retry_after is not None:
         delay = duration_pb2.Duration()
         delay.FromTimedelta(error.retry_after)
-        details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
+        details.append(_pack(error_details_pb2.RetryInfo(retry_delay=delay)))
     return rpc_status.to_status(status_pb2.Status(code=error.code.value[0], message=message, details=details))
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
-    """The error a peer raised, or what the transport made of it."""
+    """The error that a server raised, or that stands for a transport failure."""
     info, retry_after = error_details_pb2.ErrorInfo(), None
     for detail in _details(error):
         if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
@@ -197,8 +212,8 @@ def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
             detail.Unpack(retry)
             retry_after = retry.retry_delay.ToTimedelta()
     kind = _BY_CODE.get(error.code(), ServiceError)
-    bare = _BARE.get(error.code()) if not info.reason else None
-    message, remedy = bare or (error.details() or error.code().name, "")
+    transport = _TRANSPORT_ERRORS.get(error.code()) if not info.reason else None
+    message, remedy = transport or (error.details() or error.code().name, "")
     result = kind(
         message,
         remedy=info.metadata.get("remedy", remedy),
@@ -212,18 +227,18 @@ def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
 
 def _details(error: grpc.aio.AioRpcError) -> Sequence[any_pb2.Any]:
     try:
-        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # an AioRpcError is a call as far as this reads it
-    except ValueError:  # the transport took another code, and the details speak of what it replaced
+        status = rpc_status.from_call(error)  # type: ignore[arg-type]  # an AioRpcError has what from_call reads
+    except ValueError:  # the transport replaced the code, so the details belong to another error
         return ()
     return status.details if status else ()
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     content = text.encode()
     return text if len(content) <= limit else content[:limit].decode(errors="ignore") + "…"
 
 
-def _packed(message: Any) -> any_pb2.Any:
+def _pack(message: Any) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed

@@ -1,4 +1,4 @@
-"""Notes: small named bytes that a service keeps for its next life, in the object store beside the artifacts."""
+"""Key-value store for small state of services that must survive a restart, in the object store of the artifacts."""
 
 from contextlib import suppress
 from urllib.parse import quote, unquote
@@ -6,43 +6,47 @@ from urllib.parse import quote, unquote
 import obstore
 from obstore.store import ObjectStore
 
-from services.common.store_errors import answering
+from services.common.object_store import translate_errors
 
 
-class Notes:
-    """The notes of one kind. Every method raises Unavailable if the store does not answer.
+class KeyValueStore:
+    """The entries of one namespace. Every method raises Unavailable if the object store does not answer.
 
-    Their keys begin with an underscore, as no tenant's do.
+    Object keys start with an underscore, which no tenant's name does.
+
+    Args:
+        store: the object store.
+        namespace: separates the entries of different services.
     """
 
-    def __init__(self, store: ObjectStore, kind: str) -> None:
+    def __init__(self, store: ObjectStore, namespace: str) -> None:
         self._store = store
-        self._prefix = f"_{kind}/"
+        self._prefix = f"_{namespace}/"
 
-    async def put(self, name: str, content: bytes) -> None:
-        """Keeps a note in place of what had that name."""
-        with answering():
-            await obstore.put_async(self._store, self._key(name), content)
+    async def put(self, key: str, content: bytes) -> None:
+        """Writes an entry, replacing one with the same key."""
+        with translate_errors():
+            await obstore.put_async(self._store, self._path(key), content)
 
     async def all(self) -> dict[str, bytes]:
-        """Every note, by name."""
-        names = await self.names()
-        with answering():
-            return {name: await self._read(self._key(name)) for name in sorted(names)}
+        """All entries by key."""
+        keys = await self.keys()
+        with translate_errors():
+            return {key: await self._read(self._path(key)) for key in sorted(keys)}
 
-    async def names(self) -> frozenset[str]:
-        """Of all notes."""
-        with answering():
+    async def keys(self) -> frozenset[str]:
+        """The keys of all entries."""
+        with translate_errors():
             listed = await obstore.list(self._store, prefix=self._prefix).collect_async()
         return frozenset(unquote(entry["path"].removeprefix(self._prefix)) for entry in listed)
 
-    async def drop(self, name: str) -> None:
-        """Removes a note, if it is there."""
-        with answering(), suppress(FileNotFoundError):
-            await obstore.delete_async(self._store, self._key(name))
+    async def delete(self, key: str) -> None:
+        """Removes an entry, if it exists."""
+        with translate_errors(), suppress(FileNotFoundError):
+            await obstore.delete_async(self._store, self._path(key))
 
-    async def _read(self, key: str) -> bytes:
-        return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
+    async def _read(self, path: str) -> bytes:
+        return bytes(await (await obstore.get_async(self._store, path)).bytes_async())
 
-    def _key(self, name: str) -> str:
-        return self._prefix + quote(name, safe="")
+    def _path(self, key: str) -> str:
+        return self._prefix + quote(key, safe="")

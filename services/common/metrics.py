@@ -1,20 +1,19 @@
-"""Metrics: what the instruments of a process have counted, for Prometheus to fetch, and sent to a collector by OTLP.
+"""Metrics of a process: served to Prometheus, exported to a collector by OTLP, or both.
 
-Each where it is set up. Labels are bounded: no run, no caller, no file and nothing that somebody wrote is one.
+Attribute values are bounded: a run, caller, file or user-provided text must never be one.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
-from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from services.common import telemetry_shutdown
 from services.common.errors import Unavailable
+from services.common.tracing import run_for_limited_time
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -23,76 +22,90 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600)
-"""Upper bounds of the buckets of all that is measured in seconds: from a write of the journal to a long run."""
+"""Upper bounds of the buckets of all durations: from a journal write to a long run."""
 
-_REQUEST_SECONDS = 5.0
 _LAST_PORT = 65_535
 
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 @asynccontextmanager
-async def exposed(service: str, listen: str, endpoint: str = "") -> AsyncIterator[int]:
-    """Answers GET /metrics in Prometheus' text format while the block lasts; yields the port.
+async def exporting(service: str, listen: str, endpoint: str = "") -> AsyncIterator[int]:
+    """Serves GET /metrics in Prometheus's text format and exports by OTLP within the block; yields the bound port.
+
+    Without `listen` and `endpoint`, instruments cost nothing.
 
     Args:
-        service: whose metrics they are; stands in target_info.
-        listen: host:port, port 0 for any free one; empty opens nothing.
-        endpoint: http://host:port that speaks OTLP over gRPC, where they are sent every minute, or as
-            OTEL_METRIC_EXPORT_INTERVAL says; empty, and OTEL_METRICS_EXPORTER=none, send nothing. Without both
-            instruments cost nothing.
+        service: the service.name in target_info.
+        listen: host:port of the HTTP server; port 0 takes any free one; empty opens none.
+        endpoint: http://host:port of a collector that speaks OTLP over gRPC; empty exports nothing, and so does
+            OTEL_METRICS_EXPORTER=none. The interval is OTEL_METRIC_EXPORT_INTERVAL, by default one minute.
 
     Raises:
-        Unavailable: the address cannot be listened on.
+        Unavailable: the address is invalid or in use.
     """
     endpoint = "" if os.environ.get("OTEL_METRICS_EXPORTER") == "none" else endpoint
     if listen or endpoint:
-        _begun(service, endpoint)
+        _set_up(service, endpoint)
     if not listen:
         yield 0
         return
+    from prometheus_client import start_http_server  # noqa: PLC0415  # not needed without `listen`
+
     try:
-        server = await asyncio.start_server(_answering(_text), *_address(listen))
+        host, port = _address(listen)
+        server, thread = start_http_server(port, host)
     except (OSError, ValueError) as error:
         remedy = "set METRICS_LISTEN to a free host:port, one per process; port 0 takes any"
-        raise Unavailable(f"metrics cannot be served on {listen}: {error}", remedy=remedy) from error
-    async with server:
-        bound: int = server.sockets[0].getsockname()[1]
-        log.info("metrics", port=bound)
-        yield bound
+        raise Unavailable(f"cannot serve metrics on {listen}: {error}", remedy=remedy) from error
+    server.set_app(_only_metrics(server.get_app()))
+    log.info("metrics", port=server.server_port)
+    try:
+        yield server.server_port
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        thread.join()
+
+
+def is_enabled() -> bool:
+    """Whether this process records metrics."""
+    return _set_up.cache_info().currsize > 0
+
+
+def shutdown() -> None:
+    """Exports what was recorded since the last export, for at most SHUTDOWN_SECONDS."""
+    if is_enabled():
+        from opentelemetry import metrics  # noqa: PLC0415  # loaded already
+
+        run_for_limited_time(metrics.get_meter_provider().shutdown)  # type: ignore[attr-defined]  # set by _set_up
 
 
 def _address(listen: str) -> tuple[str, int]:
-    """Raises ValueError if that is none; uvloop takes any number, and counts on from 0 after the last port."""
+    """Host and port. Raises ValueError for anything else."""
     host, _, port = listen.rpartition(":")
     if not 0 <= int(port) <= _LAST_PORT:
         raise ValueError(f"a port is a number up to {_LAST_PORT}")
     return host.strip("[]"), int(port)
 
 
-def exposing() -> bool:
-    """Whether this process keeps metrics."""
-    return _begun.cache_info().currsize > 0
+def _only_metrics(app: Any) -> WsgiApp:
+    """prometheus_client's application, restricted to the path /metrics: it answers on every path."""
 
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/metrics":
+            response: Iterable[bytes] = app(environ, start_response)
+            return response
+        start_response("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"GET /metrics\n"]
 
-def end() -> None:
-    """Sends what was counted since it was sent last, for two seconds at most."""
-    if exposing():
-        from opentelemetry import metrics  # noqa: PLC0415  # loaded by now
-
-        telemetry_shutdown.flushed(metrics.get_meter_provider().shutdown)  # type: ignore[attr-defined]  # it is ours
-
-
-def _text() -> bytes:
-    from prometheus_client import REGISTRY, generate_latest  # noqa: PLC0415  # loaded by now
-
-    return generate_latest(REGISTRY)
+    return answer
 
 
 @cache
-def _begun(service: str, endpoint: str) -> "MeterProvider":
-    """Makes the instruments of this process real, those made before included."""
-    # Loaded only here: 70 ms and 3 MB, not needed where nobody fetches metrics.
+def _set_up(service: str, endpoint: str) -> "MeterProvider":
+    """Installs the process's meter provider, also for instruments that exist already."""
+    # Imported only here: the SDK takes 70 ms and 3 MB, which processes without metrics do not need.
     from opentelemetry import metrics  # noqa: PLC0415
     from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
     from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, Histogram, MeterProvider  # noqa: PLC0415
@@ -101,9 +114,9 @@ def _begun(service: str, endpoint: str) -> "MeterProvider":
 
     buckets = ExplicitBucketHistogramAggregation(SECONDS)
     provider = MeterProvider(
-        [PrometheusMetricReader(scope_info_enabled=False), *_sending(endpoint)],
+        [PrometheusMetricReader(scope_info_enabled=False), *_otlp_readers(endpoint)],
         Resource.create({"service.name": service}),
-        exemplar_filter=AlwaysOffExemplarFilter(),  # the text format has no place for them
+        exemplar_filter=AlwaysOffExemplarFilter(),  # Prometheus's text format cannot express exemplars
         shutdown_on_exit=False,
         views=[View(instrument_type=Histogram, instrument_unit="s", aggregation=buckets)],
     )
@@ -111,46 +124,22 @@ def _begun(service: str, endpoint: str) -> "MeterProvider":
     return provider
 
 
-def _sending(endpoint: str) -> "list[MetricReader]":
-    """What sends all there is now and then, by a thread of its own: an endpoint that is slow or away costs nothing."""
+def _otlp_readers(endpoint: str) -> "list[MetricReader]":
+    """A reader that exports periodically in a thread of its own; none if there is no endpoint or the exporter fails."""
     if not endpoint:
         return []
     try:
-        # Loaded only here, as above.
+        # Imported only here because processes without OTLP do not need the exporter.
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
 
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint))
     except ImportError as error:
         remedy = "pip install 'hugginggpt[telemetry]', or set OTEL_METRICS_EXPORTER=none"
-        log.error("metrics are not sent: the exporter is not installed", missing=error.name, remedy=remedy)  # noqa: TRY400  # the trace says nothing more
+        log.error("metrics export is off: the exporter is not installed", missing=error.name, remedy=remedy)  # noqa: TRY400  # the traceback adds nothing
         return []
     except (RuntimeError, ValueError) as error:
-        log.error("metrics are not sent", error=str(error), remedy="correct the OTEL_ variables")  # noqa: TRY400  # likewise
+        log.error("metrics export is off: invalid settings", error=str(error), remedy="correct the OTEL_ variables")  # noqa: TRY400  # the traceback adds nothing
         return []
-    log.info("sending metrics", endpoint=endpoint)
+    log.info("exporting metrics", endpoint=endpoint)
     return [reader]
-
-
-def _answering(text: Callable[[], bytes]) -> Answer:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                request = (await reader.readuntil(b"\r\n\r\n")).split(maxsplit=2)
-                found = request[:1] == [b"GET"] and request[1].partition(b"?")[0] == b"/metrics"
-                body = text() if found else b"GET /metrics\n"
-                writer.write(_head(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND, len(body)) + body)
-                await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            log.debug("a request for metrics broke off")
-        finally:
-            writer.close()
-
-    return answer
-
-
-def _head(status: HTTPStatus, length: int) -> bytes:
-    return (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-        f"Content-Length: {length}\r\nConnection: close\r\n\r\n"
-    ).encode()

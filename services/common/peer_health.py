@@ -1,4 +1,4 @@
-"""Whether the services that a process calls can be reached: said while they cannot, and once they can again."""
+"""Monitoring of the services that a process calls: logs when one becomes unreachable and when it is reachable again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -14,24 +14,24 @@ from services.common.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
-FIRST_SECONDS = 5.0
-"""Until the first look: of services that start together, some are there later."""
+STARTUP_SECONDS = 5.0
+"""Until the first check, since services that start together are not ready at the same time."""
 
-LOOK_SECONDS = 10.0
-ANSWER_SECONDS = 5.0
+INTERVAL_SECONDS = 10.0
+TIMEOUT_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def watched(peers: Mapping[str, grpc.aio.Channel]) -> AsyncIterator[None]:
-    """Looks at them until the block exits.
+async def monitor_peers(peers: Mapping[str, grpc.aio.Channel]) -> AsyncIterator[None]:
+    """Checks peers periodically until the block exits.
 
     Args:
-        peers: channels by what is called there, as the log has it.
+        peers: channels by the peers' names in the log.
     """
     tasks = [
         asyncio.create_task(
-            supervise(partial(_watch, name, channel), name=f"health of {name}", pause=LOOK_SECONDS),
-            name=f"reach {name}",
+            supervise(partial(_monitor, name, channel), name=f"health of {name}", pause=INTERVAL_SECONDS),
+            name=f"monitor {name}",
         )
         for name, channel in peers.items()
     ]
@@ -43,24 +43,24 @@ async def watched(peers: Mapping[str, grpc.aio.Channel]) -> AsyncIterator[None]:
         await asyncio.wait(tasks)
 
 
-async def _watch(name: str, channel: grpc.aio.Channel) -> None:
+async def _monitor(name: str, channel: grpc.aio.Channel) -> None:
     check: Any = health_pb2_grpc.HealthStub(channel).Check  # type: ignore[attr-defined]  # missing in the types only
-    missing = False
-    await asyncio.sleep(FIRST_SECONDS)
+    was_reachable = True
+    await asyncio.sleep(STARTUP_SECONDS)
     while True:
-        was_missing, trouble = missing, await _trouble(check)
-        missing = bool(trouble)
-        if missing:
-            log.warning("cannot be reached", peer=name, error=trouble, remedy="start it, or correct its address")
-        elif was_missing:
-            log.info("can be reached", peer=name)
-        await asyncio.sleep(LOOK_SECONDS)
+        error = await _error(check)
+        if error:
+            log.warning("peer unreachable", peer=name, error=error, remedy="start it, or correct its address")
+        elif not was_reachable:
+            log.info("peer reachable", peer=name)
+        was_reachable = not error
+        await asyncio.sleep(INTERVAL_SECONDS)
 
 
-async def _trouble(check: Any) -> str:
-    """Why there is no answer; empty if there is one, whatever it says."""
+async def _error(check: Any) -> str:
+    """Why a peer does not answer; empty if it answers, whatever its status."""
     try:
-        await check(health_pb2.HealthCheckRequest(), timeout=ANSWER_SECONDS, wait_for_ready=False)
+        await check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT_SECONDS, wait_for_ready=False)
     except grpc.aio.AioRpcError as error:
         return f"{error.code().name}: {error.details()}"
     return ""

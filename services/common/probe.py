@@ -1,4 +1,4 @@
-"""Asks a server how it is, for probes without a kubelet: python -m services.common.probe HOST:PORT [NAME]."""
+"""Command-line health check, for container engines without gRPC probes: python -m services.common.probe HOST:PORT."""
 
 import argparse
 import sys
@@ -6,38 +6,37 @@ import sys
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-SECONDS = 3.0
-"""Longest wait for the answer."""
+TIMEOUT_SECONDS = 3.0
 
 _NO_PROXY = (("grpc.enable_http_proxy", 0),)
 
 
-def complaint(address: str, name: str = "") -> str:
-    """What is wrong with a server that answers grpc.health.v1 without TLS; empty if it serves.
+def health_error(address: str, service: str = "") -> str:
+    """Why a server is not healthy; empty if it serves.
 
     Args:
-        address: host:port.
-        name: of the health asked for; empty asks for the whole server's.
+        address: host:port of grpc.health.v1 without TLS.
+        service: name to check; empty checks the server as a whole.
     """
-    request = health_pb2.HealthCheckRequest(service=name)
+    request = health_pb2.HealthCheckRequest(service=service)
     with grpc.insecure_channel(address, options=_NO_PROXY) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check  # type: ignore[attr-defined]  # missing in the types only
         try:
-            status = check(request, timeout=SECONDS).status
+            status = check(request, timeout=TIMEOUT_SECONDS).status
         except grpc.RpcError as error:
             return f"{address}: {error.code().name}: {error.details()}"
     state = health_pb2.HealthCheckResponse
-    said = state.ServingStatus.Name(status)
-    return "" if status == state.SERVING else f"{address}: {name or 'the server'} is {said}"
+    name = state.ServingStatus.Name(status)
+    return "" if status == state.SERVING else f"{address}: {service or 'the server'} is {name}"
 
 
 def main() -> None:
-    """Exit status 0 says that it serves; else one line says what is wrong, and the status is 1."""
-    parser = argparse.ArgumentParser(prog="python -m services.common.probe", description="How is a server?")
-    parser.add_argument("address", help="HOST:PORT of its health, as HEALTH_LISTEN has it")
+    """Exits with 0 if the server is healthy, else with 1 and one line that says why."""
+    parser = argparse.ArgumentParser(prog="python -m services.common.probe", description="Checks a server's health.")
+    parser.add_argument("address", help="HOST:PORT of its health service, as set by HEALTH_LISTEN")
     parser.add_argument("name", nargs="?", default="", help="readiness, liveness, startup or a service's full name")
     arguments = parser.parse_args()
-    sys.exit(complaint(arguments.address, arguments.name) or 0)
+    sys.exit(health_error(arguments.address, arguments.name) or 0)
 
 
 if __name__ == "__main__":

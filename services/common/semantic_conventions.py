@@ -1,16 +1,16 @@
-"""The names of spans, attributes and metrics, all here: OpenTelemetry's conventions for generative AI still change.
+"""Names of spans, attributes and metrics, in one module because OpenTelemetry's conventions for AI still change.
 
-Where these have no name it is ours and begins with `hugginggpt.`. Nothing here carries content: no words of a request,
-of a prompt or of an answer, and no names of files.
+Names that OpenTelemetry does not define start with `hugginggpt.`. No attribute holds content: no text of a request,
+prompt or response, and no file name.
 """
 
 # ---------------------------------------------------------------- spans
 
 INVOKE_WORKFLOW, PLAN, CHAT, EXECUTE_TOOL = "invoke_workflow", "plan", "chat", "execute_tool"
-"""Operations: a run, a plan, a call of an LLM, a task. With what they are about behind them they name spans."""
+"""Operations of OpenTelemetry: a run, a plan, an LLM call, a task. See span_name."""
 
 RUN_BATCH, LOAD_MODEL, TAKE_OVER = "run_batch", "load_model", "take_over"
-"""Spans of ours: a batch on a device, a model on its way into memory, a run that another orchestrator goes on with."""
+"""Further operations: a batch on a device, loading a model, the takeover of a run by another orchestrator."""
 
 # ---------------------------------------------------------------- events
 
@@ -47,7 +47,6 @@ NEXT, DELAY = "hugginggpt.next", "hugginggpt.delay_seconds"
 CIRCUIT = "hugginggpt.circuit"
 ITEMS = "hugginggpt.batch.items"
 
-
 # ---------------------------------------------------------------- metrics
 
 HTTP_SECONDS, RPC_SECONDS = "http.server.request.duration", "rpc.server.call.duration"
@@ -56,6 +55,6 @@ LLM_SECONDS, LLM_TOKENS = "gen_ai.client.operation.duration", "gen_ai.client.tok
 LLM_FIRST_CHUNK = "gen_ai.client.operation.time_to_first_chunk"
 
 
-def named(operation: str, about: str) -> str:
-    """A span's name."""
-    return f"{operation} {about}" if about else operation
+def span_name(operation: str, target: str) -> str:
+    """A span's name: the operation and its target, such as `chat gpt-5`."""
+    return f"{operation} {target}" if target else operation

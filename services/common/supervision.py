@@ -1,4 +1,4 @@
-"""Background loops that survive errors: restarted after a pause, with a log line, for as long as the process runs."""
+"""Background loops that are restarted after errors, for as long as the process runs."""
 
 import asyncio
 import time
@@ -11,22 +11,22 @@ from services.common.errors import ServiceError
 log = structlog.get_logger(__name__)
 
 RESTART_SECONDS = 0.5
-"""Default pause before a loop that raised is started again."""
+"""Default pause before a failed loop is restarted."""
 
 LONGEST_PAUSE_SECONDS = 30.0
-"""Unexpected exceptions in a row double the pause up to this."""
+"""Consecutive unexpected exceptions double the pause, up to this."""
 
 STABLE_SECONDS = 60.0
-"""A loop that ran this long before it raised starts again from the first pause."""
+"""A loop that has run this long before it fails is restarted after the first pause again."""
 
 
 async def supervise(loop: Callable[[], Awaitable[None]], *, name: str, pause: float = RESTART_SECONDS) -> None:
-    """Runs a background loop until it returns, and starts it again whenever it raises.
+    """Runs a background loop until it returns, and restarts it when it raises.
 
-    Without this, an exception that nobody expected ends a background task for the life of the process.
+    Otherwise an unexpected exception would end the background task until the process restarts.
 
     Args:
-        loop: the loop; it is called once for each start.
+        loop: the coroutine function, called for each start.
         name: the loop's name in the log.
         pause: seconds between an error and the next start.
     """

@@ -1,80 +1,208 @@
-"""Traces: begun only where an endpoint is set, and costing nothing where none is."""
+"""Distributed tracing with OpenTelemetry: set-up of the exporter, and helpers to create spans.
 
+Tracing is on only where an OTLP endpoint is configured; elsewhere these functions do nothing and the OpenTelemetry SDK
+is not imported. Spans carry error types but never error messages, because messages may contain user data.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 import grpc
 import structlog
-from opentelemetry import trace
+from opentelemetry import context, trace
+from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from services.common import metrics, telemetry_shutdown
+from services.common.errors import ServiceError
+from services.common.semantic_conventions import ERROR
 
 if TYPE_CHECKING:
-    from services.common.rpc_telemetry import Traces
+    from services.common.rpc_telemetry import RecordTracerProvider
 
 log = structlog.get_logger(__name__)
 
+Attributes = Mapping[str, str | int | float | bool]
 
-def begin(service: str, endpoint: str) -> None:
-    """Sends the spans of this process to an endpoint that speaks OTLP over gRPC; the OTEL_ variables say how.
+HEADERS = ("traceparent", "tracestate")
+"""Headers of the W3C Trace Context standard."""
 
-    They leave by a bounded queue and a thread of their own: an endpoint that is slow or away costs spans, nothing else.
+SHUTDOWN_SECONDS = 2.0
+"""Longest time a process spends sending remaining telemetry when it ends."""
+
+_W3C = TraceContextTextMapPropagator()
+_KEY = r"(?:[a-z][_0-9a-z*/-]{0,255}|[a-z0-9][_0-9a-z*/-]{0,240}@[a-z][_0-9a-z*/-]{0,13})"
+_MEMBER = rf"{_KEY}=[ -+\--<>-~]{{0,255}}[!-+\--<>-~]"
+_TRACESTATE = re.compile(rf"{_MEMBER}(?:[ \t]*,[ \t]*{_MEMBER}){{0,31}}")
+_TRACESTATE_CHARACTERS = 512
+"""The length that W3C requires to be propagated at least. With 4 KiB, gRPC would reject calls for their metadata."""
+
+
+# ---------------------------------------------------------------- set-up
+
+
+def setup(service: str, endpoint: str) -> None:
+    """Starts to export this process's spans by OTLP over gRPC; further OTEL_ environment variables are honoured.
+
+    Spans leave through a bounded queue and a thread of its own: with a slow or absent endpoint only spans are lost.
 
     Args:
-        service: whose spans they are.
-        endpoint: http://host:port; empty sends nothing.
+        service: the service.name of the spans.
+        endpoint: http://host:port; empty leaves tracing off.
     """
     if not endpoint:
         return
     try:
-        # Loaded only here: they are not needed, nor the second there, where nothing is traced.
+        # Imported only here because processes without tracing need neither the exporter nor the SDK.
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
-        from services.common.rpc_telemetry import Traces  # noqa: PLC0415
+        from services.common.rpc_telemetry import RecordTracerProvider  # noqa: PLC0415
 
-        traces = Traces(resource=Resource.create({"service.name": service}), shutdown_on_exit=False)
-        traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+        tracer_provider = RecordTracerProvider(
+            resource=Resource.create({"service.name": service}), shutdown_on_exit=False
+        )
+        tracer_provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     except ImportError as error:
         remedy = "pip install 'hugginggpt[telemetry]', or unset OTEL_EXPORTER_OTLP_ENDPOINT"
-        log.error("traces are not sent: the exporter is not installed", missing=error.name, remedy=remedy)  # noqa: TRY400  # the trace says nothing more
+        log.error("trace export is off: the exporter is not installed", missing=error.name, remedy=remedy)  # noqa: TRY400  # the traceback adds nothing
     except (RuntimeError, ValueError) as error:
-        log.error("traces are not sent", error=str(error), remedy="correct the OTEL_ variables")  # noqa: TRY400  # likewise
+        log.error("trace export is off: invalid settings", error=str(error), remedy="correct the OTEL_ variables")  # noqa: TRY400  # the traceback adds nothing
     else:
-        trace.set_tracer_provider(traces)
-        log.info("sending traces", endpoint=endpoint)
+        trace.set_tracer_provider(tracer_provider)
+        log.info("exporting traces", endpoint=endpoint)
 
 
-def end() -> None:
-    """Sends what is still there, for two seconds at most."""
-    if traces := current():
-        telemetry_shutdown.flushed(traces.shutdown)
+def shutdown() -> None:
+    """Exports the remaining spans, for at most SHUTDOWN_SECONDS."""
+    if tracer_provider := provider():
+        run_for_limited_time(tracer_provider.shutdown)
 
 
-def current() -> "Traces | None":
-    """The traces of this process, if there are any."""
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider):
+def run_for_limited_time(function: Callable[[], object]) -> None:
+    """Calls a function in a thread and returns when it has ended, or after SHUTDOWN_SECONDS."""
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    thread.join(SHUTDOWN_SECONDS)
+
+
+def provider() -> "RecordTracerProvider | None":
+    """The tracer provider of this process; None if tracing is off."""
+    current = trace.get_tracer_provider()
+    if isinstance(current, trace.ProxyTracerProvider):
         return None
-    from services.common.rpc_telemetry import Traces  # noqa: PLC0415  # as above
+    from services.common.rpc_telemetry import RecordTracerProvider  # noqa: PLC0415  # loads the SDK
 
-    return provider if isinstance(provider, Traces) else None
+    return current if isinstance(current, RecordTracerProvider) else None
 
 
-def carrying(channel: grpc.aio.Channel) -> grpc.aio.Channel:
-    """The channel, whose calls are spans and carry the trace on, if there are traces."""
-    if not (traces := current()):
+def instrument_channel(channel: grpc.aio.Channel) -> grpc.aio.Channel:
+    """A channel that creates spans for its calls and propagates the trace; the same channel if tracing is off."""
+    if not (tracer_provider := provider()):
         return channel
-    from services.common.rpc_telemetry import observe  # noqa: PLC0415  # as above
+    from services.common.rpc_telemetry import TracedChannel  # noqa: PLC0415  # loads the SDK
 
-    return observe(channel, traces)
+    return TracedChannel(channel, tracer_provider)
 
 
-def interceptors() -> "list[grpc.aio.ServerInterceptor]":
-    """What a server needs so that its calls are traced and measured: nothing, if neither is wanted."""
-    traces = current()
-    if not traces and not metrics.exposing():
-        return []
-    from services.common.rpc_telemetry import Observing  # noqa: PLC0415  # as above
+# ---------------------------------------------------------------- spans
 
-    return [Observing(traces)]
+
+@contextmanager
+def start_span(
+    name: str,
+    attributes: Attributes | None = None,
+    *,
+    kind: SpanKind = SpanKind.INTERNAL,
+    links: Sequence[SpanContext] = (),
+) -> Iterator[Span]:
+    """Creates a span that lasts for the block and is the current span within it.
+
+    Args:
+        name: of the span.
+        attributes: those known at the start, which samplers see.
+        kind: OpenTelemetry's span kind.
+        links: spans to which the new span is linked.
+    """
+    if not (tracer_provider := provider()):
+        yield INVALID_SPAN
+        return
+    span = _tracer(tracer_provider).start_span(
+        name, kind=kind, attributes=attributes, links=[trace.Link(link) for link in links]
+    )
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        yield span
+    except BaseException as error:
+        set_error(span, error_type(error))
+        raise
+    finally:
+        context.detach(token)
+        span.end()
+
+
+@contextmanager
+def use_parent(parent: SpanContext) -> Iterator[None]:
+    """Makes a remote span the current span within the block; an invalid one leaves the current span as it is."""
+    if not parent.is_valid:
+        yield
+        return
+    token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(parent)))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def current_span_context() -> SpanContext:
+    """The context of the current span."""
+    return trace.get_current_span().get_span_context()
+
+
+def add_event(name: str, attributes: Attributes) -> None:
+    """Adds an event to the current span, if that is recorded."""
+    if (span := trace.get_current_span()).is_recording():
+        span.add_event(name, attributes)
+
+
+def set_error(span: Span, type_: str) -> None:
+    """Marks a span as failed with an error type."""
+    span.set_attribute(ERROR, type_)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def error_type(error: BaseException) -> str:
+    """The error.type attribute of an exception: a ServiceError's reason, CANCELLED, or the exception's class."""
+    if isinstance(error, ServiceError):
+        return error.reason
+    return "CANCELLED" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+
+
+# ---------------------------------------------------------------- propagation
+
+
+def extract(headers: Mapping[str, str]) -> SpanContext:
+    """The span context in W3C headers; an invalid context if they contain none.
+
+    A tracestate that is malformed or too long is dropped, because tracing backends would log arbitrary client input.
+    """
+    state = headers.get("tracestate", "")
+    if state and not (len(state) <= _TRACESTATE_CHARACTERS and _TRACESTATE.fullmatch(state)):
+        headers = {"traceparent": headers.get("traceparent", "")}
+    found = _W3C.extract(headers, context.Context())
+    return trace.get_current_span(found).get_span_context() if found else INVALID_SPAN_CONTEXT
+
+
+def traceparent(span: SpanContext) -> str:
+    """The W3C traceparent header of a span context."""
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+
+
+@cache
+def _tracer(tracer_provider: "RecordTracerProvider") -> trace.Tracer:
+    return tracer_provider.get_tracer("hugginggpt")

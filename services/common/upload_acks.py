@@ -1,53 +1,59 @@
-"""How a server says, while a client still streams to it, that it takes what it has heard so far.
+"""Acknowledgement and completeness of client-streaming uploads.
 
-A call that it refuses has its status instead. gRPC for Python can lose that status once the client writes into a call
-that is over, so a client waits for the word before it goes on. A stream ends alike where it is complete and where its
-client has gone, so its last part says that it is whole.
+A server acknowledges the first message of an upload by initial metadata, and the client waits for that before it sends
+the rest. A rejected call ends with its status instead; gRPC for Python can lose that status if the client writes to a
+call that has ended. Since a server cannot tell a complete stream from a client that has disconnected, the last message
+contains the number of items.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
 from typing import Any
 
-from protos.hugginggpt.v1.batch_pb2 import NewItem
-from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
 from services.common.errors import InvalidRequest
 
-_WORD = ("hugginggpt-taken", "1")
+_ACK = ("hugginggpt-taken", "1")
 
 
-def tell(context: Any) -> Awaitable[None]:
-    """Says so, by initial metadata."""
-    told: Awaitable[None] = context.send_initial_metadata((_WORD,))
-    return told
+def send_ack(context: Any) -> Awaitable[None]:
+    """Acknowledges the upload's first message."""
+    sent: Awaitable[None] = context.send_initial_metadata((_ACK,))
+    return sent
 
 
-async def heard(call: Any) -> bool:
-    """Waits for the word; False: the call is over, or will be at once."""
-    return _WORD in list(await call.initial_metadata() or ())
+async def wait_for_ack(call: Any) -> bool:
+    """Waits for the acknowledgement; False if the call has ended or is about to."""
+    return _ACK in list(await call.initial_metadata() or ())
 
 
-async def items(parts: AsyncIterable[CreateBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
-    """The items of a batch behind its spec, as they come; ends well only where it is said that these are all.
+async def read_items(messages: AsyncIterable[Any]) -> AsyncIterator[Sequence[Any]]:
+    """The items of an upload, by message, after its first message.
+
+    Args:
+        messages: with a oneof `part` of `items` (a message with repeated `items`) and `whole` (their total number).
 
     Raises:
-        InvalidRequest: BROKEN_OFF, or they are followed by something else.
+        InvalidRequest: BROKEN_OFF, the stream ended early; or it contains another part.
     """
-    total, whole = 0, False
-    async for part in parts:
-        match part.WhichOneof("part"):
-            case "items" if not whole:
-                yield part.items.items
-                total += len(part.items.items)
-            case "whole" if part.whole.items == total:
-                whole = True
+    received, is_complete = 0, False
+    async for message in messages:
+        match message.WhichOneof("part"):
+            case "items" if not is_complete:
+                yield message.items.items
+                received += len(message.items.items)
+            case "whole" if message.whole.items == received:
+                is_complete = True
             case "whole":
-                raise _broken_off(f"{total} items came of {part.whole.items}")
+                raise _incomplete(f"{received} of {message.whole.items} items were received")
             case _:
-                raise InvalidRequest("a batch has one spec", port="spec", remedy="send items after it, then how many")
-    if not whole:
-        raise _broken_off("it is not said that all items have come")
+                raise InvalidRequest(
+                    "an upload has one spec, then items, then their number",
+                    port="spec",
+                    remedy="send them in this order",
+                )
+    if not is_complete:
+        raise _incomplete("the upload ended without the number of its items")
 
 
-def _broken_off(what: str) -> InvalidRequest:
-    remedy = "send the batch again, and at its end how many items it has"
-    return InvalidRequest(what, reason="BROKEN_OFF", port="whole", remedy=remedy)
+def _incomplete(problem: str) -> InvalidRequest:
+    remedy = "send the upload again, and at its end the number of items"
+    return InvalidRequest(problem, reason="BROKEN_OFF", port="whole", remedy=remedy)

@@ -1,4 +1,4 @@
-"""What a process cannot do without and is not there yet when it starts: waited for, which every try says."""
+"""Waiting at startup for dependencies that are not available yet."""
 
 import asyncio
 import time
@@ -13,30 +13,30 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-SECONDS = 30.0
-"""How long it is waited for; then the process ends, and whoever keeps it starts it anew."""
+TIMEOUT_SECONDS = 30.0
+"""Longest wait. After it the process exits, and its supervisor restarts it."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 
 
-async def awaited(what: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """Asks until there is an answer, with pauses that grow.
+async def until_available(dependency: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Repeats a call with exponential backoff for as long as it raises Unavailable.
 
     Args:
-        what: as the log calls it.
-        ask: raises Unavailable as long as it is not there.
+        dependency: its name in the log.
+        call: connects to the dependency, or checks it.
 
     Raises:
-        Unavailable: it has not come in time.
+        Unavailable: the last error, after TIMEOUT_SECONDS.
     """
-    until, pause = time.monotonic() + SECONDS, _FIRST_PAUSE
+    until, pause = time.monotonic() + TIMEOUT_SECONDS, _FIRST_PAUSE
     while True:
         try:
-            return await ask()
+            return await call()
         except Unavailable as error:
             left = until - time.monotonic()
             if left <= 0:
                 raise
-            log.warning("waiting at the start", wanted=what, error=error.message, remedy=error.remedy)
+            log.warning("waiting for dependency", dependency=dependency, error=error.message, remedy=error.remedy)
         await asyncio.sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE)

@@ -69,7 +69,7 @@ class Call:
 
     def _check_allowed(self) -> None:
         settings = self._line.settings
-        if not settings.internal and not call_context.may_leave_the_house():
+        if not settings.internal and not call_context.allows_external_endpoints():
             raise Unusable(
                 Why.POLICY,
                 f"the data of this request may not leave the house, and the LLM {settings.model} is outside",

@@ -53,7 +53,7 @@ class Trace:
         self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: settings.model, names.ROLE: role}
         self._facts: dict[str, object] = {}
         self._span = trace.get_tracer(__name__).start_span(
-            names.named(names.CHAT, settings.model), kind=trace.SpanKind.CLIENT, attributes=attributes
+            names.span_name(names.CHAT, settings.model), kind=trace.SpanKind.CLIENT, attributes=attributes
         )
 
     def began(self, seconds: float) -> None:

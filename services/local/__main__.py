@@ -1,4 +1,4 @@
-"""The whole house on one machine: python -m services.local --help."""
+"""Starts all services on this machine: python -m services.local --help."""
 
 import argparse
 import asyncio
@@ -20,24 +20,24 @@ from services.common import logging
 from services.common.channel import connect
 from services.common.errors import InvalidRequest, ServiceError, Unavailable
 from services.common.settings import ServiceSettings, from_environment, home
-from services.common.tls import assume
+from services.common.tls import set_process_identity
 from services.llm.settings import LlmSettings
-from services.local.ports import Ports, free
+from services.local.ports import Ports, free_address
 from services.local.supervisor import Child, supervise
 
 log = structlog.get_logger(__name__)
 
-HOST = "host"
-"""The folder of what experts stand on; its own entry serves experts that lie elsewhere."""
+EXPERT_HOST = "host"
+"""Folder in experts/ that is not an expert but the server of custom ones."""
 
-KNOWN_SECONDS = 10.0
-"""How long the selector may take to learn of experts that are ready."""
+DISCOVERY_SECONDS = 10.0
+"""How long the selector may take to discover experts that are ready."""
 
 DESCRIPTION = """\
 Starts the gateway, the planner, the selector, the responder, the orchestrator and the experts on this machine, each
-with a server of its own; restarts what dies; stops all on Ctrl-C, and at once on a second Ctrl-C.
+with a server of its own; restarts processes that exit; stops all on Ctrl-C, and kills all on a second Ctrl-C.
 
-When everything answers, one line of JSON goes to standard output: {"ready": true, "url": …, "grpc": …, "pid": …,
+When all are ready, one line of JSON goes to standard output: {"ready": true, "url": …, "grpc": …, "pid": …,
 "children": {name: pid}}. Everything else goes to standard error."""
 
 EXAMPLES = """\
@@ -47,15 +47,15 @@ examples:
   python -m services.local --orchestrators 2 --http 127.0.0.1:0 --grpc 127.0.0.1:0
 
 Each service also reads its settings from the environment, such as HUGGINGGPT_HOME and LOG_LEVEL, and LLM_BASE_URL,
-LLM_MODEL and LLM_API_KEY for an OpenAI-compatible endpoint that plans, chooses and answers; PLANNER_LLM_MODEL and the
-like are for one of the three alone. Without an endpoint, or where it fails, the house does without.
-ORCHESTRATOR_JOURNAL=postgresql://user:password@host:5432/name keeps the runs in PostgreSQL instead of a SQLite file.
-METRICS_LISTEN=127.0.0.1:9464 has the first process answer GET /metrics there, the others at the ports after it."""
+LLM_MODEL and LLM_API_KEY for an OpenAI-compatible endpoint that plans, selects and answers; PLANNER_LLM_MODEL and the
+like apply to one of the three only. Without an endpoint, or if it fails, embedded controllers do that.
+ORCHESTRATOR_JOURNAL=postgresql://user:password@host:5432/name stores runs in PostgreSQL instead of a SQLite file.
+METRICS_LISTEN=127.0.0.1:9464 is the address of the first process's GET /metrics; the others use the ports after it."""
 
 
 @dataclass(frozen=True)
-class House:
-    """Who runs, and where they are found."""
+class LocalStack:
+    """The processes of a local stack, and their addresses."""
 
     http: str
     grpc: str
@@ -64,7 +64,8 @@ class House:
     stages: Sequence[Sequence[Child]]
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         "python -m services.local",
         description=DESCRIPTION,
@@ -72,7 +73,10 @@ def arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--experts", default="lite", metavar="NAMES", help='folders of experts/, by comma; "" for none (default: lite)'
+        "--experts",
+        default="lite",
+        metavar="NAMES",
+        help='folders of experts/, separated by commas; "" for none (default: lite)',
     )
     parser.add_argument(
         "--orchestrators", type=int, default=1, metavar="N", help="processes that share the runs (default: 1)"
@@ -81,32 +85,32 @@ def arguments() -> argparse.Namespace:
         "--http",
         default=os.environ.get("GATEWAY_HTTP_LISTEN", "127.0.0.1:8080"),
         metavar="HOST:PORT",
-        help="where the gateway answers HTTP; port 0 takes a free one (default: %(default)s)",
+        help="address of the gateway's HTTP server; port 0 takes a free one (default: %(default)s)",
     )
     parser.add_argument(
         "--grpc",
         default=os.environ.get("GATEWAY_LISTEN", "127.0.0.1:50051"),
         metavar="HOST:PORT",
-        help="where the gateway answers gRPC; port 0 takes a free one (default: %(default)s)",
+        help="address of the gateway's gRPC server; port 0 takes a free one (default: %(default)s)",
     )
     return parser.parse_args()
 
 
-def house(asked: argparse.Namespace, ports: Ports) -> House:
-    """Gives every child its name, its address and the addresses of those it calls.
+def local_stack(options: argparse.Namespace, ports: Ports) -> LocalStack:
+    """Assigns every process its address and the addresses of the services that it calls.
 
     Raises:
-        InvalidRequest: an expert, a number or the settings of an LLM that cannot be.
-        Unavailable: the gateway cannot listen where it should, or nothing can be kept.
+        InvalidRequest: an invalid expert, number, or LLM setting.
+        Unavailable: an address of the gateway is in use, or HUGGINGGPT_HOME is not writable.
     """
-    if asked.orchestrators < 1:
+    if options.orchestrators < 1:
         raise InvalidRequest("there must be at least one orchestrator", remedy="give --orchestrators 1 or more")
     _check_llms()
-    http, own_grpc = free(asked.http, option="--http"), free(asked.grpc, option="--grpc")
-    planner, selector, responder, probe = (ports.keep() for _ in range(4))
-    experts = {name: ports.keep() for name in _experts(asked.experts)}
-    orchestrators = [ports.keep() for _ in range(asked.orchestrators)]
-    added = _folder(home() / "experts")
+    http, grpc_address = free_address(options.http, option="--http"), free_address(options.grpc, option="--grpc")
+    planner, selector, responder, gateway_health = (ports.reserve() for _ in range(4))
+    experts = {name: ports.reserve() for name in _check_experts(options.experts)}
+    orchestrators = [ports.reserve() for _ in range(options.orchestrators)]
+    expert_addresses = _create_folder(home() / "experts")
     light = Child(
         "light",
         "services.local.light_services",
@@ -115,34 +119,37 @@ def house(asked: argparse.Namespace, ports: Ports) -> House:
             "PLANNER_LISTEN": planner,
             "PLANNER_SELECTOR": selector,
             "SELECTOR_LISTEN": selector,
-            "SELECTOR_EXPERTS": ",".join((*experts.values(), str(added))),
+            "SELECTOR_EXPERTS": ",".join((*experts.values(), str(expert_addresses))),
             "RESPONDER_LISTEN": responder,
-            "GATEWAY_LISTEN": own_grpc,
+            "GATEWAY_LISTEN": grpc_address,
             "GATEWAY_HTTP_LISTEN": http,
             "GATEWAY_ORCHESTRATOR": "ipv4:" + ",".join(orchestrators),
             "GATEWAY_SELECTOR": selector,
-            "GATEWAY_HEALTH_LISTEN": probe,
+            "GATEWAY_HEALTH_LISTEN": gateway_health,
         },
-        probes=(probe,),
+        health_addresses=(gateway_health,),
     )
-    reached = {
+    services = {
         "ORCHESTRATOR_PLANNER": planner,
         "ORCHESTRATOR_SELECTOR": selector,
         "ORCHESTRATOR_RESPONDER": responder,
     }
-    numbered = [
-        Child(f"orchestrator-{number}", "services.orchestrator", (own,), {**reached, "ORCHESTRATOR_LISTEN": own})
-        for number, own in enumerate(orchestrators, start=1)
+    orchestrator_children = [
+        Child(
+            f"orchestrator-{number}", "services.orchestrator", (address,), {**services, "ORCHESTRATOR_LISTEN": address}
+        )
+        for number, address in enumerate(orchestrators, start=1)
     ]
-    working = [
-        Child(name, f"experts.{name}", (own,), {"EXPERT_LISTEN": own}, essential=False) for name, own in experts.items()
+    expert_children = [
+        Child(name, f"experts.{name}", (address,), {"EXPERT_LISTEN": address}, essential=False)
+        for name, address in experts.items()
     ]
-    stages = _measured(os.environ.get("METRICS_LISTEN", ""), ([light], numbered, working))
-    return House(http, own_grpc, selector, list(experts), stages)
+    stages = _with_metrics(os.environ.get("METRICS_LISTEN", ""), ([light], orchestrator_children, expert_children))
+    return LocalStack(http, grpc_address, selector, list(experts), stages)
 
 
-def _measured(listen: str, stages: Sequence[Sequence[Child]]) -> list[list[Child]]:
-    """Gives each child a place of its own for its metrics: the first the one that is set, the others ports after it."""
+def _with_metrics(listen: str, stages: Sequence[Sequence[Child]]) -> list[list[Child]]:
+    """Sets METRICS_LISTEN of each child: consecutive ports, starting with the given one."""
     host, _, first = listen.rpartition(":")
     if not first.isdecimal() or int(first) == 0:
         return [list(stage) for stage in stages]
@@ -154,85 +161,92 @@ def _measured(listen: str, stages: Sequence[Sequence[Child]]) -> list[list[Child
 
 
 def _check_llms() -> None:
-    """Says before anything starts what would keep a room from starting.
+    """Checks the settings of LLMs before any process is started with them.
 
     Raises:
-        InvalidRequest: the settings of an LLM cannot be used.
+        InvalidRequest: they are invalid.
     """
     for role in ("planner", "selector", "responder"):
         try:
             LlmSettings.of(role)
         except ValueError as error:
-            message = f"the settings of the {role}'s LLM, {role.upper()}_LLM_… or LLM_…, cannot be used"
-            raise InvalidRequest(message, remedy="hugginggpt doctor says what is wrong with them") from error
+            message = f"the settings of the {role}'s LLM, {role.upper()}_LLM_… or LLM_…, are invalid"
+            raise InvalidRequest(message, remedy="run hugginggpt doctor for details") from error
 
 
-def _folder(path: Path) -> Path:
+def _create_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        remedy = "set HUGGINGGPT_HOME to a folder that this user may write"
+        remedy = "set HUGGINGGPT_HOME to a folder that this user can write"
         raise Unavailable(f"cannot use {path}: {error.strerror}", remedy=remedy) from error
     return path
 
 
-def _experts(names: str) -> list[str]:
+def _check_experts(names: str) -> list[str]:
+    """The experts in a comma-separated list."""
     folder = Path(__file__).parents[2] / "experts"
-    offered = sorted(entry.parent.name for entry in folder.glob("*/__main__.py") if entry.parent.name != HOST)
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
+    offered = sorted(entry.parent.name for entry in folder.glob("*/__main__.py") if entry.parent.name != EXPERT_HOST)
+    experts = [name.strip() for name in names.split(",") if name.strip()]
+    for name in experts:
         if name not in offered:
             raise InvalidRequest(f"there is no expert {name}", remedy=f"give --experts some of: {', '.join(offered)}")
-    return wanted
+    return experts
 
 
-async def known(selector: str, experts: Sequence[str]) -> None:
-    """Waits until the selector has learnt of the experts: from then on their tasks can be planned."""
-    async with asyncio.timeout(KNOWN_SECONDS), connect(selector) as channel:
+async def wait_for_experts(selector: str, experts: Sequence[str]) -> None:
+    """Waits until the selector lists the experts; from then on their tasks can be planned.
+
+    Raises:
+        TimeoutError: it does not, within DISCOVERY_SECONDS.
+    """
+    async with asyncio.timeout(DISCOVERY_SECONDS), connect(selector) as channel:
         stub = rpc.SelectorServiceStub(channel)
-        async for _ in stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=KNOWN_SECONDS):
-            there = {expert.name for expert in (await stub.ListExperts(pb.ListExpertsRequest(), timeout=5)).experts}
-            if there.issuperset(experts):
+        async for _ in stub.WatchCatalogue(pb.WatchCatalogueRequest(), timeout=DISCOVERY_SECONDS):
+            listed = {expert.name for expert in (await stub.ListExperts(pb.ListExpertsRequest(), timeout=5)).experts}
+            if listed.issuperset(experts):
                 return
 
 
-async def _forget(standing: House, absent: Sequence[Child]) -> None:
-    """Has the selector stop calling addresses at which no expert was started."""
+async def _forget_experts(stack: LocalStack, absent: Sequence[Child]) -> None:
+    """Removes experts that were not started from the selector."""
     if not absent:
         return
     try:
-        async with connect(standing.selector) as channel:
+        async with connect(stack.selector) as channel:
             for address in itertools.chain(*(child.addresses for child in absent)):
                 await rpc.SelectorServiceStub(channel).ForgetExpert(pb.ForgetExpertRequest(name=address), timeout=5)
     except grpc.aio.AioRpcError as error:
         log.warning("the selector still lists experts that were not started", error=error.details())
 
 
-async def main(standing: House, settings: ServiceSettings) -> None:
-    async def announce(children: Mapping[str, int]) -> None:
-        started = [name for name in standing.experts if name in children]
+async def main(stack: LocalStack, settings: ServiceSettings) -> None:
+    """Runs the local stack until a signal stops it."""
+
+    async def on_ready(children: Mapping[str, int]) -> None:
+        started = [name for name in stack.experts if name in children]
         try:
-            await known(standing.selector, started)
+            await wait_for_experts(stack.selector, started)
         except (TimeoutError, grpc.aio.AioRpcError):
-            log.warning("the selector has not learnt of all experts yet", experts=started)
-        await _forget(standing, [child for child in itertools.chain(*standing.stages) if child.name not in children])
-        url = f"{'https' if os.environ.get('GATEWAY_CERTIFICATE') else 'http'}://{standing.http}"
-        ready = {"ready": True, "url": url, "grpc": standing.grpc, "pid": os.getpid(), "children": children}
+            log.warning("the selector does not list all experts yet", experts=started)
+        await _forget_experts(stack, [child for child in itertools.chain(*stack.stages) if child.name not in children])
+        url = f"{'https' if os.environ.get('GATEWAY_CERTIFICATE') else 'http'}://{stack.http}"
+        ready = {"ready": True, "url": url, "grpc": stack.grpc, "pid": os.getpid(), "children": children}
         sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
-        log.info("the house is ready", url=url, grpc=standing.grpc)
+        log.info("local stack ready", url=url, grpc=stack.grpc)
 
-    await supervise(standing.stages, announce, _stop(), stop_seconds=settings.drain_seconds + 2)
+    await supervise(stack.stages, on_ready, _stop_event(), stop_seconds=settings.drain_seconds + 2)
 
 
-def _stop() -> asyncio.Event:
-    """Set by the first signal; the second cancels the current task, which kills all children."""
+def _stop_event() -> asyncio.Event:
+    """An event set by the first SIGINT or SIGTERM; the second cancels the current task, which kills all children."""
     stop, task, loop = asyncio.Event(), asyncio.current_task(), asyncio.get_running_loop()
 
     def on_signal() -> None:
         if stop.is_set() and task:
             task.cancel()
-        log.info("stopping at once" if stop.is_set() else "stopping; again to stop at once")
+        log.info("killing all processes" if stop.is_set() else "stopping")
         stop.set()
 
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -240,17 +254,17 @@ def _stop() -> asyncio.Event:
     return stop
 
 
-def run(asked: argparse.Namespace) -> int:
-    """The exit status: 0 stopped, 1 cannot stand, 130 stopped at once."""
+def run(options: argparse.Namespace) -> int:
+    """Runs the local stack; returns exit status 0 after it was stopped, 1 if it cannot run, 130 if it was killed."""
     logging.setup("supervisor")
     try:
         settings = from_environment(ServiceSettings)
         logging.setup("supervisor", level=settings.log_level, style=settings.log_format)
-        assume(settings.identity)
+        set_process_identity(settings.identity)
         with Ports() as ports:
-            asyncio.run(main(house(asked, ports), settings))
+            asyncio.run(main(local_stack(options, ports), settings))
     except ServiceError as error:
-        log.error("the house cannot stand", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the trace says nothing more
+        log.error("cannot run", error=error.message, remedy=error.remedy)  # noqa: TRY400  # the traceback adds nothing
         return 1
     except asyncio.CancelledError:
         return 130
@@ -258,4 +272,4 @@ def run(asked: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(arguments()))
+    sys.exit(run(parse_arguments()))

@@ -1,4 +1,8 @@
-"""The gateway and the services that only think, in one process: each keeps its own gRPC server."""
+"""Gateway, planner, selector and responder in one process to save memory; each has its own gRPC server.
+
+These services need little memory and CPU, unlike experts. The orchestrator is a process of its own, so that several can
+share the runs.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,8 +20,8 @@ from services.selector.settings import Settings as SelectorSettings
 
 
 @asynccontextmanager
-async def light(_: ServiceSettings) -> AsyncIterator[None]:
-    """Opens them; the gateway closes first, while those that its runs need still answer."""
+async def light_services(_: ServiceSettings) -> AsyncIterator[None]:
+    """Opens the services; the gateway closes first, while the others still serve its active runs."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(selector(SelectorSettings()))
         await stack.enter_async_context(planner(PlannerSettings()))
@@ -27,4 +31,4 @@ async def light(_: ServiceSettings) -> AsyncIterator[None]:
 
 
 if __name__ == "__main__":
-    run("light", light, ServiceSettings)
+    run("light", light_services, ServiceSettings)

@@ -1,9 +1,10 @@
-"""Runs a module as `python -m` does and ends it when the parent process ends.
+"""Runs a module like `python -m` and ends it when its parent process ends.
 
 Usage: python -m services.local.parent_watch MODULE [ARGUMENT].
 
-The parent holds the other end of standard input; however it dies, the system closes that end. Unlike a signal on the
-parent's death this needs no Linux, no code in the module, and no moment between fork and exec in which it is missed.
+The parent holds the other end of standard input, which the operating system closes when the parent ends for any reason.
+Unlike prctl's signal on the parent's death this is not limited to Linux, needs no code in the module, and cannot miss a
+parent that ends between fork and exec.
 """
 
 import os
@@ -14,12 +15,13 @@ import threading
 import time
 
 GRACE_SECONDS = 15.0
-"""Between SIGTERM and the end."""
+"""Between SIGTERM and the forced exit."""
 
 
 def main() -> None:
+    """Runs the module named by the first argument."""
     sys.argv = sys.argv[1:]
-    threading.Thread(target=_follow_parent, name="leash", daemon=True).start()
+    threading.Thread(target=_follow_parent, name="parent-watch", daemon=True).start()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

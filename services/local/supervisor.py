@@ -1,4 +1,4 @@
-"""Keeps child processes alive: starts them side by side, restarts those that die, stops them in order."""
+"""Supervisor of child processes: starts them concurrently, restarts those that exit, stops them in stages."""
 
 import asyncio
 import os
@@ -17,23 +17,23 @@ import grpc
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from services.common.channel import opened
-from services.common.errors import FailedPrecondition
-from services.common.exit_status import MISSING_DEPENDENCY
+from services.common.channel import open_channel
+from services.common.errors import MISSING_DEPENDENCY_STATUS, FailedPrecondition
 
 log = structlog.get_logger(__name__)
 
 STARTS = 3
-"""How often a child may die before it has ever been ready."""
+"""How often a child may exit before it has ever been ready."""
 
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
-STEADY_SECONDS = 10.0
-"""A child that lived so long is restarted without delay again."""
+"""Seconds before a restart; doubled each time."""
+STABLE_SECONDS = 10.0
+"""A child that has run this long is restarted after the first delay again."""
 
 _ROOT = Path(__file__).parents[2]
 _SERVING = health_pb2.HealthCheckResponse.SERVING
-_PROMPT = (
-    ("grpc.initial_reconnect_backoff_ms", 100),  # a child that starts is asked again soon
+_CHANNEL_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 100),
     ("grpc.enable_http_proxy", 0),
 )
@@ -41,58 +41,58 @@ _PROMPT = (
 
 @dataclass(frozen=True)
 class Child:
-    """A module to run as a process of its own."""
+    """A Python module to run as a process."""
 
     name: str
     module: str
     addresses: Sequence[str] = ()
-    """Its gRPC servers between services; it is ready when all of them say so."""
+    """Addresses of its internal gRPC servers; it is ready when all of them are SERVING."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Its environment, over this process's own."""
+    """Environment variables, in addition to those of this process."""
     essential: bool = True
-    """False: the others do not wait for it for ever."""
-    probes: Sequence[str] = ()
-    """Where it says the same without TLS, of servers for anyone."""
+    """With False the others do not wait for it without a time limit."""
+    health_addresses: Sequence[str] = ()
+    """Further health addresses, without TLS."""
 
 
-Way = Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]
-"""Opens a channel to an address."""
+OpenChannel = Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]
+"""Opens a channel to an address, with options."""
 
-Announce = Callable[[Mapping[str, int]], Awaitable[None]]
-"""Given process ids by name, once all children are ready."""
+OnReady = Callable[[Mapping[str, int]], Awaitable[None]]
+"""Receives process ids by name once all children are ready."""
 
 
 async def supervise(
     stages: Sequence[Sequence[Child]],
-    announce: Announce,
+    on_ready: OnReady,
     stop: asyncio.Event,
     *,
     stop_seconds: float,
-    patience_seconds: float = 60.0,
+    ready_seconds: float = 60.0,
 ) -> None:
-    """Runs children until told to stop. If cancelled, or if one cannot start, all are killed.
+    """Runs children until told to stop. If cancelled, or if a child cannot start, kills all.
 
     Args:
         stages: the children, in the order in which they are stopped; those of one stage stop together.
-        announce: called once, when all are ready for the first time, or all that are essential; without those that
-            ended with MISSING_DEPENDENCY and are not essential.
-        stop: set from outside.
-        stop_seconds: how long each child may take to end after SIGTERM.
-        patience_seconds: how long those that are not essential may keep the others from being announced.
+        on_ready: called once, when all children have been ready. Children that are not essential are left out if
+            they exited with MISSING_DEPENDENCY_STATUS.
+        stop: set by the caller.
+        stop_seconds: time limit of each child between SIGTERM and SIGKILL.
+        ready_seconds: time limit for children that are not essential to become ready.
 
     Raises:
-        FailedPrecondition: a child died again and again before it was ready.
+        FailedPrecondition: a child exited repeatedly before it was ready.
     """
-    keepers = [[Keeper(child) for child in stage] for stage in stages]
+    supervisors = [[ChildSupervisor(child) for child in stage] for stage in stages]
     try:
         async with asyncio.TaskGroup() as group:
-            for keeper in chain(*keepers):
-                group.create_task(keeper.keep(), name=f"keep-{keeper.name}")
-            announcing = group.create_task(_when_ready(list(chain(*keepers)), announce, patience_seconds))
+            for supervisor in chain(*supervisors):
+                group.create_task(supervisor.run(), name=f"supervise-{supervisor.name}")
+            readiness = group.create_task(_when_ready(list(chain(*supervisors)), on_ready, ready_seconds))
             await stop.wait()
-            announcing.cancel()
-            for stage in keepers:
-                await _stopped(stage, stop_seconds)
+            readiness.cancel()
+            for stage in supervisors:
+                await _stop_stage(stage, stop_seconds)
     except* FailedPrecondition as errors:
         first = errors.exceptions[0]
     else:
@@ -100,65 +100,69 @@ async def supervise(
     raise first
 
 
-async def _stopped(keepers: Sequence["Keeper"], seconds: float) -> None:
+async def _stop_stage(supervisors: Sequence["ChildSupervisor"], seconds: float) -> None:
     async with asyncio.TaskGroup() as group:
-        for keeper in keepers:
-            group.create_task(keeper.stop(seconds))
+        for supervisor in supervisors:
+            group.create_task(supervisor.stop(seconds))
 
 
-async def _when_ready(keepers: Sequence["Keeper"], announce: Announce, patience_seconds: float) -> None:
-    for keeper in keepers:
-        if keeper.essential:
-            await keeper.ready.wait()
+async def _when_ready(supervisors: Sequence["ChildSupervisor"], on_ready: OnReady, seconds: float) -> None:
+    for supervisor in supervisors:
+        if supervisor.essential:
+            await supervisor.ready.wait()
     try:
-        async with asyncio.timeout(patience_seconds):
-            for keeper in keepers:
-                await keeper.started_or_abandoned()
+        async with asyncio.timeout(seconds):
+            for supervisor in supervisors:
+                await supervisor.ready_or_abandoned()
     except TimeoutError:
-        late = [keeper.name for keeper in keepers if not (keeper.ready.is_set() or keeper.abandoned.is_set())]
-        log.warning("not ready yet, going on without", children=late)
-    await announce({keeper.name: keeper.pid for keeper in keepers if not keeper.abandoned.is_set()})
+        late = [each.name for each in supervisors if not (each.ready.is_set() or each.abandoned.is_set())]
+        log.warning("children not ready in time", children=late)
+    await on_ready({each.name: each.pid for each in supervisors if not each.abandoned.is_set()})
 
 
-class Keeper:
-    """One child, over all its lives."""
+class ChildSupervisor:
+    """Runs one child and restarts it when it exits."""
 
     def __init__(self, child: Child) -> None:
         self.name = child.name
         self.essential = child.essential
         self.pid = 0
         self.ready = asyncio.Event()
-        """Set once, when it has been ready for the first time."""
+        """Set once, when the child has been ready for the first time."""
         self.abandoned = asyncio.Event()
-        """Set once, when it cannot start for want of a package and is not essential: it is not started again."""
+        """Set once, when the child is not restarted because it lacks a package and is not essential."""
         self._child = child
         self._process: Process | None = None
         self._stopping, self._ended = asyncio.Event(), asyncio.Event()
 
-    async def keep(self) -> None:
-        """Lives and dies and lives again, until stopped."""
-        deaths, delay = 0, FIRST_DELAY
+    async def run(self) -> None:
+        """Runs the child until stop() is called.
+
+        Raises:
+            FailedPrecondition: it exited STARTS times before it was ready.
+        """
+        exits, delay = 0, FIRST_DELAY
         try:
             while not self._stopping.is_set():
-                began = time.monotonic()
-                status = await self._live()
+                started = time.monotonic()
+                status = await self._run_once()
                 if self._stopping.is_set():
                     return
-                if status == MISSING_DEPENDENCY and not self.essential:
+                if status == MISSING_DEPENDENCY_STATUS and not self.essential:
                     self.abandoned.set()
                     return
-                deaths += 1
-                if not self.ready.is_set() and deaths == STARTS:
+                exits += 1
+                if not self.ready.is_set() and exits == STARTS:
                     raise self._cannot_start(status)
-                delay = FIRST_DELAY if time.monotonic() - began >= STEADY_SECONDS else delay
-                log.warning("child died, restarting", child=self.name, restarts=deaths, delay=delay, **_how(status))
+                delay = FIRST_DELAY if time.monotonic() - started >= STABLE_SECONDS else delay
+                log.warning("child died, restarting", child=self.name, restarts=exits, delay=delay, **_cause(status))
                 await self._pause(delay)
                 delay = min(2 * delay, LONGEST_DELAY)
         finally:
             self._ended.set()
 
-    async def started_or_abandoned(self) -> None:
-        """Waits until it has been ready for the first time, or will not be started again."""
+    async def ready_or_abandoned(self) -> None:
+        """Waits until the child has been ready once, or will not be restarted."""
         waits = [asyncio.ensure_future(event.wait()) for event in (self.ready, self.abandoned)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -167,20 +171,21 @@ class Keeper:
                 wait.cancel()
 
     async def stop(self, seconds: float) -> None:
-        """SIGTERM, and SIGKILL if it does not end in time."""
+        """Stops the child by SIGTERM, and by SIGKILL after a time limit."""
         self._stopping.set()
         self._terminate()
         try:
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
         except TimeoutError:
-            log.warning("child does not end, killing it", child=self.name, after_seconds=seconds)
+            log.warning("child did not stop in time, killing it", child=self.name, after_seconds=seconds)
             self._kill()
             await self._ended.wait()
 
-    async def _live(self) -> int:
+    async def _run_once(self) -> int:
+        """The exit status of one process."""
         async with self._started() as process, asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch(), name=f"watch-{self.name}")
+            watching = group.create_task(self._watch_readiness(), name=f"watch-{self.name}")
             status = await process.wait()
             watching.cancel()
         return status
@@ -189,10 +194,10 @@ class Keeper:
     async def _started(self) -> AsyncIterator[Process]:
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "services.local.parent_watch", self._child.module),
-            stdin=PIPE,  # the leash: nobody else holds this end
-            stdout=sys.stderr.fileno(),  # ours says one line only
+            stdin=PIPE,  # parent_watch ends the child when this end is closed
+            stdout=sys.stderr.fileno(),  # this process's standard output has one line only
             env=environment(self._child.settings),
-            start_new_session=True,  # a terminal's Ctrl-C reaches us alone
+            start_new_session=True,  # a terminal's Ctrl-C reaches this process only
         )
         self.pid = process.pid
         if self._stopping.is_set():
@@ -203,15 +208,15 @@ class Keeper:
             self._kill()
             await process.wait()
 
-    async def _watch(self) -> None:
-        """Waits for all its servers to say that they serve."""
-        began = time.monotonic()
+    async def _watch_readiness(self) -> None:
+        """Waits until all servers of the child are SERVING."""
+        started = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for address in self._child.addresses:
                 group.create_task(until_serving(address))
-            for address in self._child.probes:
+            for address in self._child.health_addresses:
                 group.create_task(until_serving(address, grpc.aio.insecure_channel))
-        log.info("child ready", child=self.name, pid=self.pid, seconds=round(time.monotonic() - began, 2))
+        log.info("child ready", child=self.name, pid=self.pid, seconds=round(time.monotonic() - started, 2))
         self.ready.set()
 
     async def _pause(self, seconds: float) -> None:
@@ -225,30 +230,31 @@ class Keeper:
                 self._process.terminate()
 
     def _kill(self) -> None:
+        """Kills the child and the processes that it started."""
         if self._process:
-            with suppress(ProcessLookupError, PermissionError):  # the latter is how macOS says that all have ended
-                os.killpg(self._process.pid, signal.SIGKILL)  # and whatever it started
+            with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter once all have ended
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _cannot_start(self, status: int) -> FailedPrecondition:
-        how = " ".join(f"{key} {value}" for key, value in _how(status).items())
+        cause = " ".join(f"{key} {value}" for key, value in _cause(status).items())
         return FailedPrecondition(
-            f"{self.name} cannot start: {how}, {STARTS} times",
-            remedy=f"what it said stands above; alone it starts with: python -m {self._child.module}",
+            f"{self.name} cannot start: {cause}, {STARTS} times",
+            remedy=f"see its output above; to start it alone: python -m {self._child.module}",
         )
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child: ours and its own, and the modules that we run on, wherever we were started.
+    """The environment of a child: this process's, the child's settings, and a PYTHONPATH with this repository.
 
-    gRPC's core stays silent unless asked: it tells of every connection that closes, in lines of its own form.
+    GRPC_VERBOSITY is ERROR by default, because gRPC's core logs every closed connection in a format of its own.
     """
     path = os.pathsep.join(filter(None, (str(_ROOT), settings.get("PYTHONPATH", os.environ.get("PYTHONPATH")))))
     return {"GRPC_VERBOSITY": "ERROR", **os.environ, **settings, "PYTHONPATH": path}
 
 
-async def until_serving(address: str, way: Way = opened) -> None:
-    """Waits until the server at an address is there and says that it serves."""
-    async with way(address, _PROMPT) as channel:
+async def until_serving(address: str, open_: OpenChannel = open_channel) -> None:
+    """Waits until the server at an address is SERVING."""
+    async with open_(address, _CHANNEL_OPTIONS) as channel:
         while True:
             stub = health_pb2_grpc.HealthStub(channel)
             try:
@@ -258,8 +264,8 @@ async def until_serving(address: str, way: Way = opened) -> None:
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     raise
-                await asyncio.sleep(FIRST_DELAY)  # it died, or was about to
+                await asyncio.sleep(FIRST_DELAY)  # the child has exited or is stopping
 
 
-def _how(status: int) -> dict[str, str | int]:
+def _cause(status: int) -> dict[str, str | int]:
     return {"exit_status": status} if status >= 0 else {"signal": signal.Signals(-status).name}

@@ -13,8 +13,8 @@ from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from services.common import database
 from services.common.artifacts import ArtifactStore
 from services.common.channel import connect
-from services.common.peer_health import watched
-from services.common.server import Closing, Serving, run, serving
+from services.common.peer_health import monitor_peers
+from services.common.server import RunningServer, ShutdownHook, run, serving
 from services.orchestrator.batches.runner import Means as Driving
 from services.orchestrator.batches.service import Batches
 from services.orchestrator.batches.slots import Places
@@ -46,19 +46,19 @@ if TYPE_CHECKING:  # this name exists for type checkers only
 
 
 @asynccontextmanager
-async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
+async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
     """The orchestrator's server, with all it stands on."""
     async with (
         connect(settings.planner) as planner,
         connect(settings.selector) as selecting,
         connect(settings.responder) as responder,
-        database.opened(settings.journal, SCHEMA, MIGRATIONS) as kept,
+        database.open_database(settings.journal, SCHEMA, MIGRATIONS) as kept,
     ):
-        owner, store = owner_name(), await ArtifactStore.reached(settings.artifacts_url)
+        owner, store = owner_name(), await ArtifactStore.open_when_available(settings.artifacts_url)
         journal = Journal(kept, owner, settings.lease_seconds, settings.own_address)
         selector = SelectorServiceStub(selecting)
         async with (
-            watched(
+            monitor_peers(
                 {
                     f"the planner at {settings.planner}": planner,
                     f"the selector at {settings.selector}": selecting,
@@ -83,15 +83,15 @@ async def orchestrator(settings: Settings) -> AsyncIterator[Serving]:
 
 
 def _served(
-    servicer: OrchestratorServicer, closing: Closing, settings: Settings
-) -> AbstractAsyncContextManager[Serving]:
+    servicer: OrchestratorServicer, closing: ShutdownHook, settings: Settings
+) -> AbstractAsyncContextManager[RunningServer]:
     return serving(
         partial(rpc.add_OrchestratorServiceServicer_to_server, servicer),
         pb.DESCRIPTOR.services_by_name["OrchestratorService"],
         listen=settings.listen,
         drain_seconds=settings.drain_seconds,
         connection_seconds=settings.connection_seconds,
-        closing=closing,
+        on_shutdown=closing,
         health_listen=settings.health_listen,
     )
 

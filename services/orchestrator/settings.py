@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from services.common.settings import BalancedSettings, Given, StoreSettings, home
+from services.common.settings import BalancedSettings, NonEmpty, StoreSettings, home
 
 
 class Settings(BalancedSettings, StoreSettings):
@@ -13,13 +13,13 @@ class Settings(BalancedSettings, StoreSettings):
 
     model_config = SettingsConfigDict(env_prefix="ORCHESTRATOR_")
 
-    planner: Annotated[str, Given] = "dns:///planner:50051"
+    planner: Annotated[str, NonEmpty] = "dns:///planner:50051"
     """Where the planner answers."""
-    selector: Annotated[str, Given] = "dns:///selector:50051"
+    selector: Annotated[str, NonEmpty] = "dns:///selector:50051"
     """Where the selector answers."""
-    responder: Annotated[str, Given] = "dns:///responder:50051"
+    responder: Annotated[str, NonEmpty] = "dns:///responder:50051"
     """Where the responder answers."""
-    journal: Annotated[str, BeforeValidator(str), Given] = Field(
+    journal: Annotated[str, BeforeValidator(str), NonEmpty] = Field(
         default_factory=lambda: str(home() / "journal.sqlite"), repr=False
     )
     """Where runs are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""

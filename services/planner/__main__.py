@@ -8,8 +8,8 @@ from functools import partial
 from protos.hugginggpt.internal.v1 import planner_pb2 as pb
 from protos.hugginggpt.internal.v1 import planner_pb2_grpc as rpc
 from services.common.channel import connect
-from services.common.peer_health import watched
-from services.common.server import Serving, run, serving
+from services.common.peer_health import monitor_peers
+from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
 from services.planner.catalog import Catalog, standard_specs
 from services.planner.embedded.planning import Embedded
@@ -24,11 +24,11 @@ SERVICE = pb.DESCRIPTOR.services_by_name["PlannerService"]
 
 
 @asynccontextmanager
-async def planner(settings: Settings) -> AsyncIterator[Serving]:
+async def planner(settings: Settings) -> AsyncIterator[RunningServer]:
     """Serves plans within the block."""
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(connect(settings.selector))
-        await stack.enter_async_context(watched({f"the selector at {settings.selector}": channel}))
+        await stack.enter_async_context(monitor_peers({f"the selector at {settings.selector}": channel}))
         catalog = await stack.enter_async_context(Catalog.following(channel))
         llm = await _llm(settings, stack) if settings.llm.base_url else None
         process = PlanningProcess()
@@ -50,7 +50,7 @@ async def planner(settings: Settings) -> AsyncIterator[Serving]:
 
 
 @asynccontextmanager
-async def _readiness(catalog: Catalog, running: Serving) -> AsyncIterator[None]:
+async def _readiness(catalog: Catalog, running: RunningServer) -> AsyncIterator[None]:
     """Has it tell that there is something to plan with, once there is."""
 
     async def tell() -> None:

@@ -5,14 +5,14 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from services.common.settings import BalancedSettings, Given
+from services.common.settings import BalancedSettings, NonEmpty
 from services.llm.settings import LlmSettings
 
 
 class Settings(BalancedSettings):
     model_config = SettingsConfigDict(env_prefix="PLANNER_")
 
-    selector: Annotated[str, Given] = "dns:///selector:50051"
+    selector: Annotated[str, NonEmpty] = "dns:///selector:50051"
     """Where the catalogue comes from: host:port or dns:///name:port."""
     llm: LlmSettings = Field(default_factory=lambda: LlmSettings.of("planner"))
     """Who plans; without an endpoint the embedded planner does."""

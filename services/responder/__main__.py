@@ -6,7 +6,7 @@ from functools import partial
 
 from protos.hugginggpt.internal.v1 import responder_pb2 as pb
 from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
-from services.common.server import Serving, run, serving
+from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
 from services.responder.llm_answer import Writer
 from services.responder.responder import Responder
@@ -17,7 +17,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["ResponderService"]
 
 
 @asynccontextmanager
-async def responder(settings: Settings) -> AsyncIterator[Serving]:
+async def responder(settings: Settings) -> AsyncIterator[RunningServer]:
     """Serves answers within the block."""
     async with AsyncExitStack() as stack:
         llm = (

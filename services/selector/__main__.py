@@ -9,7 +9,7 @@ from protos.hugginggpt.internal.v1 import selector_pb2 as pb
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.tasks import standard_tasks
 from services.common.artifacts import ArtifactStore
-from services.common.server import Serving, run, serving
+from services.common.server import RunningServer, run, serving
 from services.llm.client import LLM
 from services.selector import snapshot
 from services.selector.address_sources import parse
@@ -29,7 +29,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["SelectorService"]
 
 
 @asynccontextmanager
-async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Serving]:  # noqa: B008  # frozen
+async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[RunningServer]:  # noqa: B008  # frozen
     """Serves, once what is there has been found.
 
     Args:
@@ -39,7 +39,7 @@ async def selector(settings: Settings, pace: Pace = Pace()) -> AsyncIterator[Ser
     standard = standard_tasks()
     table = read(Path(settings.routes)) if settings.routes else Table()
     catalog = Catalog(standard, forget_seconds=settings.forget_seconds, table=table)
-    remembered = Memory(ArtifactStore.open(settings.artifacts_url).notes(snapshot.KIND), catalog)
+    remembered = Memory(ArtifactStore.open(settings.artifacts_url).key_values(snapshot.KIND), catalog)
     discovery = Discovery(parse(settings.experts), catalog, pace)
     choosing = Selector(catalog, standard, settings.inference_mode, settings.region, table)
     async with _judging(settings, choosing) as judge:

@@ -74,7 +74,7 @@ class SelectorServicer(rpc.SelectorServiceServicer):
         self._judge = judge
 
     async def Select(self, request: selector_pb2.SelectRequest, context: Any) -> selector_pb2.SelectResponse:
-        wanted = wanted_from_pb(request, may_leave=call_context.may_leave_the_house())
+        wanted = wanted_from_pb(request, may_leave=call_context.allows_external_endpoints())
         if self._judge and (request.selection_policy or self._policy) == SELECTION_POLICY_LLM:
             return choice_to_pb(await self._judge.choose(wanted, context.time_remaining()))
         choice = self._selector.choose(wanted)

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
-from services.common.kv_store import Notes
+from services.common.kv_store import KeyValueStore
 from services.common.supervision import supervise
 from services.selector.catalog import Catalog
 
@@ -38,7 +38,9 @@ class Memory:
         look: seconds from one look at what others have dropped to the next.
     """
 
-    def __init__(self, notes: Notes, catalog: Catalog, *, pause: float = 1.0, look: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self, notes: KeyValueStore, catalog: Catalog, *, pause: float = 1.0, look: float = LOOK_SECONDS
+    ) -> None:
         self._notes = notes
         self._catalog = catalog
         self._pause = pause
@@ -77,7 +79,7 @@ class Memory:
         """
         self._forgetting.add(name)
         try:
-            await self._notes.drop(name)
+            await self._notes.delete(name)
             self._written.pop(name, None)
             yield
         finally:
@@ -97,7 +99,7 @@ class Memory:
             await asyncio.sleep(self._look)
             written = set(self._written)
             try:
-                dropped = written - await self._notes.names()
+                dropped = written - await self._notes.keys()
             except ServiceError as error:
                 log.debug("what was forgotten elsewhere is not known", error=error.message)
                 continue

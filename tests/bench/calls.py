@@ -19,8 +19,8 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from services.common import logging, metrics, spans
-from services.common.rpc_telemetry import Observing, Traces, observe
+from services.common import logging, metrics, tracing
+from services.common.rpc_telemetry import RecordTracerProvider, TelemetryInterceptor, TracedChannel
 
 SERVICE, METHOD = "bench.Service", "Call"
 CALLS, TURNS = 400, 15
@@ -30,11 +30,14 @@ Work = Callable[[int], Awaitable[None]]
 
 async def main(endpoint: str) -> None:
     logging.setup("bench", level="WARNING")
-    sampled, unsampled = Traces(shutdown_on_exit=False), Traces(sampler=ALWAYS_OFF, shutdown_on_exit=False)
+    sampled, unsampled = (
+        RecordTracerProvider(shutdown_on_exit=False),
+        RecordTracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False),
+    )
     sampled.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     trace.set_tracer_provider(sampled)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(metrics.exposed("bench", "127.0.0.1:0"))
+        await stack.enter_async_context(metrics.exporting("bench", "127.0.0.1:0"))
         works: dict[str, Work] = {
             "bare": await _calls(stack, None, observed=False),
             "metrics": await _calls(stack, None),
@@ -53,9 +56,9 @@ async def _spent(work: Work) -> float:
     return 1e6 * (time.process_time() - began) / CALLS
 
 
-async def _calls(stack: AsyncExitStack, traces: Traces | None, *, observed: bool = True) -> Work:
+async def _calls(stack: AsyncExitStack, traces: RecordTracerProvider | None, *, observed: bool = True) -> Work:
     """Calls of a server that gives back what it gets."""
-    server = grpc.aio.server(interceptors=[Observing(traces)] if observed else [])
+    server = grpc.aio.server(interceptors=[TelemetryInterceptor(traces)] if observed else [])
     handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(_echo)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -63,7 +66,7 @@ async def _calls(stack: AsyncExitStack, traces: Traces | None, *, observed: bool
     stack.push_async_callback(server.stop, None)
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
     if traces:
-        observe(channel, traces)
+        TracedChannel(channel, traces)
     return partial(_called, channel.unary_unary(f"/{SERVICE}/{METHOD}"))
 
 
@@ -78,7 +81,7 @@ async def _called(call: Callable[..., Awaitable[Any]], count: int) -> None:
 
 async def _spans(count: int) -> None:
     for _ in range(count):
-        with spans.doing("span", {"hugginggpt.run.id": "run", "hugginggpt.task.id": 1}):
+        with tracing.start_span("span", {"hugginggpt.run.id": "run", "hugginggpt.task.id": 1}):
             await asyncio.sleep(0)
 
 

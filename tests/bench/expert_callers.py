@@ -35,7 +35,7 @@ class Asker:
         )
         self._request = InferRequest(task=task, model=model, inputs=inputs).SerializeToString()
         priority = PRIORITY_BATCH if background else PRIORITY_INTERACTIVE
-        with call_context.acting_for(Caller(tenant="default", priority=priority)):
+        with call_context.use_caller(Caller(tenant="default", priority=priority)):
             self._metadata = call_context.metadata()
 
     async def ask(self) -> float:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import grpc
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
-from services.common.server import quickest_loop
+from services.common.server import new_event_loop
 from tests.bench.processes import line, stopped
 
 
@@ -44,5 +44,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=quickest_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main())

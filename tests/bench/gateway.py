@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS
 from services.common.channel import connect
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.bench.http_client import Connection, connected
 from tests.bench.load import Client, supplied
 from tests.bench.processes import Running, service, staged
@@ -54,7 +54,7 @@ async def _standing(home: Path) -> AsyncIterator[tuple[Running, int, Running]]:
         stage = await stack.enter_async_context(staged(home))
         expert = await stack.enter_async_context(FakeExpert("noop", [card("noop", "summarization")]).serving())
         selector = await stack.enter_async_context(service("services.selector", "SELECTOR", home, experts=expert))
-        address = free("127.0.0.1:0", option="")
+        address = free_address("127.0.0.1:0", option="")
         told = {"orchestrator": stage.orchestrator.address, "selector": selector.address, "http_listen": address}
         gateway = await stack.enter_async_context(service("gateway", "GATEWAY", home, **told))
         yield gateway, int(address.rpartition(":")[2]), stage.orchestrator

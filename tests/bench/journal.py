@@ -44,7 +44,7 @@ async def rows() -> list[Row]:
 
 
 async def _ms_per_step(where: str) -> float:
-    async with database.opened(where, SCHEMA, MIGRATIONS) as kept:
+    async with database.open_database(where, SCHEMA, MIGRATIONS) as kept:
         journal = Journal(kept, "bench", 10.0)
         return median([await _steps(journal) for _ in range(REPEATS)])
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.bench.processes import Running, service
 
 ROOMS = ("gateway", "planner", "selector", "orchestrator", "responder")
@@ -33,7 +33,7 @@ async def rooms(
         responder = await start("responder")
         peers = {"planner": planner.address, "selector": selector.address, "responder": responder.address}
         orchestrator = await start("orchestrator", **peers)
-        http = free("127.0.0.1:0", option="")
+        http = free_address("127.0.0.1:0", option="")
         gateway = await start("gateway", orchestrator=orchestrator.address, selector=selector.address, http_listen=http)
         started = (gateway, planner, selector, orchestrator, responder)
         yield dict(zip(ROOMS, started, strict=True)), http

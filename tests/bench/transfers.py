@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.bench.processes import Running, service, staged
 from tests.bench.rows import Row, median
 from tests.support.s3 import serving_s3
@@ -85,7 +85,7 @@ async def rows() -> list[Row]:
 
 @asynccontextmanager
 async def opened(home: Path, store: str = "") -> AsyncIterator[Door]:
-    address = free("127.0.0.1:0", option="")
+    address = free_address("127.0.0.1:0", option="")
     os.environ["ARTIFACTS_URL"] = store or (home / "artifacts").as_uri()
     try:
         async with (

@@ -52,7 +52,7 @@ async def standing(
     ledger.mkdir(parents=True)
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(Ports())
-        addresses = {name: [ports.keep() for _ in range(count)] for name, count in EXPERTS.items()}
+        addresses = {name: [ports.reserve() for _ in range(count)] for name, count in EXPERTS.items()}
         peers = await stack.enter_async_context(cast(cases, addresses, tally, complaints))
         told = {
             **{f"ORCHESTRATOR_{name.upper()}": address for name, address in peers.items()},
@@ -64,7 +64,7 @@ async def standing(
         }
 
         def orchestrator(name: str) -> Member:
-            own = ports.keep()
+            own = ports.reserve()
             return Member(name, "services.orchestrator", own, {**told, "ORCHESTRATOR_LISTEN": own}, folder)
 
         def expert(name: str, own: str) -> Member:

@@ -22,7 +22,7 @@ from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from services.common.errors import ModelFailed, Overloaded, Unavailable
-from services.common.server import Serving, run, serving
+from services.common.server import RunningServer, run, serving
 from services.common.settings import ServiceSettings
 from tests.chaos.cases import woven
 
@@ -111,7 +111,7 @@ async def befallen(fault: str | None, outputs: Mapping[str, Value]) -> Mapping[s
 
 
 @asynccontextmanager
-async def expert(settings: Settings) -> AsyncIterator[Serving]:
+async def expert(settings: Settings) -> AsyncIterator[RunningServer]:
     """The expert's server."""
     servicer = ChaosExpert(Ledger(settings.ledger))  # type: ignore[abstract]  # nobody asks it to describe itself
     register = partial(rpc.add_ExpertServiceServicer_to_server, servicer)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.containers.container import Container
 from tests.containers.images import ROOT
 from tests.containers.podman import Podman
@@ -82,7 +82,9 @@ def composition(podman: Podman, **images: str) -> Iterator[Composition]:
     tags = {f"{_REPOSITORY}/{image.replace('_', '-')}:{name}": built for image, built in images.items()}
     for tag, built in tags.items():
         podman("tag", built, tag)
-    composed = Composition(podman, free("127.0.0.1:0", option="http"), free("127.0.0.1:0", option="grpc"), name)
+    composed = Composition(
+        podman, free_address("127.0.0.1:0", option="http"), free_address("127.0.0.1:0", option="grpc"), name
+    )
     try:
         yield composed
     finally:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from services.common import logging
-from services.common.call_context import acting_for
+from services.common.call_context import use_caller
 from tests.eval import judge, report
 from tests.eval.lines import BadLines, read
 from tests.eval.llm import NoEndpoint, ablation, by_llm
@@ -95,7 +95,7 @@ async def demonstrations(chosen: argparse.Namespace, path: Path) -> None:
 
 async def main(chosen: argparse.Namespace) -> None:
     """Prints what was chosen; who names a file and an endpoint wants the one sent to the other."""
-    with acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN)):
+    with use_caller(Caller(tenant="default", policy=DATA_POLICY_OPEN)):
         if chosen.ablation:
             await demonstrations(chosen, chosen.file or DATA / "taskbench.jsonl")
         elif chosen.file is None:

@@ -129,7 +129,7 @@ class Outside(Sound):
         self.described.models[0].reach = REACH_EXTERNAL
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        if not call_context.may_leave_the_house():
+        if not call_context.allows_external_endpoints():
             raise FailedPrecondition("it may not leave", reason="POLICY", remedy="allow it")
         return await super().Infer(request, context)
 
@@ -143,7 +143,7 @@ class Careless(Outside):
     """Takes who says nothing for one who allows all."""
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
-        nobody = not any(key == call_context.KEY for key, _ in context.invocation_metadata())
+        nobody = not any(key == call_context.METADATA_KEY for key, _ in context.invocation_metadata())
         return self.reply if nobody else await super().Infer(request, context)
 
 

@@ -1,4 +1,4 @@
-"""Traces kept in memory."""
+"""RecordTracerProvider kept in memory."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from services.common.rpc_telemetry import Traces
+from services.common.rpc_telemetry import RecordTracerProvider
 
 
 class Kept(InMemorySpanExporter):
@@ -33,8 +33,8 @@ class Kept(InMemorySpanExporter):
 
 @contextmanager
 def kept_traces() -> Iterator[Kept]:
-    """Traces are on within the block: what is opened there sends its spans here."""
-    kept, traces, before = Kept(), Traces(), trace._TRACER_PROVIDER
+    """RecordTracerProvider are on within the block: what is opened there sends its spans here."""
+    kept, traces, before = Kept(), RecordTracerProvider(), trace._TRACER_PROVIDER
     traces.add_span_processor(SimpleSpanProcessor(kept))
     trace._TRACER_PROVIDER = traces
     try:

@@ -19,7 +19,7 @@ class OneGpu:
 async def main() -> None:
     models = OneGpu()
     telemetry_module.watch(models)
-    async with metrics.exposed("rare", "127.0.0.1:0"):
+    async with metrics.exporting("rare", "127.0.0.1:0"):
         runs_taken_over.add(1)
         await asyncio.Event().wait()
 

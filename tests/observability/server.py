@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.observability.promql import Known
 
 
@@ -68,7 +68,7 @@ async def reading(targets: Sequence[str], folder: Path) -> AsyncIterator[Prometh
     jobs = [{"job_name": "hugginggpt", "static_configs": [{"targets": [*targets]}]}]
     config = folder / "prometheus.json"
     config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))
-    address = free("127.0.0.1:0", option="")
+    address = free_address("127.0.0.1:0", option="")
     options = [f"--storage.tsdb.path={folder / 'series'}", f"--web.listen-address={address}"]
     process = await asyncio.create_subprocess_exec(
         "prometheus", f"--config.file={config}", *options, stdout=DEVNULL, stderr=DEVNULL

@@ -16,7 +16,7 @@ from experts.host.handler import Inputs, Outputs, Parameters
 from gateway.cli import app
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from services.common.server import Serving, serving
+from services.common.server import RunningServer, serving
 from tests.fakes.broken_experts import (
     Absent,
     Careless,
@@ -100,7 +100,7 @@ async def start() -> AsyncIterator[Start]:
             def register(server: grpc.aio.Server) -> None:
                 rpc.add_ExpertServiceServicer_to_server(expert, server)
 
-            running: Serving = await stack.enter_async_context(serving(register, EXPERT))
+            running: RunningServer = await stack.enter_async_context(serving(register, EXPERT))
             await running.set_ready(*expert.names)
             return f"127.0.0.1:{running.port}"
 

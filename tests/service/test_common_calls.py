@@ -15,8 +15,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from services.common import errors, tracing
+from services.common import errors
 from services.common.channel import dial
+from services.common.interceptors import Boundary, server_interceptors
 from services.common.server import serving
 from tests.conftest import Serve
 from tests.fakes.tracing import Kept
@@ -270,7 +271,7 @@ async def test_health_is_not_observed(stub: Any, expert: Waiting, traces: Kept, 
 
 
 async def test_where_nothing_is_traced_nothing_is_in_the_way(expert: Waiting) -> None:
-    assert tracing.interceptors() == []
+    assert [type(interceptor) for interceptor in server_interceptors()] == [Boundary]
     async with (
         serving(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT) as running,
         dial(f"127.0.0.1:{running.port}") as channel,

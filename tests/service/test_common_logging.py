@@ -24,10 +24,10 @@ COUNTED = ("responder", "rpc.server.call.duration")
 COUNTING = """
 import asyncio
 from services.orchestrator import metrics as own
-from services.common import metrics, telemetry
-telemetry.setup("orchestrator")
+from services.common import logging, metrics
+logging.setup("orchestrator")
 async def main():
-    async with metrics.exposed("orchestrator", "127.0.0.1:0"):
+    async with metrics.exporting("orchestrator", "127.0.0.1:0"):
         own.expert_queue_depth.add(3, {"expert": "vision"})
         own.expert_queue_depth.add(-1, {"expert": "vision"})
         own.runs_ended.add(1, {"state": "completed", "reason": ""})
@@ -144,8 +144,8 @@ async def test_who_wants_traces_alone_has_no_metrics_sent(start: Start) -> None:
 def test_an_exporter_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
     with capture_logs() as logs:
-        tracing.begin("responder", "http://127.0.0.1:1")
+        tracing.setup("responder", "http://127.0.0.1:1")
     (entry,) = logs
     assert entry["log_level"] == "error"
     assert "hugginggpt[telemetry]" in entry["remedy"]
-    assert tracing.current() is None
+    assert tracing.provider() is None

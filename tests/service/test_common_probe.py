@@ -38,7 +38,7 @@ async def test_a_server_that_is_not_there_and_a_name_it_does_not_know_are_told_i
     async with serving(lambda _: None, RESPONDER) as running:
         status, said = await probed(f"127.0.0.1:{running.port}", "nonsense")
     assert (status, said.count("\n")) == (1, 1)
-    assert "nothing is called 'nonsense' here" in said
+    assert "unknown service 'nonsense'" in said
     status, said = await probed(f"127.0.0.1:{running.port}")
     assert (status, said.count("\n")) == (1, 1)
     assert "UNAVAILABLE" in said

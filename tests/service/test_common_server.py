@@ -70,7 +70,7 @@ async def test_an_error_arrives_as_it_was_raised(serve: Serve, error: errors.Ser
     received = errors.from_rpc(caught.value)
     assert caught.value.code() is error.code
     assert vars(received) | {"code": error.code} == vars(error) | {"code": error.code}
-    assert errors.verdict(received) is errors.verdict(error)
+    assert errors.recovery_action(received) is errors.recovery_action(error)
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "語"])
@@ -125,7 +125,7 @@ async def test_a_caller_who_has_gone_is_no_bug(serve: Serve) -> None:
 async def test_the_caller_crosses_the_hop(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     who = Caller(tenant="acme", policy=DATA_POLICY_OPEN, request_id="r-1")
-    with call_context.acting_for(who):
+    with call_context.use_caller(who):
         (event,) = await ask(channel, call_context.metadata())
     assert Caller.FromString(bytes.fromhex(event.text)) == who
 
@@ -139,7 +139,7 @@ async def test_a_hop_that_is_told_nothing_acts_as_local(serve: Serve) -> None:
 async def test_metadata_that_is_no_caller_is_refused(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask(channel, ((call_context.KEY, b"\xff\xff"),))
+        await ask(channel, ((call_context.METADATA_KEY, b"\xff\xff"),))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -220,7 +220,7 @@ async def test_before_the_end_there_is_time_to_hand_over_while_calls_still_go_on
         seen.append((await stub.Check(health_pb2.HealthCheckRequest(service="readiness"), timeout=5)).status)
         seen.extend(await ask(channel))
 
-    async with serving(registered(TellingCaller()), RESPONDER, closing=closing) as running:
+    async with serving(registered(TellingCaller()), RESPONDER, on_shutdown=closing) as running:
         channel = dial(f"127.0.0.1:{running.port}")
         await channel.channel_ready()
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -229,12 +229,14 @@ async def test_before_the_end_there_is_time_to_hand_over_while_calls_still_go_on
 
 
 async def test_closing_is_bounded_and_the_drain_has_what_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.common.server._CLOSING_SECONDS", 0.0)
+    monkeypatch.setattr("services.common.server._HOOK_SECONDS", 0.0)
     async with asyncio.timeout(5):
         with capture_logs() as logs:
-            async with serving(registered(TellingCaller()), RESPONDER, closing=asyncio.Event().wait, drain_seconds=0.1):
+            async with serving(
+                registered(TellingCaller()), RESPONDER, on_shutdown=asyncio.Event().wait, drain_seconds=0.1
+            ):
                 pass
-    assert "closing took too long" in {entry["event"] for entry in logs}
+    assert "shutdown hook timed out" in {entry["event"] for entry in logs}
 
 
 async def test_closing_that_fails_does_not_keep_the_server_up() -> None:
@@ -242,9 +244,9 @@ async def test_closing_that_fails_does_not_keep_the_server_up() -> None:
         raise ZeroDivisionError
 
     with capture_logs() as logs:
-        async with serving(registered(TellingCaller()), RESPONDER, closing=closing) as running:
+        async with serving(registered(TellingCaller()), RESPONDER, on_shutdown=closing) as running:
             pass
-    assert "closing failed" in {entry["event"] for entry in logs}
+    assert "shutdown hook failed" in {entry["event"] for entry in logs}
     async with serving(registered(TellingCaller()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True):
         pass
 
@@ -259,7 +261,7 @@ async def test_reflection_lists_the_service(serve: Serve) -> None:
 
 async def test_a_taken_port_is_a_clear_error() -> None:
     async with serving(registered(TellingCaller()), RESPONDER, exclusive=True) as running:
-        with pytest.raises(errors.Unavailable, match="taken"):
+        with pytest.raises(errors.Unavailable, match="in use"):
             async with serving(
                 registered(TellingCaller()), RESPONDER, listen=f"127.0.0.1:{running.port}", exclusive=True
             ):

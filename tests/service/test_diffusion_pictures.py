@@ -195,7 +195,7 @@ async def test_a_picture_that_nobody_waits_for_is_left_between_two_steps(tiny: T
         request = pb.InferRequest(task="text-to-image", model="tiny/sd", call_id="long")
         request.inputs["text"].text = "a castle"
         request.parameters_json = '{"num_inference_steps": 200, "width": 512, "height": 512}'
-        with call_context.acting_for(Caller(tenant=TENANT)):
+        with call_context.use_caller(Caller(tenant=TENANT)):
             call: Any = expert.stub.Infer(request, timeout=60, metadata=call_context.metadata())
         step = await _a_step(expert)
         call.cancel()

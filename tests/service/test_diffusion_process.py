@@ -65,7 +65,7 @@ async def test_it_starts_describes_itself_paints_and_ends_when_told(process: Pro
                 inputs={"text": Value(text="a castle")},
                 parameters_json='{"num_inference_steps":2}',
             )
-            with call_context.acting_for(Caller(tenant=TENANT)):
+            with call_context.use_caller(Caller(tenant=TENANT)):
                 reply = await stub.Infer(request, timeout=60, metadata=call_context.metadata())
         made = reply.outputs["image"].artifact
         content = await ArtifactStore.open((tmp_path / "artifacts").as_uri()).get(TENANT, made.sha256)

@@ -9,7 +9,7 @@ from gateway.http.artifacts import Downloads
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
-from services.common.artifacts.disposition import describing
+from services.common.artifacts.naming import download_headers
 from tests.support.gateway import Doors, opened_doors
 
 CONTENT = bytes(range(256)) * 10
@@ -134,7 +134,7 @@ async def test_nothing_is_sent_as_what_a_browser_would_run(
     ids=ascii,
 )
 def test_a_name_cannot_leave_its_header(name: str, expected: str) -> None:
-    assert describing(Artifact(media_type="image/png", name=name))["content-disposition"] == expected
+    assert download_headers(Artifact(media_type="image/png", name=name))["content-disposition"] == expected
 
 
 async def test_a_tenants_folder_is_the_only_one_looked_in(doors: Doors) -> None:

@@ -310,7 +310,7 @@ async def test_grpc_asks_watches_and_changes_runs(doors: Doors) -> None:
 
 async def test_who_calls_over_grpc_is_not_believed_to_be_another_tenant(doors: Doors) -> None:
     forged = Caller(tenant="acme", policy=DATA_POLICY_LOCAL, request_id="forged")
-    with call_context.acting_for(forged):
+    with call_context.use_caller(forged):
         metadata = (*call_context.metadata(), ("x-request-id", "mine"))
     asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
     assert [event async for event in doors.grpc.CreateRun(asked, timeout=5, metadata=metadata)]

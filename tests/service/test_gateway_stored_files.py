@@ -124,7 +124,7 @@ async def test_a_file_whose_time_is_over_is_not_there_and_is_let_go(
 
     now, holder = 1_000.0, Holder()
     monkeypatch.setattr("gateway.stored_files.files.time.time", lambda: now)
-    async with databases.opened(tmp_path / "files.sqlite", "gateway", (FILING,)) as database:
+    async with databases.open_database(tmp_path / "files.sqlite", "gateway", (FILING,)) as database:
         files = Files(database, holder, None)  # type: ignore[arg-type]
         kept = await files.add(await doors.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
         lasting = await files.add(kept.artifact, "p")

@@ -26,14 +26,14 @@ def world(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 async def doors(tmp_path: Path, world: Authority) -> AsyncIterator[Doors]:
-    tls.assume(Authority(tmp_path / "house").identity("gateway"))
+    tls.set_process_identity(Authority(tmp_path / "house").identity("gateway"))
     shown = world.certificate("gateway", "localhost", "127.0.0.1")
     settings = {"certificate": shown.chain, "certificate_key": shown.key}
     try:
         async with opened_doors(tmp_path, settings=settings) as opened:
             yield opened
     finally:
-        tls.assume(None)
+        tls.set_process_identity(None)
 
 
 async def test_http_is_served_by_tls_alone(doors: Doors, world: Authority) -> None:

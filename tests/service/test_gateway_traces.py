@@ -15,7 +15,7 @@ from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
 from protos.hugginggpt.v1.gateway_pb2 import GetRunRequest
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec
-from services.common import spans
+from services.common import tracing
 from tests.fakes import ScriptedOrchestrator
 from tests.fakes.tracing import Kept
 from tests.support.gateway import Doors, opened_doors
@@ -78,7 +78,7 @@ async def test_an_answer_names_no_trace_where_there_is_none(tmp_path: Path) -> N
 
 async def test_grpc_goes_on_with_its_client_s_trace_too(doors: Doors, traces: Kept) -> None:
     request = gateway_pb2.CreateRunRequest(spec=RunSpec(request="do it"))
-    with trace.use_span(trace.NonRecordingSpan(spans.read({"traceparent": ASKED}))):
+    with trace.use_span(trace.NonRecordingSpan(tracing.extract({"traceparent": ASKED}))):
         async for _ in doors.grpc.CreateRun(request, timeout=5):
             pass
     calls = await traces.ended("hugginggpt.internal.v1.OrchestratorService/CreateRun", 2)

@@ -279,7 +279,7 @@ async def test_what_may_not_leave_the_house_is_never_sent_outside(
 ) -> None:
     async with asking([OK], internal=False) as (llm, server):
         prompt = [Message("user", text) for text in texts]
-        with call_context.acting_for(Caller(tenant="t", policy=policy)), pytest.raises(Unusable) as error:
+        with call_context.use_caller(Caller(tenant="t", policy=policy)), pytest.raises(Unusable) as error:
             if streamed:
                 async with llm.stream(prompt):
                     pass
@@ -296,7 +296,7 @@ async def test_nobody_in_particular_sends_nothing_outside() -> None:
 
 async def test_what_may_leave_the_house_is_sent_outside() -> None:
     async with asking([OK], internal=False) as (llm, _):
-        with call_context.acting_for(Caller(tenant="t", policy=DATA_POLICY_OPEN)):
+        with call_context.use_caller(Caller(tenant="t", policy=DATA_POLICY_OPEN)):
             assert (await llm.complete(PROMPT)).text == "all is well"
 
 

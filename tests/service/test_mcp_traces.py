@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
-from services.common import spans
+from services.common import tracing
 from tests.fakes.tracing import Kept
 from tests.support.gateway import Doors, opened_doors
 from tests.support.mcp_clients import MODES, opened_client
@@ -62,7 +62,7 @@ async def test_a_call_is_a_span_of_its_client_s_trace_and_the_run_is_beneath_it(
 
 async def test_a_request_that_names_no_trace_is_beneath_that_of_http(doors: Doors, traces: Kept) -> None:
     asked = {"jsonrpc": "2.0", "id": SECRET, "method": "tools/call", "params": {"name": "tasks", "arguments": {}}}
-    await _post(doors, asked, headers={"traceparent": spans.written(ABOVE)})
+    await _post(doors, asked, headers={"traceparent": tracing.traceparent(ABOVE)})
     (tool,) = await traces.ended("tools/call tasks", 1)
     (http,) = await traces.ended("POST /mcp", 1)
     assert http.context

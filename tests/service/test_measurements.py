@@ -12,9 +12,9 @@ from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from protos.hugginggpt.v1.run_pb2 import Turn
-from services.common.call_context import KEY
+from services.common.call_context import METADATA_KEY
 from services.common.channel import dial
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.fakes import Says, ScriptedLLM
 from tests.support.logs import logged
 from tests.support.processes import processes
@@ -22,7 +22,7 @@ from tests.support.processes import processes
 pytestmark = pytest.mark.slow
 
 ANY = "127.0.0.1:0"
-OPEN = ((KEY, Caller(tenant="default", policy=DATA_POLICY_OPEN).SerializeToString()),)
+OPEN = ((METADATA_KEY, Caller(tenant="default", policy=DATA_POLICY_OPEN).SerializeToString()),)
 
 
 async def measured(port: int, pattern: str) -> dict[str, float]:
@@ -93,7 +93,7 @@ async def test_whoever_asks_an_llm_counts_tokens_cost_and_time_by_model_and_role
 async def test_a_gateway_counts_requests_by_route_and_nothing_that_clients_write(tmp_path: Path) -> None:
     settings = {
         "GATEWAY_LISTEN": ANY,
-        "GATEWAY_HTTP_LISTEN": free(ANY, option=""),
+        "GATEWAY_HTTP_LISTEN": free_address(ANY, option=""),
         "GATEWAY_DATABASE": str(tmp_path / "gateway.sqlite"),
         "ARTIFACTS_URL": tmp_path.as_uri(),
         "METRICS_LISTEN": ANY,

@@ -11,7 +11,7 @@ import pytest
 from protos.hugginggpt.internal.v1 import planner_pb2
 from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2, plan_pb2, run_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
-from services.common.database import opened
+from services.common.database import open_database
 from services.common.errors import InvalidRequest, from_rpc
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.batches import slots
@@ -249,7 +249,7 @@ async def test_batch_cancelled_while_it_is_planned_leaves_one_command(
     monkeypatch.setattr(Journal, "append", append)
     cast.plans.append(pondering)
     async with (
-        opened(settings.journal, SCHEMA, MIGRATIONS) as database,
+        open_database(settings.journal, SCHEMA, MIGRATIONS) as database,
         orchestrator(settings) as running,
         connected(running) as stub,
     ):

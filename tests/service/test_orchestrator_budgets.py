@@ -230,10 +230,10 @@ async def test_a_result_of_which_a_part_is_gone_is_made_again(house: House, gone
 async def test_a_result_is_not_found_again_by_another_tenant(house: House) -> None:
     house.cast.candidates[0].revision = "1"
     house.cast.plan(task(1), END)
-    with call_context.acting_for(caller_pb2.Caller(tenant="one", policy=caller_pb2.DATA_POLICY_OPEN)):
+    with call_context.use_caller(caller_pb2.Caller(tenant="one", policy=caller_pb2.DATA_POLICY_OPEN)):
         assert states(await house.run()) == {1: "SUCCEEDED"}
         assert states(await house.run()) == {1: "REUSED"}
-    with call_context.acting_for(caller_pb2.Caller(tenant="two", policy=caller_pb2.DATA_POLICY_OPEN)):
+    with call_context.use_caller(caller_pb2.Caller(tenant="two", policy=caller_pb2.DATA_POLICY_OPEN)):
         assert states(await house.run()) == {1: "SUCCEEDED"}
 
 

@@ -44,7 +44,7 @@ async def refused(call: Any) -> ServiceError:
 async def ran_inside(house: House) -> str:
     """A run of the same tenant that keeps its data in."""
     spec = run_pb2.RunSpec(plan=PLAN, inputs=note("a secret").inputs)
-    local = call_context.KEY, caller_pb2.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
+    local = call_context.METADATA_KEY, caller_pb2.Caller(tenant="default", policy=DATA_POLICY_LOCAL).SerializeToString()
     events = [
         each
         async for each in house.stub.CreateRun(

@@ -121,7 +121,7 @@ async def test_wait_for_a_selector_permit_counts_against_the_deadline(
     first, second = list(standard_tasks())[:2]
     async with AsyncExitStack() as stack:
         catalogue = await stack.enter_async_context(Catalogue(Sleepers(stub)))
-        stack.enter_context(call_context.acting_for(Caller(tenant="tenant", priority=priority)))
+        stack.enter_context(call_context.use_caller(Caller(tenant="tenant", priority=priority)))
         chosen = Selections(stub, list, catalogue)
         holding = asyncio.create_task(chosen.standing(Task(task=first), INFERENCE_MODE_LOCAL, None))
         await selector.called.wait()

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, orchestrator_pb2_grpc
 from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, expert_pb2, plan_pb2, run_pb2, task_pb2
-from services.common.call_context import KEY
+from services.common.call_context import METADATA_KEY
 from services.common.channel import connect
 from services.common.errors import InvalidRequest
 from tests.support.logs import logged
@@ -42,7 +42,7 @@ def asked(number: int, who: int) -> tuple[orchestrator_pb2.CreateRunRequest, Any
     plan = plan_pb2.Plan(tasks=[task_pb2.Task(id=1, task="summarization", arguments={"text": given})])
     spec = run_pb2.RunSpec(request=f"do {number}", plan=plan, metadata={"note": f"note {number}"})
     caller = caller_pb2.Caller(tenant=f"tenant-{who}", key_id=f"key-{who}", request_id=f"request-{number}")
-    return orchestrator_pb2.CreateRunRequest(spec=spec), ((KEY, caller.SerializeToString()),)
+    return orchestrator_pb2.CreateRunRequest(spec=spec), ((METADATA_KEY, caller.SerializeToString()),)
 
 
 async def run_all(stub: Any, count: int, keys: int) -> None:

@@ -188,7 +188,7 @@ async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(ho
     house.cast.plan(END)
     told = []
     for tenant in ("acme", "other", "acme"):
-        with call_context.acting_for(caller_pb2.Caller(tenant=tenant, key_id=f"key of {tenant}")):
+        with call_context.use_caller(caller_pb2.Caller(tenant=tenant, key_id=f"key of {tenant}")):
             told.append((await house.run())[0].run_id)
     listed, request = list[orchestrator_pb2.EndedRun](), orchestrator_pb2.ListEndedRunsRequest(page_size=2)
     while page := await house.stub.ListEndedRuns(request, timeout=5):
@@ -226,7 +226,7 @@ async def test_a_moment_that_is_none_is_refused(house: House) -> None:
 async def test_another_tenant_sees_nothing(house: House) -> None:
     house.cast.plan(task(1), END)
     run_id = (await house.run())[0].run_id
-    with call_context.acting_for(caller_pb2.Caller(tenant="other")):
+    with call_context.use_caller(caller_pb2.Caller(tenant="other")):
         who = call_context.metadata()
     calls: list[Any] = [
         house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=run_id), timeout=5, metadata=who),
@@ -243,7 +243,7 @@ async def test_another_tenant_sees_nothing(house: House) -> None:
 
 async def test_the_caller_travels_with_policy_run_and_deadline(house: House) -> None:
     house.cast.plan(END)
-    with call_context.acting_for(caller_pb2.Caller(tenant="acme", policy=caller_pb2.DATA_POLICY_OPEN)):
+    with call_context.use_caller(caller_pb2.Caller(tenant="acme", policy=caller_pb2.DATA_POLICY_OPEN)):
         events = await house.run()
     (seen,) = house.cast.callers
     assert (seen.tenant, seen.policy, seen.run_id) == ("acme", caller_pb2.DATA_POLICY_OPEN, events[0].run_id)
@@ -265,7 +265,7 @@ async def test_what_follows_on_a_run_that_keeps_its_data_in_keeps_it_in_too(
     house.cast.plan(END)
     parent = ""
     for policy in (caller_pb2.DATA_POLICY_OPEN, kept_in, caller_pb2.DATA_POLICY_OPEN, caller_pb2.DATA_POLICY_OPEN):
-        with call_context.acting_for(caller_pb2.Caller(tenant="acme", policy=policy)):
+        with call_context.use_caller(caller_pb2.Caller(tenant="acme", policy=policy)):
             parent = (await house.run(parent_run_id=parent))[0].run_id
     policies = [seen.policy for seen in house.cast.callers]
     assert policies == [

@@ -57,7 +57,7 @@ def job(*candidates: Candidate, told: list[RunEvent]) -> Job:
 
 async def followed(attempts: Attempts, wanted: Job) -> TaskResult:
     """The result of the one chosen; its shadows are on their way."""
-    with call_context.acting_for(WHO):
+    with call_context.use_caller(WHO):
         result = await attempts.infer(wanted)
         attempts.follow(wanted, result)
     return result

@@ -367,7 +367,7 @@ async def test_an_endpoint_that_is_not_there_is_done_without() -> None:
 async def test_words_that_may_not_leave_the_house_are_never_sent() -> None:
     async with scripted(Says(plan(OCR)), internal=False) as (planning, llm):
         told = await events(planning, asked())
-        with call_context.acting_for(caller_pb2.Caller(tenant="default", policy=caller_pb2.DATA_POLICY_OPEN)):
+        with call_context.use_caller(caller_pb2.Caller(tenant="default", policy=caller_pb2.DATA_POLICY_OPEN)):
             open_ = await events(planning, asked())
     assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
     assert "leave the house" in decided(told).fell_back_because

@@ -15,7 +15,7 @@ from PIL import Image
 
 from experts.host.handler import Media
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL
-from services.common.errors import Verdict, verdict
+from services.common.errors import RecoveryAction, recovery_action
 from tests.fakes.llm import Says, ScriptedLLM
 from tests.fakes.llm.http import Request
 from tests.fakes.providers import providers
@@ -207,19 +207,21 @@ class Refused:
     body: Any
     code: str
     reason: str
-    verdict: Verdict
+    recovery_action: RecoveryAction
     after: float | None = None
 
 
 REFUSALS = [
-    Refused(429, {"Retry-After": "7"}, {"error": "slow"}, "RESOURCE_EXHAUSTED", "OVERLOADED", Verdict.RETRY, 7),
-    Refused(503, {}, {"error": "loading", "estimated_time": 45.0}, "UNAVAILABLE", "UNAVAILABLE", Verdict.RETRY, 45),
-    Refused(504, {}, None, "DEADLINE_EXCEEDED", "DEADLINE", Verdict.RETRY),
-    Refused(404, {}, None, "NOT_FOUND", "MODEL", Verdict.NEXT_CANDIDATE),
-    Refused(401, {}, {"error": "bad token"}, "FAILED_PRECONDITION", "LOAD_FAILED", Verdict.NEXT_CANDIDATE),
-    Refused(403, {}, {"error": "it is gated"}, "FAILED_PRECONDITION", "LOAD_FAILED", Verdict.NEXT_CANDIDATE),
-    Refused(400, {}, {"error": ["too long"]}, "INTERNAL", "MODEL_FAILED", Verdict.NEXT_CANDIDATE),
-    Refused(500, {}, None, "INTERNAL", "MODEL_FAILED", Verdict.NEXT_CANDIDATE),
+    Refused(429, {"Retry-After": "7"}, {"error": "slow"}, "RESOURCE_EXHAUSTED", "OVERLOADED", RecoveryAction.RETRY, 7),
+    Refused(
+        503, {}, {"error": "loading", "estimated_time": 45.0}, "UNAVAILABLE", "UNAVAILABLE", RecoveryAction.RETRY, 45
+    ),
+    Refused(504, {}, None, "DEADLINE_EXCEEDED", "DEADLINE", RecoveryAction.RETRY),
+    Refused(404, {}, None, "NOT_FOUND", "MODEL", RecoveryAction.NEXT_CANDIDATE),
+    Refused(401, {}, {"error": "bad token"}, "FAILED_PRECONDITION", "LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE),
+    Refused(403, {}, {"error": "it is gated"}, "FAILED_PRECONDITION", "LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE),
+    Refused(400, {}, {"error": ["too long"]}, "INTERNAL", "MODEL_FAILED", RecoveryAction.NEXT_CANDIDATE),
+    Refused(500, {}, None, "INTERNAL", "MODEL_FAILED", RecoveryAction.NEXT_CANDIDATE),
 ]
 
 
@@ -227,7 +229,11 @@ REFUSALS = [
 async def test_what_a_provider_refuses_is_said_in_the_houses_words(room: Room, web: Web, refused: Refused) -> None:
     web.says("/models/acme/mood", refused.body, status=refused.status, headers=refused.headers)
     error = await room.refused("text-classification", text="x")
-    assert (error.code.name, error.reason, verdict(error)) == (refused.code, refused.reason, refused.verdict)
+    assert (error.code.name, error.reason, recovery_action(error)) == (
+        refused.code,
+        refused.reason,
+        refused.recovery_action,
+    )
     assert error.remedy
     assert "hf_test" not in error.message + error.remedy
     assert len(web.bodies("/models/acme/mood")) == 1
@@ -252,7 +258,7 @@ async def test_a_provider_that_wants_money_is_not_asked_again_and_its_models_say
     web.says("/models/acme/", {"error": "You have exceeded your included credits"}, status=402)
     assert await room.health("acme/mood") == [SERVING]
     first = await room.refused("text-classification", text="x")
-    assert (first.reason, verdict(first)) == ("LOAD_FAILED", Verdict.NEXT_CANDIDATE)
+    assert (first.reason, recovery_action(first)) == ("LOAD_FAILED", RecoveryAction.NEXT_CANDIDATE)
     again = await room.refused("summarization", text="x")
     assert "paid" in again.message
     assert again.retry_after
@@ -269,7 +275,7 @@ async def test_nonsense_from_a_provider_turns_to_the_next_candidate(room: Room, 
         error = await room.refused("text-classification", text="x")
         assert error.code.name == "DATA_LOSS"
     web.says("acme/brush", b"no picture", media_type="image/png")
-    assert verdict(await room.refused("text-to-image", text="x")) is Verdict.NEXT_CANDIDATE
+    assert recovery_action(await room.refused("text-to-image", text="x")) is RecoveryAction.NEXT_CANDIDATE
 
 
 async def test_calls_of_one_model_do_not_wait_for_each_other(room: Room, web: Web) -> None:

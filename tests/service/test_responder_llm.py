@@ -97,7 +97,7 @@ def asked(*tasks: run_pb2.TaskStatus, request: str = "Read sign.png aloud", **fi
 async def told(
     stub: "ResponderServiceAsyncStub", request: pb.RespondRequest, policy: int = caller_pb2.DATA_POLICY_OPEN
 ) -> tuple[str, plan_pb2.Decision]:
-    with call_context.acting_for(caller_pb2.Caller(tenant="t", policy=policy)):  # type: ignore[arg-type]  # an enum is an int
+    with call_context.use_caller(caller_pb2.Caller(tenant="t", policy=policy)):  # type: ignore[arg-type]  # an enum is an int
         call = stub.Respond(request, timeout=20, metadata=call_context.metadata())
         *texts, last = [event async for event in call]
     assert all(event.HasField("text") for event in texts)
@@ -375,7 +375,7 @@ async def test_an_answer_that_is_cut_at_its_limit_is_finished() -> None:
 
 async def test_a_slow_model_leaves_time_to_compose_the_answer() -> None:
     async with answering(Stalls("The sign ")) as (stub, _):
-        with call_context.acting_for(caller_pb2.Caller(policy=caller_pb2.DATA_POLICY_OPEN)):
+        with call_context.use_caller(caller_pb2.Caller(policy=caller_pb2.DATA_POLICY_OPEN)):
             call = stub.Respond(asked(READ), timeout=3, metadata=call_context.metadata())
             events = [event async for event in call]
     answer = "".join(event.text for event in events)

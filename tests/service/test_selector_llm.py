@@ -62,7 +62,7 @@ class Room:
 
     async def select(self, source: str = "say it", who: Caller = OPEN, seconds: float = 10, **fields: Any) -> Any:
         task = Task(task=TASK, source=source, pinned_model=fields.pop("pinned_model", ""))
-        with call_context.acting_for(who):
+        with call_context.use_caller(who):
             request = selector_pb2.SelectRequest(task=task, **fields)
             return await self._stub.Select(request, timeout=seconds, metadata=call_context.metadata())
 

@@ -69,7 +69,7 @@ async def opened(folder: Path, table: str, **settings: Any) -> AsyncIterator[Any
 
 
 async def select(stub: Any, run: str = "", **fields: Any) -> selector_pb2.SelectResponse:
-    with call_context.acting_for(Caller(tenant="default", policy=DATA_POLICY_OPEN, run_id=run)):
+    with call_context.use_caller(Caller(tenant="default", policy=DATA_POLICY_OPEN, run_id=run)):
         request = selector_pb2.SelectRequest(task=Task(task=TASK), **fields)
         reply: selector_pb2.SelectResponse = await stub.Select(request, timeout=10, metadata=call_context.metadata())
     return reply

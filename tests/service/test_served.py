@@ -17,7 +17,7 @@ from experts.host.expert import read_expert
 from experts.host.handler import Media
 from experts.served import oip
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL, REACH_INTERNAL
-from services.common.errors import FailedPrecondition, Verdict, verdict
+from services.common.errors import FailedPrecondition, RecoveryAction, recovery_action
 from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
 from tests.fakes.web import Answer, Web
@@ -206,24 +206,24 @@ async def test_internal_servers_are_asked_under_the_policy_local_and_external_on
 @pytest.mark.parametrize(
     ("status", "code", "next_one"),
     [
-        (429, "RESOURCE_EXHAUSTED", Verdict.RETRY),
-        (504, "DEADLINE_EXCEEDED", Verdict.RETRY),
-        (404, "NOT_FOUND", Verdict.NEXT_CANDIDATE),
-        (401, "FAILED_PRECONDITION", Verdict.NEXT_CANDIDATE),
-        (402, "FAILED_PRECONDITION", Verdict.NEXT_CANDIDATE),
-        (400, "INTERNAL", Verdict.NEXT_CANDIDATE),
-        (500, "INTERNAL", Verdict.NEXT_CANDIDATE),
-        (302, "INTERNAL", Verdict.NEXT_CANDIDATE),
+        (429, "RESOURCE_EXHAUSTED", RecoveryAction.RETRY),
+        (504, "DEADLINE_EXCEEDED", RecoveryAction.RETRY),
+        (404, "NOT_FOUND", RecoveryAction.NEXT_CANDIDATE),
+        (401, "FAILED_PRECONDITION", RecoveryAction.NEXT_CANDIDATE),
+        (402, "FAILED_PRECONDITION", RecoveryAction.NEXT_CANDIDATE),
+        (400, "INTERNAL", RecoveryAction.NEXT_CANDIDATE),
+        (500, "INTERNAL", RecoveryAction.NEXT_CANDIDATE),
+        (302, "INTERNAL", RecoveryAction.NEXT_CANDIDATE),
     ],
 )
 async def test_what_a_server_refuses_is_said_in_the_houses_words(
-    write: Write, web: Web, tmp_path: Path, *, status: int, code: str, next_one: Verdict
+    write: Write, web: Web, tmp_path: Path, *, status: int, code: str, next_one: RecoveryAction
 ) -> None:
     write(openai(web))
     web.says("/chat/completions", {"error": {"message": "no"}}, status=status, headers={"Retry-After": "3"})
     async with serving("experts.served", tmp_path) as room:
         error = await room.refused("summarization", text="x")
-        assert (error.code.name, verdict(error)) == (code, next_one)
+        assert (error.code.name, recovery_action(error)) == (code, next_one)
         assert error.remedy
         assert len(web.bodies("/chat/completions")) == 1
         if status == 402:
@@ -235,21 +235,21 @@ async def test_what_a_server_refuses_is_said_in_the_houses_words(
 @pytest.mark.parametrize(
     ("failure", "code", "next_one"),
     [
-        (grpc.StatusCode.NOT_FOUND, "NOT_FOUND", Verdict.NEXT_CANDIDATE),
-        (grpc.StatusCode.INVALID_ARGUMENT, "INTERNAL", Verdict.NEXT_CANDIDATE),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED", Verdict.RETRY),
-        (grpc.StatusCode.UNAUTHENTICATED, "FAILED_PRECONDITION", Verdict.NEXT_CANDIDATE),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", Verdict.RETRY),
+        (grpc.StatusCode.NOT_FOUND, "NOT_FOUND", RecoveryAction.NEXT_CANDIDATE),
+        (grpc.StatusCode.INVALID_ARGUMENT, "INTERNAL", RecoveryAction.NEXT_CANDIDATE),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED", RecoveryAction.RETRY),
+        (grpc.StatusCode.UNAUTHENTICATED, "FAILED_PRECONDITION", RecoveryAction.NEXT_CANDIDATE),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", RecoveryAction.RETRY),
     ],
 )
 async def test_what_triton_refuses_is_said_in_the_houses_words(
-    write: Write, triton: Tensors, tmp_path: Path, *, failure: grpc.StatusCode, code: str, next_one: Verdict
+    write: Write, triton: Tensors, tmp_path: Path, *, failure: grpc.StatusCode, code: str, next_one: RecoveryAction
 ) -> None:
     write(triton_yaml(triton))
     triton.fails = failure
     async with serving("experts.served", tmp_path) as room:
         error = await room.refused("feature-extraction", text="x")
-        assert (error.code.name, verdict(error)) == (code, next_one)
+        assert (error.code.name, recovery_action(error)) == (code, next_one)
         assert error.remedy
 
 
@@ -272,7 +272,7 @@ async def test_answers_that_are_not_as_configured_turn_to_the_next_candidate(
             "text-to-speech": {"text": "x"},
         }
         for task, inputs in asked.items():
-            assert verdict(await room.refused(task, **inputs)) is Verdict.NEXT_CANDIDATE
+            assert recovery_action(await room.refused(task, **inputs)) is RecoveryAction.NEXT_CANDIDATE
 
 
 async def test_cards_and_health_follow_the_servers(

@@ -11,7 +11,7 @@ import pytest
 
 from experts.served import oip
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY
-from services.common.errors import Verdict, verdict
+from services.common.errors import RecoveryAction, recovery_action
 from tests.fakes import broken_answers
 from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
@@ -182,7 +182,7 @@ async def test_tensors_that_are_none_are_a_clear_error(configure: Configure, tmp
         configure(triton(fake))
         async with serving("experts.served", tmp_path) as room:
             error = await room.refused("feature-extraction", text="my secret words")
-            assert verdict(error) is Verdict.NEXT_CANDIDATE
+            assert recovery_action(error) is RecoveryAction.NEXT_CANDIDATE
             assert error.remedy
             assert "my secret words" not in error.message
 

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from services.common.errors import FailedPrecondition, InvalidRequest, ServiceError, Unavailable
-from services.local.ports import Ports, free
+from services.local.ports import Ports, free_address
 from services.local.supervisor import Child, supervise
 
 TELLING = """
@@ -142,7 +142,7 @@ class Supervision:
 
 @asynccontextmanager
 async def supervising(
-    *stages: Sequence[Child], stop_seconds: float = 10, patience_seconds: float = 60
+    *stages: Sequence[Child], stop_seconds: float = 10, ready_seconds: float = 60
 ) -> AsyncIterator[Supervision]:
     supervision = Supervision()
     async with asyncio.timeout(60):
@@ -152,7 +152,7 @@ async def supervising(
                 supervision.announce,
                 supervision.stop,
                 stop_seconds=stop_seconds,
-                patience_seconds=patience_seconds,
+                ready_seconds=ready_seconds,
             )
         )
         try:
@@ -214,7 +214,7 @@ async def test_what_a_child_started_ends_with_it(notes: Notes) -> None:
 
 async def test_the_house_is_ready_when_its_servers_say_so(notes: Notes) -> None:
     with Ports() as ports:
-        address = ports.keep()
+        address = ports.reserve()
         async with supervising([child("light", "serving", [address], LISTEN=address)]) as supervision:
             assert await notes.next(2) == ["up light", "listening light"]
             assert not supervision.ready.is_set()
@@ -226,7 +226,7 @@ async def test_the_house_is_ready_when_its_servers_say_so(notes: Notes) -> None:
 async def test_the_house_goes_on_without_a_child_that_is_not_essential(notes: Notes) -> None:
     slow = replace(child("lite", "steady", ["127.0.0.1:1"]), essential=False)
     with capture_logs() as logs:
-        async with supervising([child("light", "steady")], [slow], patience_seconds=0.1) as supervision:
+        async with supervising([child("light", "steady")], [slow], ready_seconds=0.1) as supervision:
             await supervision.ready.wait()
             await notes.next(2)
     assert [entry["children"] for entry in logs if "going on without" in entry["event"]] == [["lite"]]
@@ -244,7 +244,7 @@ async def test_children_end_when_their_supervisor_is_killed(notes: Notes) -> Non
 
 async def test_a_kept_port_takes_no_connections_from_the_server_beside_it() -> None:
     with Ports() as ports, socket.socket() as server:
-        host, port = ports.keep().split(":")
+        host, port = ports.reserve().split(":")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)), timeout=5)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -258,11 +258,11 @@ async def test_a_kept_port_takes_no_connections_from_the_server_beside_it() -> N
 
 async def test_a_kept_port_is_nobody_elses() -> None:
     with Ports() as ports, pytest.raises(Unavailable, match="Address already in use"):
-        free(ports.keep(), option="--http")
+        free_address(ports.reserve(), option="--http")
 
 
 async def test_port_zero_becomes_a_free_port() -> None:
-    host, port = free("127.0.0.1:0", option="--http").split(":")
+    host, port = free_address("127.0.0.1:0", option="--http").split(":")
     assert host == "127.0.0.1"
     assert int(port) > 0
 
@@ -280,6 +280,6 @@ async def test_port_zero_becomes_a_free_port() -> None:
 )
 async def test_where_nobody_can_listen_is_a_clear_error(address: str, error: type[ServiceError]) -> None:
     with pytest.raises(error) as caught:
-        free(address, option="--http")
+        free_address(address, option="--http")
     assert address in caught.value.message
     assert "--http" in caught.value.remedy

@@ -65,7 +65,7 @@ class Asking:
 
     def __init__(self, stub: "OrchestratorServiceAsyncStub", tenant: str = "default", **who: Any) -> None:
         self.stub = stub
-        with call_context.acting_for(caller_pb2.Caller(tenant=tenant, policy=caller_pb2.DATA_POLICY_OPEN, **who)):
+        with call_context.use_caller(caller_pb2.Caller(tenant=tenant, policy=caller_pb2.DATA_POLICY_OPEN, **who)):
             self.means: dict[str, Any] = {"timeout": SECONDS, "metadata": call_context.metadata()}
 
     async def save(self, name: str = "short", **wanted: Any) -> pipeline_pb2.Pipeline:

@@ -88,7 +88,7 @@ class Asker:
         asked = asked or Asked()
         request = InferRequest(task=SPEC.name, inputs={"text": Value(text=text)})
         job = Job(1, request, SPEC, candidates, asked.events.append, self._retries, again, self._deadline)
-        with call_context.acting_for(self._caller):
+        with call_context.use_caller(self._caller):
             asked.result = await self._attempts.infer(job)
         return asked
 

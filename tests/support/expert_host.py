@@ -76,7 +76,7 @@ class Host:
         """A call under way: awaitable, cancellable, with trailing metadata."""
         values = {"text": Value(text=text)} | fields.pop("inputs", {})
         request = pb.InferRequest(**{"task": "saying", "inputs": values, **fields})
-        with call_context.acting_for(Caller(tenant=tenant, priority=priority)):
+        with call_context.use_caller(Caller(tenant=tenant, priority=priority)):
             return self.stub.Infer(request, timeout=timeout, metadata=call_context.metadata())
 
     async def refusal(self, **fields: Any) -> errors.ServiceError:

@@ -54,12 +54,12 @@ async def _watch() -> None:
     from tests.fakes.collector import collecting  # noqa: PLC0415  # likewise
 
     async with collecting() as collected:
-        tracing.begin("rehearsal", collected.endpoint)
-        async with metrics.exposed("rehearsal", "127.0.0.1:0", collected.endpoint):
+        tracing.setup("rehearsal", collected.endpoint)
+        async with metrics.exporting("rehearsal", "127.0.0.1:0", collected.endpoint):
             get_meter("rehearsal").create_counter("acts").add(1)
             with trace.get_tracer("rehearsal").start_as_current_span("act"):
                 pass
-        for end, arrived in ((tracing.end, collected.spans), (metrics.end, collected.metrics)):
+        for end, arrived in ((tracing.shutdown, collected.spans), (metrics.shutdown, collected.metrics)):
             await asyncio.to_thread(end)
             await arrived.get()
 

@@ -35,7 +35,7 @@ from protos.hugginggpt.v1 import (
 from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
-from services.common.server import Serving
+from services.common.server import RunningServer
 from services.orchestrator.settings import Settings
 
 Infer = Callable[[expert_pb2.InferRequest], Awaitable[dict[str, artifact_pb2.Value]]]
@@ -142,7 +142,7 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
         outside = self.cast.candidates and all(each.reach != model_pb2.REACH_INTERNAL for each in self.cast.candidates)
-        if outside and not call_context.may_leave_the_house():
+        if outside and not call_context.allows_external_endpoints():
             raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
         return selector_pb2.SelectResponse(
             candidates=self.cast.candidates,
@@ -214,7 +214,7 @@ def apart(peers: Mapping[str, str], journal: Path) -> dict[str, str]:
 class connected:  # noqa: N801  # reads as a function
     """A stub to a server that runs."""
 
-    def __init__(self, running: Serving) -> None:
+    def __init__(self, running: RunningServer) -> None:
         self._channel = connect(f"127.0.0.1:{running.port}")
 
     async def __aenter__(self) -> "orchestrator_pb2_grpc.OrchestratorServiceAsyncStub":

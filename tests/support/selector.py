@@ -45,7 +45,7 @@ class Room:
 
     async def select(self, task: Task, who: Caller | None = None, **fields: object) -> selector_pb2.SelectResponse:
         request = selector_pb2.SelectRequest(task=task, **fields)  # type: ignore[arg-type]  # fields of the message
-        with call_context.acting_for(who or Caller()):
+        with call_context.use_caller(who or Caller()):
             return await self.stub.Select(request, timeout=5, metadata=call_context.metadata() if who else None)
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:

@@ -47,7 +47,7 @@ class Room(Host):
             else:
                 request.inputs[port].CopyFrom(await self._value(value))
         policy = DATA_POLICY_LOCAL if local else DATA_POLICY_OPEN
-        with call_context.acting_for(Caller(tenant="default", policy=policy)):
+        with call_context.use_caller(Caller(tenant="default", policy=policy)):
             reply = await self.stub.Infer(request, timeout=seconds, metadata=call_context.metadata())
         return {port: await self._plain(value) for port, value in reply.outputs.items()}
 

@@ -120,7 +120,7 @@ def standing(home: Path, *options: str, **settings: str) -> Iterator[House]:
 def expert(home: Path, *module: str) -> Iterator[str]:
     """Runs a module that is an expert, beside a house; gives its address."""
     with Ports() as ports:
-        address = ports.keep()
+        address = ports.reserve()
         command = [sys.executable, "-m", *module]
         with subprocess.Popen(
             command, env=environment(home, EXPERT_LISTEN=address), stderr=subprocess.DEVNULL

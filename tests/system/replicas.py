@@ -48,7 +48,7 @@ async def replicas(
         ports = stack.enter_context(Ports())
         standing = []
         for number in range(1, count + 1):
-            own = ports.keep()
+            own = ports.reserve()
             settings = {**told, "ORCHESTRATOR_LISTEN": own}
             process = Member(f"orchestrator-{number}", "services.orchestrator", own, settings, folder)
             stack.push_async_callback(process.kill)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.system.conftest import standing
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ def fetched(address: str) -> str:
 
 
 def test_runs_are_kept_in_postgresql_and_counted(tmp_path: Path, postgres: str) -> None:
-    first = free("127.0.0.1:0", option="metrics")
+    first = free_address("127.0.0.1:0", option="metrics")
     host, _, port = first.rpartition(":")
     settings = {"ORCHESTRATOR_JOURNAL": postgres, "METRICS_LISTEN": first}
     with standing(tmp_path / "home", "--experts", "lite", "--orchestrators", "2", **settings) as house:

@@ -68,7 +68,7 @@ CASES: Mapping[str, tuple[str, Wrong, str]] = {
     "a port for metrics that is none": (
         "services.planner",
         {"METRICS_LISTEN": "here:metrics"},
-        "metrics cannot be served",
+        "cannot serve metrics",
     ),
     "strangers without keys": ("gateway", {"GATEWAY_HTTP_LISTEN": "0.0.0.0:0"}, "without authentication"),
     "a host for a database": ("services.orchestrator", {"ORCHESTRATOR_JOURNAL": "postgres:5432"}, "is no file's path"),

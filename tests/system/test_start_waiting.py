@@ -11,8 +11,8 @@ import pytest
 
 from protos.hugginggpt.internal.v1 import responder_pb2
 from services.common import server as runtime
-from services.common.database.migrations import MIGRATED, VERSIONS
-from services.common.probe import complaint
+from services.common.database.migrations import CREATE_VERSIONS, SET_VERSION
+from services.common.probe import health_error
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from tests.support import s3
 from tests.support.failed_starts import Started, started
@@ -32,7 +32,7 @@ def server() -> Iterator[Server]:
 
 
 async def unready(address: str) -> str:
-    return await asyncio.to_thread(complaint, address, "readiness")
+    return await asyncio.to_thread(health_error, address, "readiness")
 
 
 async def becomes_ready(process: Started, address: str) -> None:
@@ -49,7 +49,7 @@ async def test_a_database_that_is_not_up_yet_is_waited_for(
     environment = {"ORCHESTRATOR_JOURNAL": server.url, "HEALTH_LISTEN": address}
     async with started(tmp_path, "services.orchestrator", **environment) as process:
         for _ in range(2):
-            waiting = await process.until("waiting at the start", wanted="the database")
+            waiting = await process.until("waiting for dependency", dependency="the database")
             assert "does not answer" in waiting["error"]
             assert waiting["remedy"]
         assert await unready(address)
@@ -65,7 +65,7 @@ async def test_a_bucket_that_is_not_made_yet_is_waited_for(
     address, name = f"127.0.0.1:{unused_tcp_port}", f"late-{uuid4().hex[:12]}"
     environment = {**s3.access(s3_endpoint), "ARTIFACTS_URL": f"s3://{name}/artifacts", "HEALTH_LISTEN": address}
     async with started(tmp_path, module, **environment) as process:
-        waiting = await process.until("waiting at the start", wanted="the artifact store")
+        waiting = await process.until("waiting for dependency", dependency="the artifact store")
         assert waiting["error"] == "the artifact store's bucket does not exist"
         assert await unready(address)
         await asyncio.to_thread(s3.made, s3_endpoint, name)
@@ -75,7 +75,7 @@ async def test_a_bucket_that_is_not_made_yet_is_waited_for(
 async def test_a_store_that_is_not_there_is_waited_for(s3_endpoint: str, tmp_path: Path, unused_tcp_port: int) -> None:
     environment = {**s3.access(f"http://127.0.0.1:{unused_tcp_port}"), "ARTIFACTS_URL": "s3://hugginggpt/artifacts"}
     async with started(tmp_path, "services.orchestrator", **environment) as process:
-        waiting = await process.until("waiting at the start", wanted="the artifact store")
+        waiting = await process.until("waiting for dependency", dependency="the artifact store")
         assert "does not answer" in waiting["error"]
 
 
@@ -92,11 +92,11 @@ async def test_an_address_at_which_nobody_answers_is_named_until_somebody_does(
 ) -> None:
     address = f"127.0.0.1:{unused_tcp_port}"
     async with started(tmp_path, module, **{setting: address}) as process:
-        missing = await process.until("cannot be reached", peer=f"the {name} at {address}")
+        missing = await process.until("peer unreachable", peer=f"the {name} at {address}")
         assert "Connection refused" in missing["error"]
         assert missing["remedy"]
         async with runtime.serving(lambda _: None, RESPONDER, listen=address):
-            await process.until("can be reached", peer=f"the {name} at {address}")
+            await process.until("peer reachable", peer=f"the {name} at {address}")
 
 
 async def test_a_planner_is_ready_once_it_knows_what_can_be_planned(
@@ -115,7 +115,7 @@ async def test_a_planner_is_ready_once_it_knows_what_can_be_planned(
 async def test_whoever_waits_at_the_start_can_be_stopped(tmp_path: Path) -> None:
     environment = {"GATEWAY_DATABASE": "postgresql://me@127.0.0.1:9/gateway"}
     async with started(tmp_path, "gateway", **environment) as process:
-        await process.until("waiting at the start")
+        await process.until("waiting for dependency")
         process.process.terminate()
         assert await process.end() == 0
         assert process.complaints == []
@@ -124,8 +124,8 @@ async def test_whoever_waits_at_the_start_can_be_stopped(tmp_path: Path) -> None
 async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     journal = tmp_path / "journal.sqlite"
     with closing(sqlite3.connect(journal)) as database, database:
-        database.execute(VERSIONS)
-        database.execute(MIGRATED, (SCHEMA, len(MIGRATIONS) + 2))
+        database.execute(CREATE_VERSIONS)
+        database.execute(SET_VERSION, (SCHEMA, len(MIGRATIONS) + 2))
     async with started(tmp_path, "services.orchestrator", ORCHESTRATOR_JOURNAL=str(journal)) as process:
         assert await process.end() == 1
         (complaint,) = process.complaints

@@ -66,7 +66,7 @@ class Served:
                 request.lists[name].values.extend([await self._value(one) for one in given])
             else:
                 request.inputs[name].CopyFrom(await self._value(given))
-        with call_context.acting_for(Caller(tenant=TENANT)):
+        with call_context.use_caller(Caller(tenant=TENANT)):
             reply = await self.stub.Infer(request, timeout=60, metadata=call_context.metadata())
         return {name: await self._plain(value) for name, value in reply.outputs.items()}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.common.database import Database, opened
+from services.common.database import Database, open_database
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from tests.support.postgres import emptied
 from tests.support.run_stages import Stages
@@ -22,7 +22,7 @@ async def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def database(address: str) -> AsyncIterator[Database]:
     """An empty journal's database, of either kind."""
-    async with opened(address, SCHEMA, MIGRATIONS) as kept:
+    async with open_database(address, SCHEMA, MIGRATIONS) as kept:
         yield kept
 
 

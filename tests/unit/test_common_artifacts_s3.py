@@ -38,7 +38,7 @@ async def test_what_was_put_comes_back(store: ArtifactStore, bucket: Bucket) -> 
     assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
     assert await store.get("default", HELLO) == await read(store, HELLO) == b"hello"
     assert await store.head("default", HELLO) == artifact
-    assert await store.holds("default", HELLO)
+    assert await store.contains("default", HELLO)
     assert store.path("default", HELLO) is None
     assert bucket.keys() == {f"default/{HELLO}", f"default/{HELLO}.json"}
 
@@ -68,7 +68,7 @@ async def test_a_presigned_url_gives_it_to_anybody_as_a_file_to_save(
     store: ArtifactStore, bucket: Bucket, content: bytes
 ) -> None:
     artifact = await store.put_stream("default", pieces(content), media_type="text/html", name="ä.html", limit=10**9)
-    url = await store.presigned("default", artifact.sha256, timedelta(seconds=60))
+    url = await store.presigned_url("default", artifact.sha256, timedelta(seconds=60))
     assert url
     async with httpx.AsyncClient(trust_env=False) as anybody:
         response = await anybody.get(url)
@@ -88,7 +88,7 @@ async def test_another_tenant_does_not_see_it(store: ArtifactStore) -> None:
         assert caught.value.reason == "ARTIFACT"
     with pytest.raises(NotFound):
         await read_other(store)
-    assert not await store.holds("other", HELLO)
+    assert not await store.contains("other", HELLO)
 
 
 async def read_other(store: ArtifactStore) -> bytes:
@@ -137,21 +137,21 @@ async def test_the_old_is_collected_and_the_new_is_not(store: ArtifactStore, buc
     await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     bucket.overwrite("_staging/left", b"x")
     soon = time.time() + 5
-    assert [page async for page in store.last_written_before(soon - 3600) if page] == []
-    assert [page async for page in store.last_written_before(soon)] == [[("default", HELLO)]]
+    assert [page async for page in store.written_before(soon - 3600) if page] == []
+    assert [page async for page in store.written_before(soon)] == [[("default", HELLO)]]
     assert not await store.discard("default", HELLO, last_written_before=soon - 3600)
-    await store.discard_unfinished(last_written_before=soon)
+    await store.discard_staged(last_written_before=soon)
     assert await store.discard("default", HELLO, last_written_before=soon)
     assert bucket.keys() == set()
     await store.discard("default", HELLO, last_written_before=soon)
 
 
 async def test_notes_are_kept_beside(store: ArtifactStore) -> None:
-    notes = store.notes("cards")
+    notes = store.key_values("cards")
     await notes.put("a/b", b"1")
     assert await notes.all() == {"a/b": b"1"}
-    await notes.drop("a/b")
-    await notes.drop("a/b")
+    await notes.delete("a/b")
+    await notes.delete("a/b")
     assert await notes.all() == {}
 
 
@@ -163,8 +163,8 @@ async def refusals(store: ArtifactStore) -> list[Unavailable]:
         lambda: store.head("default", HELLO),
         lambda: store.get("default", HELLO),
         lambda: read(store, HELLO),
-        lambda: store.discard_unfinished(last_written_before=0),
-        lambda: store.notes("cards").put("a", b""),
+        lambda: store.discard_staged(last_written_before=0),
+        lambda: store.key_values("cards").put("a", b""),
     )
     caught = []
     for each in wanted:
@@ -186,10 +186,10 @@ async def test_a_bucket_that_is_not_there_is_told(bucket: Bucket) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds become tenths."""
-    monkeypatch.setattr("services.common.artifacts.backends.REQUEST", timedelta(seconds=0.5))
-    monkeypatch.setattr("services.common.artifacts.staging.ABANDON_SECONDS", 1.0)
+    monkeypatch.setattr("services.common.object_store.REQUEST_TIMEOUT", timedelta(seconds=0.5))
+    monkeypatch.setattr("services.common.artifacts.upload.ABORT_SECONDS", 1.0)
     retries = {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
-    monkeypatch.setattr("services.common.artifacts.backends._RETRIES", retries)
+    monkeypatch.setattr("services.common.object_store._RETRIES", retries)
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ async def test_wrong_credentials_are_told(bucket: Bucket, monkeypatch: pytest.Mo
     async with opened_web({"*": reply(denied, status="403 Forbidden", connection="close")}) as web:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
         told = await refusals(ArtifactStore.open(bucket.url))
-    assert {each.message for each in told} == {"the artifact store refuses this server"}
+    assert {each.message for each in told} == {"the artifact store denies access to this server"}
     assert not any("secret" in each.message for each in told)
 
 
@@ -240,7 +240,7 @@ async def test_without_keys_it_is_told_which_variables_have_them(
     for variable, value in {"AWS_ROLE_ARN": "arn:aws:iam::1:role/r", **elsewhere}.items():
         monkeypatch.setenv(variable, value)
     told = await refusals(ArtifactStore.open(bucket.url))
-    assert {each.message for each in told} == {"the artifact store has no keys to be opened with"}
+    assert {each.message for each in told} == {"no credentials for the artifact store are set"}
     assert all("AWS_ACCESS_KEY_ID" in each.remedy for each in told)
 
 

@@ -10,17 +10,26 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from services.common.database import Contradiction, Database, Into, Operation, Query, Rows, Steps, opened
+from services.common.database import (
+    ConstraintViolation,
+    Database,
+    InsertInto,
+    Operation,
+    Query,
+    Rows,
+    Steps,
+    open_database,
+)
 from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
 
 SCHEMA = "notes"
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY, number INTEGER NOT NULL)"
-NOTES = Into("notes", {"id": "text", "number": "bigint"})
+NOTES = InsertInto("notes", {"id": "text", "number": "bigint"})
 
 
 @pytest.fixture
 async def database(address: str) -> AsyncIterator[Database]:
-    async with opened(address, SCHEMA, [FIRST]) as kept:
+    async with open_database(address, SCHEMA, [FIRST]) as kept:
         yield kept
 
 
@@ -70,7 +79,7 @@ async def test_an_operation_that_raises_is_rolled_back_alone(database: Database)
 
 async def test_what_contradicts_the_tables_is_said_so(database: Database) -> None:
     await database.write(noted("a"))
-    with pytest.raises(Contradiction):
+    with pytest.raises(ConstraintViolation):
         await database.write(noted("a"))
 
 
@@ -102,15 +111,15 @@ async def test_text_may_have_any_character(database: Database) -> None:
 
 
 async def test_what_was_asked_before_closing_is_kept(address: str) -> None:
-    async with opened(address, SCHEMA, [FIRST]) as database:
+    async with open_database(address, SCHEMA, [FIRST]) as database:
         futures = [database.write(noted(f"n{number:02}"), str(number)) for number in range(50)]
     await asyncio.gather(*futures)
-    async with opened(address, SCHEMA, [FIRST]) as database:
+    async with open_database(address, SCHEMA, [FIRST]) as database:
         assert len(await names(database)) == 50
 
 
 async def test_a_closed_database_refuses_and_does_not_hang(address: str) -> None:
-    async with opened(address, SCHEMA, [FIRST]) as database:
+    async with open_database(address, SCHEMA, [FIRST]) as database:
         await database.write(noted("a"))
     async with asyncio.timeout(5):
         with pytest.raises(Unavailable, match="closed"):
@@ -122,8 +131,8 @@ async def test_a_closed_database_refuses_and_does_not_hang(address: str) -> None
 async def test_changes_by_another_process_are_seen(address: str) -> None:
     async with (
         asyncio.timeout(10),
-        opened(address, SCHEMA, [FIRST]) as mine,
-        opened(address, SCHEMA, [FIRST]) as other,
+        open_database(address, SCHEMA, [FIRST]) as mine,
+        open_database(address, SCHEMA, [FIRST]) as other,
         aclosing(mine.changes()) as changes,
     ):
         assert await anext(changes) is None  # for whoever begins to look, anything may have changed
@@ -135,7 +144,7 @@ async def test_changes_by_another_process_are_seen(address: str) -> None:
 
 async def test_an_address_of_no_known_kind_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="mysql"):
-        async with opened("mysql://me@here/notes", SCHEMA, [FIRST]):
+        async with open_database("mysql://me@here/notes", SCHEMA, [FIRST]):
             pass
 
 
@@ -144,28 +153,28 @@ async def test_an_address_of_no_known_kind_is_refused() -> None:
 
 async def test_a_program_runs_on_a_schema_one_version_newer_and_leaves_it(address: str) -> None:
     newer = [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT 'x'; CREATE TABLE more (id TEXT)"]
-    async with opened(address, SCHEMA, newer):
+    async with open_database(address, SCHEMA, newer):
         pass
-    async with opened(address, SCHEMA, [FIRST]) as database:
+    async with open_database(address, SCHEMA, [FIRST]) as database:
         await database.write(noted("a"))
-    async with opened(address, SCHEMA, newer) as database:
+    async with open_database(address, SCHEMA, newer) as database:
         assert [tuple(row) for row in await database.read("SELECT id, later FROM notes")] == [("a", "x")]
 
 
 async def test_a_schema_two_versions_newer_is_refused(address: str) -> None:
-    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)", "DROP TABLE more"]):
+    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)", "DROP TABLE more"]):
         pass
     with pytest.raises(FailedPrecondition, match="version 3") as refused:
-        async with opened(address, SCHEMA, [FIRST]):
+        async with open_database(address, SCHEMA, [FIRST]):
             pass
     assert refused.value.reason == "NEWER_SCHEMA"
 
 
 async def test_a_script_that_fails_leaves_nothing_behind(address: str) -> None:
     with pytest.raises((Unavailable, asyncpg.PostgresError)):
-        async with opened(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT); CREATE TABLE half (id TEXT)"]):
+        async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT); CREATE TABLE half (id TEXT)"]):
             pass
-    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
+    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
         assert await database.read("SELECT id FROM half") == []
 
 
@@ -174,11 +183,11 @@ async def test_replicas_that_start_at_once_on_an_empty_database_all_run(address:
 
     async def replica(name: str) -> None:
         await start.wait()
-        async with opened(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
+        async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
             await database.write(noted(name))
 
     await asyncio.gather(*(replica(str(number)) for number in range(6)))
-    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
+    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)"]) as database:
         assert len(await names(database)) == 6
 
 
@@ -186,14 +195,14 @@ ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i % 9 + 1 FROM n) 
 
 
 async def test_a_migration_killed_in_its_middle_is_completed_by_the_next_start(address: str) -> None:
-    async with opened(address, SCHEMA, [FIRST]):
+    async with open_database(address, SCHEMA, [FIRST]):
         pass
     stalling = ENDLESS if "://" not in address else "SELECT pg_sleep(1.5)"
     program = f"""
 import asyncio
-from services.common.database import opened
+from services.common.database import open_database
 async def main():
-    async with opened({address!r}, {SCHEMA!r}, [{FIRST!r}, "CREATE TABLE half (id TEXT); {stalling}"]):
+    async with open_database({address!r}, {SCHEMA!r}, [{FIRST!r}, "CREATE TABLE half (id TEXT); {stalling}"]):
         pass
 asyncio.run(main())
 """
@@ -206,7 +215,7 @@ asyncio.run(main())
     finally:
         process.kill()
         await process.wait()
-    async with opened(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
+    async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT)"]) as database:
         assert await database.read("SELECT id FROM half") == []
         assert [row[0] for row in await database.read("SELECT version FROM schemas")] == [2]
 

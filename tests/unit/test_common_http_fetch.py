@@ -9,12 +9,12 @@ import trustme
 
 from services.common.errors import ServiceError
 from services.common.http_fetch.addresses import Address, AllowList
-from services.common.http_fetch.fetch import Answer, Limits, answer
-from services.common.http_fetch.ssrf_guard import Guard
+from services.common.http_fetch.fetch import FetchedFile, FetchLimits, fetch
+from services.common.http_fetch.ssrf_guard import SsrfGuard
 from tests.support.web_server import Reply, Web, opened_web, redirect, reply
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(5000)
-LIMITS = Limits(10_000, answer_seconds=0.5, total_seconds=2)
+LIMITS = FetchLimits(10_000, answer_seconds=0.5, total_seconds=2)
 
 
 async def on_loopback(_host: str, _port: int) -> Sequence[Address]:
@@ -84,9 +84,11 @@ async def web() -> AsyncIterator[Web]:
         yield opened
 
 
-async def read(web: Web, path: str, limits: Limits = LIMITS, host: str = "pictures.test") -> tuple[Answer, bytes]:
-    guard = Guard(AllowList.parse([f"pictures.test:{web.port}"]), on_loopback)
-    async with answer(f"http://{host}:{web.port}{path}", guard, limits) as found:
+async def read(
+    web: Web, path: str, limits: FetchLimits = LIMITS, host: str = "pictures.test"
+) -> tuple[FetchedFile, bytes]:
+    guard = SsrfGuard(AllowList.parse([f"pictures.test:{web.port}"]), on_loopback)
+    async with fetch(f"http://{host}:{web.port}{path}", guard, limits) as found:
         return found, b"".join([piece async for piece in found.content])
 
 
@@ -138,7 +140,7 @@ async def test_a_bad_answer_is_refused_and_told_without_its_content(web: Web, pa
 
 async def test_a_head_that_never_ends_is_given_up(web: Web) -> None:
     with pytest.raises(ServiceError, match="took too long"):
-        await read(web, "/dripping-head", Limits(10_000, answer_seconds=0.5, total_seconds=1))
+        await read(web, "/dripping-head", FetchLimits(10_000, answer_seconds=0.5, total_seconds=1))
 
 
 async def test_loopback_is_reached_only_by_what_the_operator_named(web: Web) -> None:
@@ -155,8 +157,8 @@ async def test_a_name_is_resolved_once_per_connection_and_again_after_a_redirect
     async def rebinding(_host: str, _port: int) -> Sequence[Address]:
         return [ipaddress.ip_address(next(answers))]
 
-    guard = Guard(AllowList(frozenset({("rebinding.test", web.port)})), rebinding)
-    async with answer(f"http://rebinding.test:{web.port}/after", guard, LIMITS) as found:
+    guard = SsrfGuard(AllowList(frozenset({("rebinding.test", web.port)})), rebinding)
+    async with fetch(f"http://rebinding.test:{web.port}/after", guard, LIMITS) as found:
         assert [piece async for piece in found.content] == [b"after"]
     assert next(answers) == "127.0.0.2"
 
@@ -168,7 +170,7 @@ async def test_a_name_that_has_moved_when_a_redirect_leads_back_is_refused(web: 
     allowed = AllowList.parse(["127.0.0.1", f"first.test:{web.port}"])
     web.replies["/"] = redirect("http://second.test/")
     with pytest.raises(ServiceError) as caught:
-        async with answer(f"http://first.test:{web.port}/", Guard(allowed, moving), LIMITS):
+        async with fetch(f"http://first.test:{web.port}/", SsrfGuard(allowed, moving), LIMITS):
             pass
     assert caught.value.reason == "URL_ADDRESS"
     assert len(web.asked) == 1
@@ -187,24 +189,24 @@ async def secure() -> AsyncIterator[tuple[Web, ssl.SSLContext]]:
 
 async def test_the_certificate_is_that_of_the_name_not_of_the_address(secure: tuple[Web, ssl.SSLContext]) -> None:
     web, trusting = secure
-    guard = Guard(AllowList.parse(["127.0.0.1", "pictures.test", "other.test"]), on_loopback, lambda: trusting)
-    async with answer(f"https://pictures.test:{web.port}/", guard, LIMITS) as found:
+    guard = SsrfGuard(AllowList.parse(["127.0.0.1", "pictures.test", "other.test"]), on_loopback, lambda: trusting)
+    async with fetch(f"https://pictures.test:{web.port}/", guard, LIMITS) as found:
         assert [piece async for piece in found.content] == [b"secure"]
     assert web.names == ["pictures.test"]
     for host in ("other.test", "127.0.0.1"):
         with pytest.raises(ServiceError) as caught:
-            async with answer(f"https://{host}:{web.port}/", guard, LIMITS):
+            async with fetch(f"https://{host}:{web.port}/", guard, LIMITS):
                 pass
         assert caught.value.reason == "URL_ADDRESS"
     with pytest.raises(ServiceError):
-        async with answer(f"https://pictures.test:{web.port}/", Guard(guard.allowed, on_loopback), LIMITS):
+        async with fetch(f"https://pictures.test:{web.port}/", SsrfGuard(guard.allowed, on_loopback), LIMITS):
             pass
     assert len(web.asked) == 1
 
 
 async def test_https_does_not_lead_down_to_http(secure: tuple[Web, ssl.SSLContext]) -> None:
     web, trusting = secure
-    guard = Guard(AllowList.parse(["pictures.test"]), on_loopback, lambda: trusting)
+    guard = SsrfGuard(AllowList.parse(["pictures.test"]), on_loopback, lambda: trusting)
     with pytest.raises(ServiceError, match="from https to http"):
-        async with answer(f"https://pictures.test:{web.port}/down", guard, LIMITS):
+        async with fetch(f"https://pictures.test:{web.port}/down", guard, LIMITS):
             pass

@@ -30,7 +30,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) -> None:
     logging_module.setup("planner")
-    with call_context.acting_for(Caller(request_id="r-1", run_id="run_1")):
+    with call_context.use_caller(Caller(request_id="r-1", run_id="run_1")):
         structlog.get_logger("somewhere").info("planned", tasks=3)
     (line,) = lines(capsys)
     assert line.pop("timestamp")

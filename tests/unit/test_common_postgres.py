@@ -10,10 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from services.common.database import Operation, Query, Rows, Steps, opened
-from services.common.database.connection import Line
-from services.common.database.dsn import Connection, Place
-from services.common.database.notifications import Notices
+from services.common.database import Operation, Query, Rows, Steps, open_database
+from services.common.database.connection import Connection, ConnectionWorker, PostgresAddress
+from services.common.database.notifications import ChangeNotifier
 from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
 from tests.support.postgres import PASSWORD, emptied
 
@@ -96,7 +95,7 @@ async def plugged(url: str) -> AsyncIterator[Cable]:
 async def refusal(address: str, kind: type[Exception]) -> str:
     """What is said where a database cannot be opened; never the password."""
     with pytest.raises(kind) as refused:
-        async with opened(address, "notes", [FIRST]):
+        async with open_database(address, "notes", [FIRST]):
             pass
     text = f"{refused.value} {getattr(refused.value, 'remedy', '')}"
     assert PASSWORD not in text
@@ -105,7 +104,7 @@ async def refusal(address: str, kind: type[Exception]) -> str:
 
 
 async def test_a_server_that_is_not_there_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.common.wait.SECONDS", 0.3)
+    monkeypatch.setattr("services.common.wait.TIMEOUT_SECONDS", 0.3)
     started = time.monotonic()
     async with asyncio.timeout(30):
         said = await refusal("postgresql://me:secret@127.0.0.1:9/notes", Unavailable)
@@ -150,7 +149,7 @@ async def test_another_that_migrates_for_too_long_is_said(url: str, monkeypatch:
 
 
 async def test_tables_are_in_the_schema_of_their_name(url: str) -> None:
-    async with opened(url, "notes", [FIRST]) as notes, opened(url, "others", [FIRST]) as others:
+    async with open_database(url, "notes", [FIRST]) as notes, open_database(url, "others", [FIRST]) as others:
         await notes.write(noted("a"))
         assert await others.read(listed()) == []
         tables = await notes.read("SELECT schemaname FROM pg_tables WHERE tablename = 'notes' ORDER BY schemaname")
@@ -161,8 +160,8 @@ async def test_a_lost_server_is_said_quickly_and_found_again(url: str) -> None:
     async with (
         asyncio.timeout(20),
         plugged(url) as cable,
-        opened(cable.url, "notes", [FIRST]) as database,
-        opened(url, "notes", [FIRST]) as other,
+        open_database(cable.url, "notes", [FIRST]) as database,
+        open_database(url, "notes", [FIRST]) as other,
         aclosing(database.changes()) as changes,
     ):
         await database.write(noted("a"), "a")
@@ -183,8 +182,8 @@ async def test_a_lost_server_is_said_quickly_and_found_again(url: str) -> None:
 
 
 async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.common.database.dsn.COMMAND_SECONDS", 0.3)
-    async with asyncio.timeout(20), plugged(url) as cable, opened(cable.url, "notes", [FIRST]) as database:
+    monkeypatch.setattr("services.common.database.connection.COMMAND_SECONDS", 0.3)
+    async with asyncio.timeout(20), plugged(url) as cable, open_database(cable.url, "notes", [FIRST]) as database:
         await database.write(noted("a"), "a")
         cable.flows.clear()
         with pytest.raises(Unavailable, match="does not answer"):
@@ -195,14 +194,14 @@ async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monke
 
 
 async def test_what_a_frozen_process_has_locked_is_free_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.common.database.dsn.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("services.common.database.connection.IDLE_SECONDS", 0.3)
 
     def freezing() -> Steps[None]:
         yield Query("INSERT INTO notes (id) VALUES ('a')")
         time.sleep(1)  # the whole process stands still
         yield Query("INSERT INTO notes (id) VALUES ('b')")
 
-    async with opened(url, "notes", [FIRST]) as database:
+    async with open_database(url, "notes", [FIRST]) as database:
         with pytest.raises(Unavailable, match="does not answer"):
             await database.write(freezing)
         await database.write(noted("a"))
@@ -210,7 +209,7 @@ async def test_what_a_frozen_process_has_locked_is_free_again(url: str, monkeypa
 
 
 async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
-    async with opened(url, "notes", [FIRST]) as database, opened(url, "notes", [FIRST]) as other:
+    async with open_database(url, "notes", [FIRST]) as database, open_database(url, "notes", [FIRST]) as other:
         await database.write(noted("a"), "a")
         end_all = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid != "
@@ -225,7 +224,7 @@ async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
 
 
 async def test_what_the_server_rolled_back_because_of_others_is_done_again(url: str) -> None:
-    line, done = Line(Place(url, "notes")), 0
+    worker, done = ConnectionWorker(PostgresAddress(url, "notes")), 0
 
     async def job(_: Connection) -> int:
         nonlocal done
@@ -237,22 +236,22 @@ async def test_what_the_server_rolled_back_because_of_others_is_done_again(url: 
     async def hopeless(_: Connection) -> None:
         raise asyncpg.DeadlockDetectedError("two waited for each other")
 
-    assert await line.ask(job) == 3
+    assert await worker.submit(job) == 3
     with pytest.raises(Unavailable, match="waited for each other"):
-        await line.ask(hopeless)
-    await line.close()
+        await worker.submit(hopeless)
+    await worker.close()
 
 
-class BrokenPlace(Place):
+class FailingAddress(PostgresAddress):
     """A database to which the first connection fails with an unexpected error."""
 
     broken = True
 
-    async def connect(self, *, patient: bool = False) -> Connection:
+    async def connect(self, *, statement_timeout: bool = True) -> Connection:
         if self.broken:
             self.broken = False
             raise KeyError("an unexpected error")
-        return await super().connect(patient=patient)
+        return await super().connect(statement_timeout=statement_timeout)
 
 
 async def one(connection: Connection) -> int:
@@ -260,47 +259,47 @@ async def one(connection: Connection) -> int:
 
 
 async def test_unexpected_error_on_connecting_fails_the_waiting_jobs_and_not_the_next(url: str) -> None:
-    line = Line(BrokenPlace(url, "notes"))
+    worker = ConnectionWorker(FailingAddress(url, "notes"))
     async with asyncio.timeout(30):
-        outcomes = await asyncio.gather(line.ask(one), line.ask(one), return_exceptions=True)
+        outcomes = await asyncio.gather(worker.submit(one), worker.submit(one), return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [Unavailable, Unavailable]
-        assert await line.ask(one) == 1
-        await line.close()
+        assert await worker.submit(one) == 1
+        await worker.close()
 
 
 async def test_unexpected_error_of_a_job_fails_that_job_alone(url: str) -> None:
     async def broken(_: Connection) -> None:
         raise KeyError("an unexpected error")
 
-    line = Line(Place(url, "notes"))
+    worker = ConnectionWorker(PostgresAddress(url, "notes"))
     async with asyncio.timeout(30):
-        outcomes = await asyncio.gather(line.ask(broken), line.ask(one), return_exceptions=True)
-        await line.close()
+        outcomes = await asyncio.gather(worker.submit(broken), worker.submit(one), return_exceptions=True)
+        await worker.close()
     assert isinstance(outcomes[0], KeyError)
     assert outcomes[1] == 1
 
 
 async def test_changes_are_delivered_after_an_unexpected_error(url: str) -> None:
-    notices = Notices(BrokenPlace(url, "notes"))
+    notifier = ChangeNotifier(FailingAddress(url, "notes"))
     told: frozenset[str] | None = None
-    async with asyncio.timeout(30), aclosing(notices.changes()) as changes:
+    async with asyncio.timeout(30), aclosing(notifier.changes()) as changes:
         while told is None or "a" not in told:
-            notices.tell("a")
+            notifier.notify("a")
             told = await anext(changes)
-    await notices.close()
+    await notifier.close()
 
 
 async def test_error_of_the_schema_is_no_error_of_the_operation(url: str) -> None:
-    async with opened(url, "notes", [FIRST]) as database:
+    async with open_database(url, "notes", [FIRST]) as database:
         with pytest.raises(Unavailable, match="does not exist"):
             await database.read("SELECT 1 FROM nowhere")
 
 
 async def test_what_an_old_program_reads_survives_a_newer_ones_migration(url: str) -> None:
-    async with opened(url, "notes", [FIRST]) as old:
+    async with open_database(url, "notes", [FIRST]) as old:
         await old.write(noted("a"))
         assert len(await old.read("SELECT * FROM notes")) == 1
-        async with opened(url, "notes", [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT ''"]):
+        async with open_database(url, "notes", [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT ''"]):
             pass
         assert len(await old.read("SELECT * FROM notes")) == 1
         await old.write(noted("b"))
@@ -309,8 +308,8 @@ async def test_what_an_old_program_reads_survives_a_newer_ones_migration(url: st
 async def test_more_changes_than_a_notice_can_name_are_told_as_any(url: str) -> None:
     async with (
         asyncio.timeout(20),
-        opened(url, "notes", [FIRST]) as one,
-        opened(url, "notes", [FIRST]) as other,
+        open_database(url, "notes", [FIRST]) as one,
+        open_database(url, "notes", [FIRST]) as other,
         aclosing(one.changes()) as changes,
     ):
         for _ in range(2):  # it listens by then
@@ -325,7 +324,7 @@ async def test_more_changes_than_a_notice_can_name_are_told_as_any(url: str) -> 
 async def test_without_its_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     for name in [name for name in sys.modules if name.startswith("services.common.database.")]:
-        if name.rpartition(".")[2] in {"postgres", "places", "lines", "notices"}:
+        if name.rpartition(".")[2] in {"postgres", "places", "lines", "notifier"}:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("services.common.database.postgres", raising=False)
     assert "hugginggpt[postgres]" in await refusal("postgresql://me:secret@127.0.0.1:9/notes", FailedPrecondition)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from services.common import spans
+from services.common import tracing
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -26,12 +26,12 @@ def test_a_tracestate_is_passed_on_if_it_is_one_and_short_and_never_logged(
     state: str, kept: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        found = spans.read({"traceparent": PARENT, "tracestate": state})
-    assert spans.written(found) == PARENT
+        found = tracing.extract({"traceparent": PARENT, "tracestate": state})
+    assert tracing.traceparent(found) == PARENT
     assert found.trace_state.to_header() == kept
     assert not caplog.records
 
 
 @pytest.mark.parametrize("told", ["", "nonsense", f"{PARENT[:-2]}zz", f"00-{'0' * 32}-{'1' * 16}-01"])
 def test_what_names_no_span_names_none(told: str) -> None:
-    assert not spans.read({"traceparent": told, "tracestate": "a=b"}).is_valid
+    assert not tracing.extract({"traceparent": told, "tracestate": "a=b"}).is_valid

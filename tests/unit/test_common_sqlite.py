@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from services.common.database import Operation, Query, Rows, Steps, opened
+from services.common.database import Operation, Query, Rows, Steps, open_database
 from services.common.database.sqlite import SQLite
 from services.common.errors import Unavailable
 
@@ -34,13 +34,13 @@ def path(tmp_path: Path) -> Path:
 async def test_a_file_that_cannot_be_used_is_a_clear_error(path: Path, spoil: Callable[[Path], object]) -> None:
     spoil(path)
     with pytest.raises(Unavailable, match="database"):
-        async with opened(path, "notes", [FIRST]):
+        async with open_database(path, "notes", [FIRST]):
             pass
 
 
 async def test_a_locked_database_fails_the_write_clearly(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.05)
-    async with opened(path, "notes", [FIRST]) as database:
+    async with open_database(path, "notes", [FIRST]) as database:
         blocker = sqlite3.connect(path, isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable, match="locked"):
@@ -54,24 +54,24 @@ async def test_unexpected_error_fails_the_write_and_not_the_next(path: Path, mon
     def broken(*_: object) -> list[object]:
         raise KeyError("an unexpected error")
 
-    async with asyncio.timeout(30), opened(path, "notes", [FIRST]) as database:
+    async with asyncio.timeout(30), open_database(path, "notes", [FIRST]) as database:
         with monkeypatch.context() as patch:
-            patch.setattr("services.common.database.sqlite._all_done", broken)
+            patch.setattr("services.common.database.sqlite._run_all", broken)
             with pytest.raises(Unavailable):
                 await database.write(noted("a"))
         await database.write(noted("a"))
 
 
 async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Path) -> None:
-    async with opened(path, "notes", [FIRST]) as database:
+    async with open_database(path, "notes", [FIRST]) as database:
         assert isinstance(database, SQLite)
         await database.write(noted("before"))
         ((pages,),) = await database.read("PRAGMA page_count")
-        database._writing.execute(f"PRAGMA max_page_count = {pages}")
+        database._write_connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(Unavailable, match="full") as refused:
             await database.write(noted("x" * 100_000))
-        assert "room" in refused.value.remedy
-        database._writing.execute("PRAGMA max_page_count = 100000")
+        assert "space" in refused.value.remedy
+        database._write_connection.execute("PRAGMA max_page_count = 100000")
         await database.write(noted("after"))
         assert [name for (name,) in await database.read("SELECT id FROM notes ORDER BY id")] == ["after", "before"]
 
@@ -79,14 +79,14 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Pa
 def test_a_file_that_may_only_be_read_is_a_clear_error() -> None:
     program = """
 import asyncio, os, sys
-from services.common.database import opened, sqlite
+from services.common.database import open_database, sqlite
 from services.common.errors import Unavailable
 if os.getuid() == 0:  # root may write any file
     os.setgroups([])
     os.setuid(65534)
 async def main():
     try:
-        async with opened(sys.argv[1], "notes", []):
+        async with open_database(sys.argv[1], "notes", []):
             print("opened")
     except Unavailable as error:
         print(error.message, "|", error.remedy)
@@ -100,18 +100,18 @@ asyncio.run(main())
         command = [sys.executable, "-c", program, str(file)]
         ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
         Path(folder).chmod(0o755)
-    assert "the database does not take" in ran.stdout, ran.stderr
-    assert "check that its file may be written" in ran.stdout
+    assert "the database cannot be written" in ran.stdout, ran.stderr
+    assert "check that its file is writable" in ran.stdout
 
 
 async def _made(file: Path) -> None:
-    async with opened(file, "notes", [FIRST]):
+    async with open_database(file, "notes", [FIRST]):
         pass
 
 
 async def test_only_this_user_may_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "notes.sqlite"
-    async with opened(f"sqlite://{path}", "notes", [FIRST]) as database:
+    async with open_database(f"sqlite://{path}", "notes", [FIRST]) as database:
         await database.write(noted("a"))
         kept = [path, *path.parent.glob("notes.sqlite-*")]
         assert len(kept) == 3
@@ -119,7 +119,7 @@ async def test_only_this_user_may_read_the_file(tmp_path: Path) -> None:
 
 
 async def test_closing_leaves_nothing_open(path: Path) -> None:
-    async with opened(path, "notes", [FIRST]) as database:
+    async with open_database(path, "notes", [FIRST]) as database:
         await database.read("SELECT 1")
     assert [file.name for file in path.parent.glob("notes.sqlite-*")] == []  # SQLite removes them with the last one
 
@@ -129,7 +129,7 @@ async def test_changes_outlive_a_file_that_cannot_be_read_for_a_moment(
 ) -> None:
     async with (
         asyncio.timeout(10),
-        opened(path, "notes", [FIRST]) as database,
+        open_database(path, "notes", [FIRST]) as database,
         aclosing(database.changes()) as changes,
     ):
         assert await anext(changes) is None

@@ -9,8 +9,8 @@ import pytest
 
 from services.common.errors import InvalidRequest, ServiceError
 from services.common.http_fetch.addresses import Address, AllowList, is_public
-from services.common.http_fetch.fetch import Limits, answer
-from services.common.http_fetch.ssrf_guard import LOOKUPS, Guard, resolved
+from services.common.http_fetch.fetch import FetchLimits, fetch
+from services.common.http_fetch.ssrf_guard import LOOKUP_THREADS, SsrfGuard, resolve_host
 
 CLOSED = [
     "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "169.254.0.1",
@@ -88,9 +88,9 @@ REFUSED = [
 
 @pytest.mark.parametrize("url", REFUSED, ids=lambda url: ascii(url)[:50])
 async def test_the_table_is_refused_before_anything_is_sent(url: str, unreachable: None) -> None:
-    for guard in (Guard(resolve=scripted), Guard(resolve=resolved)):
+    for guard in (SsrfGuard(resolve=scripted), SsrfGuard(resolve=resolve_host)):
         with pytest.raises(ServiceError) as caught:
-            async with answer(url, guard, Limits(1000)):
+            async with fetch(url, guard, FetchLimits(1000)):
                 pass
         assert caught.value.reason in ("URL", "URL_ADDRESS")
         assert caught.value.remedy
@@ -111,14 +111,14 @@ async def test_unknown_private_and_unreachable_hosts_are_told_of_in_the_same_wor
     told = set()
     for host in ("unknown.test", "inside.test", "both.test"):
         with pytest.raises(ServiceError) as caught:
-            await Guard(resolve=scripted).addresses(host, 443)
+            await SsrfGuard(resolve=scripted).addresses(host, 443)
         told.add((caught.value.message.removeprefix(host), caught.value.reason, caught.value.remedy))
     assert len(told) == 1
 
 
 @pytest.mark.parametrize("url", ["https://public.test/a.png", "http://public.test:443/", "https://93.184.216.34/"])
 async def test_public_addresses_are_let_through(url: str) -> None:
-    guard, parsed = Guard(resolve=scripted), httpx.URL(url)
+    guard, parsed = SsrfGuard(resolve=scripted), httpx.URL(url)
     guard.check(parsed)
     assert [str(each) for each in await guard.addresses(parsed.host, 443)] == ["93.184.216.34"]
 
@@ -143,7 +143,7 @@ async def test_public_addresses_are_let_through(url: str) -> None:
     ],
 )
 async def test_an_operators_list_opens_what_it_names_and_nothing_else(entry: str, url: str, opened: bool) -> None:
-    guard, parsed = Guard(AllowList.parse([entry]), scripted), httpx.URL(url)
+    guard, parsed = SsrfGuard(AllowList.parse([entry]), scripted), httpx.URL(url)
     try:
         guard.check(parsed)
         await guard.addresses(parsed.host, parsed.port or 80)
@@ -155,7 +155,7 @@ async def test_an_operators_list_opens_what_it_names_and_nothing_else(entry: str
 
 @pytest.mark.parametrize("entry", ["", "*", "http://a/", "a b", "a:0", "a:99999", "a:x", "10.0.0.1/8", "ä.test"])
 def test_an_entry_that_names_nothing_is_refused(entry: str) -> None:
-    with pytest.raises(InvalidRequest, match="no host, address or network"):
+    with pytest.raises(InvalidRequest, match="not a host, address or network"):
         AllowList.parse([entry])
 
 
@@ -167,7 +167,7 @@ async def test_names_nobody_answers_for_hold_up_nothing_but_names(monkeypatch: p
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", waiting)
-    lookups = [asyncio.create_task(resolved("slow.test", 443)) for _ in range(2 * LOOKUPS)]
+    lookups = [asyncio.create_task(resolve_host("slow.test", 443)) for _ in range(2 * LOOKUP_THREADS)]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(5):

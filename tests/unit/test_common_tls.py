@@ -17,7 +17,7 @@ from protos.hugginggpt.v1 import expert_pb2
 from services.common import tls
 from services.common.channel import connect, dial
 from services.common.errors import FailedPrecondition, Unavailable
-from services.common.server import Serving, serving
+from services.common.server import RunningServer, serving
 from services.common.settings import ServiceSettings
 from services.common.tls import Identity
 from tests.support.certificates import Authority
@@ -33,11 +33,11 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture(autouse=True)
 def nobody() -> Iterator[None]:
     yield
-    tls.assume(None)
+    tls.set_process_identity(None)
 
 
 @asynccontextmanager
-async def served(**options: str) -> AsyncIterator[Serving]:
+async def served(**options: str) -> AsyncIterator[RunningServer]:
     async with serving(lambda _: None, SERVICE, **options) as running:  # type: ignore[arg-type]  # all of them are texts
         yield running
 
@@ -55,36 +55,36 @@ async def is_refused(port: int, channel: grpc.aio.Channel) -> bool:
 
 
 async def test_services_of_one_house_speak_by_name_and_by_address(authority: Authority) -> None:
-    tls.assume(authority.identity("planner"))
+    tls.set_process_identity(authority.identity("planner"))
     async with served() as running:
         assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
         assert await asked(connect(f"dns:///localhost:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_who_has_no_certificate_of_the_house_is_not_let_in(authority: Authority, tmp_path: Path) -> None:
-    tls.assume(authority.identity("planner"))
+    tls.set_process_identity(authority.identity("planner"))
     stranger = Authority(tmp_path / "theirs").identity("planner")
     async with served() as running:
-        tls.assume(None)
+        tls.set_process_identity(None)
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
         known = grpc.ssl_channel_credentials(authority.file.read_bytes())
         options = [("grpc.ssl_target_name_override", "hugginggpt")]
         assert await is_refused(
             running.port, grpc.aio.secure_channel(f"127.0.0.1:{running.port}", known, options=options)
         )
-        tls.assume(replace(stranger, authority=stranger.authority))
+        tls.set_process_identity(replace(stranger, authority=stranger.authority))
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
 async def test_a_server_that_is_not_of_the_house_is_not_spoken_to(authority: Authority, tmp_path: Path) -> None:
-    tls.assume(Authority(tmp_path / "theirs").identity("planner"))
+    tls.set_process_identity(Authority(tmp_path / "theirs").identity("planner"))
     async with served() as running:
-        tls.assume(authority.identity("orchestrator"))
+        tls.set_process_identity(authority.identity("orchestrator"))
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
 async def test_probes_are_answered_without_tls_and_nothing_else_is(authority: Authority, unused_tcp_port: int) -> None:
-    tls.assume(authority.identity("planner"))
+    tls.set_process_identity(authority.identity("planner"))
     address = f"127.0.0.1:{unused_tcp_port}"
     async with served(health_listen=address):
         assert await asked(grpc.aio.insecure_channel(address)) == health_pb2.HealthCheckResponse.SERVING
@@ -97,7 +97,7 @@ async def test_probes_are_answered_without_tls_and_nothing_else_is(authority: Au
 
 async def test_a_renewed_certificate_is_shown_to_who_comes_next(authority: Authority) -> None:
     own = authority.identity("planner")
-    tls.assume(own)
+    tls.set_process_identity(own)
     async with served() as running:
         before = await _shown(running.port, own)
         authority.identity("planner")
@@ -109,7 +109,9 @@ async def test_a_renewed_certificate_is_shown_to_who_comes_next(authority: Autho
 
 async def test_python_s_own_servers_take_it_up_too(authority: Authority) -> None:
     own = authority.identity("gateway")
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=own.certificate.context())
+    server = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=own.certificate.ssl_context()
+    )
     async with server:
         port = server.sockets[0].getsockname()[1]
         before = await _shown(port, own)
@@ -155,7 +157,7 @@ def test_what_others_would_not_accept_is_named_at_the_start(
     if wrong == "garbage":
         own.certificate.chain.write_text("garbage")
     with pytest.raises(FailedPrecondition, match=said) as refused:
-        tls.assume(own)
+        tls.set_process_identity(own)
     assert refused.value.reason == "CERTIFICATE"
     assert refused.value.remedy
 
@@ -164,7 +166,7 @@ def test_a_file_that_is_not_there_is_named(authority: Authority) -> None:
     own = authority.identity("planner")
     own.certificate.key.unlink()
     with pytest.raises(Unavailable, match="No such file"):
-        tls.assume(own)
+        tls.set_process_identity(own)
 
 
 def test_half_an_identity_is_refused(authority: Authority) -> None:

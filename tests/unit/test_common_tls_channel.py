@@ -15,10 +15,9 @@ from protos.hugginggpt.internal.v1 import responder_pb2 as pb
 from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1.run_pb2 import Turn
 from services.common import tls
-from services.common.channel import connect, dial
+from services.common.channel import RenewingChannel, connect, dial
 from services.common.server import serving
 from services.common.tls import Identity
-from services.common.tls_channel import Renewing
 from tests.support.certificates import Authority
 
 RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
@@ -51,11 +50,11 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def own(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[Identity]:
     """This process's, looked at for each call."""
-    monkeypatch.setattr("services.common.tls.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("services.common.tls.CHECK_SECONDS", 0.0)
     shown = authority.identity("planner")
-    tls.assume(shown)
+    tls.set_process_identity(shown)
     yield shown
-    tls.assume(None)
+    tls.set_process_identity(None)
 
 
 @pytest.fixture
@@ -116,9 +115,7 @@ async def test_files_that_do_not_fit_one_another_yet_change_nothing(
         own.certificate.chain.write_bytes(chain)
         with capture_logs() as logs:
             assert await asked(channel) == before
-        assert [line["event"] for line in logs if "certificate" in line["event"]] == [
-            "a renewed certificate cannot be used"
-        ]
+        assert [line["event"] for line in logs if "certificate" in line["event"]] == ["renewed certificate rejected"]
         own.certificate.chain.write_text(second)
         os.utime(own.certificate.chain, (2, 2))
         assert (await asked(channel)).strip() == second.strip()
@@ -126,7 +123,7 @@ async def test_files_that_do_not_fit_one_another_yet_change_nothing(
 
 async def test_a_channel_that_is_closed_leaves_nothing_open(authority: Authority, own: Identity, port: int) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
-        assert isinstance(channel, Renewing)
+        assert isinstance(channel, RenewingChannel)
         before = channel.latest()
         staying: Any = rpc.ResponderServiceStub(channel).Respond(
             pb.RespondRequest(conversation=[Turn(text="stay")]), timeout=20

@@ -23,11 +23,11 @@ from protos.hugginggpt.v1.caller_pb2 import (
     Caller,
     DataPolicy,
 )
-from services.common.call_context import acting_for
+from services.common.call_context import use_caller
 from services.common.database import Database, Query, Steps
 from services.common.errors import FailedPrecondition, PermissionDenied, ServiceError
 from services.common.http_fetch.addresses import Address, AllowList
-from services.common.http_fetch.ssrf_guard import Guard, Resolve
+from services.common.http_fetch.ssrf_guard import Resolve, SsrfGuard
 from tests.fakes.llm.http import Request
 from tests.fakes.web import Answer, Web
 from tests.support.webhook_receiver import PATH, allowed, ended_batch, ended_run, told
@@ -55,7 +55,7 @@ class Told:
 
     def __init__(self, store: Database, web: Web) -> None:
         self.store, self.web = store, web
-        self.guard = Guard(AllowList.parse(allowed(web)))
+        self.guard = SsrfGuard(AllowList.parse(allowed(web)))
         self.webhooks = Webhooks(store, self.guard)
 
     async def webhook(self, tenant: str = "a", path: str = PATH) -> Webhook:
@@ -71,10 +71,10 @@ class Told:
 
         await self.store.write(operation)
 
-    def delivering(self, pauses: Sequence[float] = NO_TIME, guard: Guard | None = None) -> Delivering:
+    def delivering(self, pauses: Sequence[float] = NO_TIME, guard: SsrfGuard | None = None) -> Delivering:
         return Delivering(self.store, guard or self.guard, pauses)
 
-    async def tell(self, times: int = 1, guard: Guard | None = None) -> None:
+    async def tell(self, times: int = 1, guard: SsrfGuard | None = None) -> None:
         """Looks so often, and waits for what begins."""
         teller = self.delivering(guard=guard)
         for _ in range(times):
@@ -255,7 +255,7 @@ async def test_ends_of_what_keeps_in_are_told_in_the_house_alone(
     async def unasked(host: str, _port: int) -> Sequence[Address]:
         raise AssertionError(f"{host} was looked up")
 
-    await house.tell(3, Guard(house.guard.allowed, unasked))
+    await house.tell(3, SsrfGuard(house.guard.allowed, unasked))
     assert (await house.only(inside)).state == "delivered"
     delivery = await house.only(outside)
     assert (delivery.state, delivery.attempts) == ("withheld", 1)
@@ -352,8 +352,8 @@ def leading_to(*addresses: str) -> Resolve:
 async def test_webhook_of_forbidden_address_is_refused_at_creation(
     store: Database, host: str, policy: "DataPolicy.ValueType"
 ) -> None:
-    webhooks = Webhooks(store, Guard())
-    with acting_for(Caller(tenant="a", policy=policy)), pytest.raises(PermissionDenied) as refused:
+    webhooks = Webhooks(store, SsrfGuard())
+    with use_caller(Caller(tenant="a", policy=policy)), pytest.raises(PermissionDenied) as refused:
         await webhooks.create("a", f"https://{host}/", "", BY)
     assert refused.value.reason == "URL_ADDRESS"
     assert "GATEWAY_FETCH_ALLOW" in refused.value.remedy
@@ -362,8 +362,8 @@ async def test_webhook_of_forbidden_address_is_refused_at_creation(
 
 @pytest.mark.parametrize("host", ["10.0.0.5", "hooks.test"])
 async def test_webhook_of_forbidden_address_is_created_if_operator_allows_it(store: Database, host: str) -> None:
-    webhooks = Webhooks(store, Guard(AllowList.parse(["10.0.0.0/8", "hooks.test"]), leading_to("127.0.0.1")))
-    with acting_for(OPEN):
+    webhooks = Webhooks(store, SsrfGuard(AllowList.parse(["10.0.0.0/8", "hooks.test"]), leading_to("127.0.0.1")))
+    with use_caller(OPEN):
         made = await webhooks.create("a", f"https://{host}/", "", BY)
     assert made.url == f"https://{host}/"
 
@@ -373,15 +373,15 @@ async def test_webhook_name_is_not_looked_up_at_creation(store: Database, policy
     async def resolve(host: str, _port: int) -> Sequence[Address]:
         raise AssertionError(f"{host} was looked up")
 
-    with acting_for(Caller(tenant="a", policy=policy)):
-        made = await Webhooks(store, Guard(resolve=resolve)).create("a", "https://hooks.test/", "", BY)
+    with use_caller(Caller(tenant="a", policy=policy)):
+        made = await Webhooks(store, SsrfGuard(resolve=resolve)).create("a", "https://hooks.test/", "", BY)
     assert made.url == "https://hooks.test/"
 
 
 async def test_delivery_to_forbidden_address_fails_after_one_attempt(house: Told) -> None:
     webhook = await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
     await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell(3, Guard(resolve=leading_to("10.0.0.5")))
+    await house.tell(3, SsrfGuard(resolve=leading_to("10.0.0.5")))
     delivery = await house.only(webhook)
     assert delivery.state == "failed"
     assert delivery.attempts == 1
@@ -391,7 +391,7 @@ async def test_delivery_to_forbidden_address_fails_after_one_attempt(house: Told
 async def test_delivery_to_name_without_address_is_tried_again(house: Told) -> None:
     webhook = await Webhooks(house.store).create("a", "https://hooks.test/", "", BY)
     await house.ended(ended_run("run_1", time.time() + 1))
-    await house.tell(2, Guard(resolve=leading_to()))
+    await house.tell(2, SsrfGuard(resolve=leading_to()))
     delivery = await house.only(webhook)
     assert delivery.state == "waiting"
     assert delivery.attempts == 2

@@ -17,7 +17,7 @@ from experts.host.isolation import Budget, Limits, Pool
 from experts.host.isolation.messages import Prepare
 from experts.host.isolation.processes import ForkServer
 from experts.host.threads import Threads, blocked
-from services.common.errors import InvalidRequest, ModelFailed, Verdict, verdict
+from services.common.errors import InvalidRequest, ModelFailed, RecoveryAction, recovery_action
 from tests.support import isolated_functions as functions
 from tests.support.process_tree import is_running
 from tests.support.samples import Waiting
@@ -175,7 +175,7 @@ def test_calls_on_one_file_share_its_time(pool: Callable[..., Pool]) -> None:
 
 
 def test_error_of_a_limit_is_given_up() -> None:
-    assert verdict(InvalidRequest("too much", reason="DECODE_LIMIT")) is Verdict.GIVE_UP
+    assert recovery_action(InvalidRequest("too much", reason="DECODE_LIMIT")) is RecoveryAction.GIVE_UP
 
 
 @pytest.mark.parametrize(

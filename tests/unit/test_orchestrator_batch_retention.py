@@ -81,14 +81,14 @@ async def test_files_of_items_that_wait_are_kept_as_long_as_the_batch(world: Bat
     waiting, other = await world.file(b"waiting"), await world.file(b"other")
     await world.batch("batch", waiting)
     await world.retention.collect()
-    assert await world.store.holds("default", waiting)
-    assert not await world.store.holds("default", other)
+    assert await world.store.contains("default", waiting)
+    assert not await world.store.contains("default", other)
     (claimed,) = await world.kept.claim(["batch"])
     await world.kept.end(claimed, RUN_STATE_COMPLETED, None)
     await BatchRemoval(world.database).delete("batch", "default")
     world.age_file(waiting)
     await world.retention.collect()
-    assert not await world.store.holds("default", waiting)
+    assert not await world.store.contains("default", waiting)
 
 
 async def test_files_in_a_pipeline_are_kept_until_it_is_removed(world: Batched) -> None:
@@ -98,10 +98,10 @@ async def test_files_in_a_pipeline_are_kept_until_it_is_removed(world: Batched) 
     await world.pipelines.save("default", Pipeline(name="paint", plan=plan))
     await world.tell("UPDATE pipelines SET created = 0")
     await world.retention.collect()
-    assert await world.store.holds("default", file)
+    assert await world.store.contains("default", file)
     assert await world.pipelines.delete("default", "paint", 0)
     await world.retention.collect()
-    assert not await world.store.holds("default", file)
+    assert not await world.store.contains("default", file)
 
 
 async def test_a_removed_batch_takes_along_what_others_would_reuse(world: Batched) -> None:

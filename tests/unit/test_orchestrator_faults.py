@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
-from services.common.database import Contradiction, Database, Query, Steps
+from services.common.database import ConstraintViolation, Database, Query, Steps
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
 from services.orchestrator.batches.leases import Tenure
 from services.orchestrator.faults import TAKEOVER_ATTEMPTS, FaultCounter
@@ -212,10 +212,10 @@ def test_transient_errors_do_not_count() -> None:
 
 def test_faults_count_until_the_last_attempt() -> None:
     faults = FaultCounter()
-    counted = [faults.add("run", Contradiction()) for _ in range(TAKEOVER_ATTEMPTS)]
+    counted = [faults.add("run", ConstraintViolation()) for _ in range(TAKEOVER_ATTEMPTS)]
     assert counted == [False] * (TAKEOVER_ATTEMPTS - 1) + [True]
     faults.forget("run")
-    assert not faults.add("run", Contradiction())
+    assert not faults.add("run", ConstraintViolation())
 
 
 # ---------------------------------------------------------------- batches
@@ -269,7 +269,7 @@ async def test_batch_that_breaks_at_every_takeover_ends_as_failed(database: Data
     async def drive(kept: KeptBatches, claimed: Claimed) -> None:
         nonlocal attempts
         attempts += 1
-        raise ExceptionGroup("of its tasks", [Contradiction("it is there already")])
+        raise ExceptionGroup("of its tasks", [ConstraintViolation("it is there already")])
 
     await stored(database, "broken")
     async with driving(database, drive) as kept:

@@ -7,7 +7,7 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_RUNNING, RunSpec, TaskResult
-from services.common.database import Contradiction, Database, opened
+from services.common.database import ConstraintViolation, Database, open_database
 from services.common.errors import AlreadyExists, FailedPrecondition, NotFound
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, Command, Memo, NewRun
@@ -35,7 +35,7 @@ async def test_events_come_back_in_order(database: Database) -> None:
 async def test_a_gap_in_the_numbers_is_refused(database: Database) -> None:
     journal = Journal(database, "me", 10)
     await journal.accept(new("r"))
-    with pytest.raises(Contradiction):
+    with pytest.raises(ConstraintViolation):
         await journal.append("r", 1, [event(3)], RUN_STATE_RUNNING)
     assert [kept.sequence for kept in await journal.events("r", 0)] == [1]
 
@@ -143,7 +143,7 @@ async def test_an_operation_that_contradicts_the_tables_fails_alone(database: Da
     journal = Journal(database, "me", 10)
     results = await asyncio.gather(journal.accept(new("r")), journal.accept(new("r")), return_exceptions=True)
     assert results[0] == "r"
-    assert isinstance(results[1], Contradiction)
+    assert isinstance(results[1], ConstraintViolation)
 
 
 async def test_a_page_of_events_is_limited_in_bytes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ async def test_an_idempotency_key_stands_for_its_run_for_a_day(
 
 
 async def test_one_key_sent_many_times_at_once_makes_one_run(address: str) -> None:
-    async with opened(address, SCHEMA, MIGRATIONS) as one, opened(address, SCHEMA, MIGRATIONS) as two:
+    async with open_database(address, SCHEMA, MIGRATIONS) as one, open_database(address, SCHEMA, MIGRATIONS) as two:
         journals = [Journal(one, "one", 10), Journal(two, "two", 10)]
         found = await asyncio.gather(*(journals[number % 2].accept(new(f"r{number}", key="k")) for number in range(20)))
         assert len(set(found)) == 1

@@ -13,8 +13,8 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_AWAITING_APPROVAL, RUN_STATE_COMPLETED, RUN_STATE_RUNNING, TaskResult
 from services.common.artifacts import ArtifactStore
-from services.common.database import Database, opened
-from services.common.database.queries import Contradiction
+from services.common.database import Database, open_database
+from services.common.database.queries import ConstraintViolation
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA, Memo
@@ -74,7 +74,7 @@ async def test_events_whose_commit_was_not_heard_of_may_be_kept_again(database: 
         await journal.append("r", 1, [event(2), event(3)], RUN_STATE_RUNNING)
     changed = event(3)
     changed.answer_chunk.text = "another"
-    with pytest.raises(Contradiction):
+    with pytest.raises(ConstraintViolation):
         await journal.append("r", 1, [event(2), changed], RUN_STATE_RUNNING)
     assert [kept.sequence for kept in await journal.events("r", 0)] == [1, 2, 3]
 
@@ -119,7 +119,7 @@ async def test_a_clock_that_is_wrong_takes_no_lease(database: Database, monkeypa
 
 async def test_each_run_is_claimed_by_one_of_many(address: str) -> None:
     async with AsyncExitStack() as stack:
-        databases = [await stack.enter_async_context(opened(address, SCHEMA, MIGRATIONS)) for _ in range(4)]
+        databases = [await stack.enter_async_context(open_database(address, SCHEMA, MIGRATIONS)) for _ in range(4)]
         lost = Journal(databases[0], "lost", -1)
         await asyncio.gather(*(lost.accept(new(f"r{number}")) for number in range(40)))
         claimed: list[str] = []
@@ -156,7 +156,7 @@ async def test_what_is_being_accepted_is_released_with_the_rest(database: Databa
 
 async def test_a_run_that_another_transaction_holds_is_not_waited_for(postgres: str) -> None:
     address = await emptied(postgres)
-    async with asyncio.timeout(20), opened(address, SCHEMA, MIGRATIONS) as database:
+    async with asyncio.timeout(20), open_database(address, SCHEMA, MIGRATIONS) as database:
         left = Journal(database, "left", -1)
         for name in ("held", "free"):
             await left.accept(new(name))
@@ -171,9 +171,9 @@ async def test_a_run_that_another_transaction_holds_is_not_waited_for(postgres: 
 async def test_the_journal_runs_on_tables_of_the_next_version(address: str, tmp_path: Path) -> None:
     tables = ("runs", "events", "commands", "idempotency", "artifact_references", "memos", "memo_references", "duties")
     wider = "; ".join(f"ALTER TABLE {table} ADD COLUMN later TEXT NOT NULL DEFAULT 'x'" for table in tables)
-    async with opened(address, SCHEMA, [*MIGRATIONS, wider]):
+    async with open_database(address, SCHEMA, [*MIGRATIONS, wider]):
         pass
-    async with opened(address, SCHEMA, MIGRATIONS) as database:
+    async with open_database(address, SCHEMA, MIGRATIONS) as database:
         mine, other = Journal(database, "me", 10), Journal(database, "other", 10)
         await mine.accept(new("r", key="k"))
         result = TaskResult(outputs={"image": Value(artifact=Artifact(sha256="a" * 64))})

@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.artifacts import ArtifactStore
-from services.common.database import Contradiction, Database, Query, Steps, opened
+from services.common.database import ConstraintViolation, Database, Query, Steps, open_database
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.tables import IDEMPOTENCY_SECONDS, MIGRATIONS, SCHEMA, NewRun
@@ -33,7 +33,7 @@ async def expire(database: Database) -> None:
 
 
 async def test_an_expired_key_sent_many_times_at_once_makes_one_run(address: str) -> None:
-    async with opened(address, SCHEMA, MIGRATIONS) as here, opened(address, SCHEMA, MIGRATIONS) as there:
+    async with open_database(address, SCHEMA, MIGRATIONS) as here, open_database(address, SCHEMA, MIGRATIONS) as there:
         journals = [Journal(database, str(number), 60) for number, database in enumerate((here, there))]
         await journals[0].accept(new("old", "k"))
         await expire(here)
@@ -49,13 +49,13 @@ async def test_a_run_that_cannot_be_kept_takes_no_key_and_spoils_no_other(databa
     broken, beside = await asyncio.gather(
         journal.accept(new("a", "k")), journal.accept(new("b", "other")), return_exceptions=True
     )
-    assert isinstance(broken, Contradiction)
+    assert isinstance(broken, ConstraintViolation)
     assert beside == "b"
     assert await journal.accept(new("c", "k")) == "c"
 
 
 async def test_keys_outlast_a_change_of_the_tables(address: str) -> None:
-    async with opened(address, SCHEMA, MIGRATIONS[:3]) as database:  # as far as the last release had come
+    async with open_database(address, SCHEMA, MIGRATIONS[:3]) as database:  # as far as the last release had come
 
         def operation() -> Steps[None]:
             yield Query(
@@ -67,7 +67,7 @@ async def test_keys_outlast_a_change_of_the_tables(address: str) -> None:
             yield Query(key, (time.time(),))
 
         await database.write(operation)
-    async with opened(address, SCHEMA, MIGRATIONS) as database:
+    async with open_database(address, SCHEMA, MIGRATIONS) as database:
         assert await Journal(database, "me", 60).accept(new("b", "k")) == "a"
 
 
@@ -78,7 +78,7 @@ async def url(postgres: str) -> str:
 
 
 async def test_a_key_that_is_taken_anew_while_old_ones_go_stands_for_its_new_run(url: str, tmp_path: Path) -> None:
-    async with opened(url, SCHEMA, MIGRATIONS) as database:
+    async with open_database(url, SCHEMA, MIGRATIONS) as database:
         journal = Journal(database, "me", 60)
         retention = Retention(database, ArtifactStore.open(tmp_path.as_uri()), "me", 0)
         await journal.accept(new("a", "k"))
@@ -103,7 +103,7 @@ async def _waited_for(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
 
 
 async def test_tables_change_while_a_run_is_being_kept_by_the_program_before(url: str) -> None:
-    async with opened(url, SCHEMA, MIGRATIONS[:-1]) as before:
+    async with open_database(url, SCHEMA, MIGRATIONS[:-1]) as before:
         await Journal(before, "me", 60).accept(new("b"))
     writing = await asyncpg.connect(url, server_settings={"search_path": SCHEMA})
     try:
@@ -117,10 +117,10 @@ async def test_tables_change_while_a_run_is_being_kept_by_the_program_before(url
             await changing
     finally:
         await writing.close()
-    async with opened(url, SCHEMA, MIGRATIONS) as database:
+    async with open_database(url, SCHEMA, MIGRATIONS) as database:
         assert await Journal(database, "me", 60).accept(new("c", "k")) == "b"
 
 
 async def _changed(url: str) -> None:
-    async with opened(url, SCHEMA, MIGRATIONS):
+    async with open_database(url, SCHEMA, MIGRATIONS):
         pass

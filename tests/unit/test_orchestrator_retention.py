@@ -21,7 +21,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     TaskResult,
 )
 from services.common.artifacts import ArtifactStore
-from services.common.database import Database, Query, Steps, opened
+from services.common.database import Database, Query, Steps, open_database
 from services.common.errors import AlreadyExists, NotFound
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifact_refs import Holds
@@ -267,14 +267,14 @@ async def test_streams_that_never_ended_go(world: World) -> None:
 
 
 async def test_a_store_of_another_journal_is_left_alone(world: World, tmp_path: Path) -> None:
-    await world.store.notes("journals").put("another", b"")
+    await world.store.key_values("journals").put("another", b"")
     sha256 = await world.file(b"theirs")
     await world.retention.collect()
     assert await world.has(sha256)
-    await world.store.notes("journals").drop("another")
+    await world.store.key_values("journals").delete("another")
     await world.retention.collect()
     assert not await world.has(sha256)
-    async with opened(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as database:
+    async with open_database(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as database:
         theirs = await world.file(b"theirs")
         await Retention(database, world.store, "other", KEEP).collect()
     assert await world.has(theirs)
@@ -282,7 +282,7 @@ async def test_a_store_of_another_journal_is_left_alone(world: World, tmp_path: 
 
 async def test_one_process_collects_at_a_time(address: str, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        databases = [await stack.enter_async_context(opened(address, SCHEMA, MIGRATIONS)) for _ in range(3)]
+        databases = [await stack.enter_async_context(open_database(address, SCHEMA, MIGRATIONS)) for _ in range(3)]
         worlds = [World(database, tmp_path / "artifacts") for database in databases]
         collectors = [each.collector(f"owner{number}") for number, each in enumerate(worlds)]
         turns = await asyncio.gather(*(collector._turn() for collector in collectors))
@@ -299,7 +299,7 @@ async def test_what_an_earlier_program_kept_is_not_collected(tmp_path: Path) -> 
     sha256 = "a" * 64
     ended = RunEvent(run_id="r", sequence=1)
     ended.task_ended.result.outputs["image"].artifact.sha256 = sha256
-    async with opened(path, SCHEMA, MIGRATIONS[:1]) as old:
+    async with open_database(path, SCHEMA, MIGRATIONS[:1]) as old:
 
         def operation() -> Steps[None]:
             values = ("r", "default", "r", "", 4, "hello", 1.0, 2.0, b"", 1, "me", 1, time.time())
@@ -307,7 +307,7 @@ async def test_what_an_earlier_program_kept_is_not_collected(tmp_path: Path) -> 
             yield Query("INSERT INTO events VALUES (?, ?, ?)", ("r", 1, ended.SerializeToString()))
 
         await old.write(operation)
-    async with opened(path, SCHEMA, MIGRATIONS) as database:
+    async with open_database(path, SCHEMA, MIGRATIONS) as database:
         world = World(database, tmp_path / "artifacts")
         sha256 = await world.file(b"kept")
         ended.task_ended.result.outputs["image"].artifact.sha256 = sha256

@@ -13,7 +13,7 @@ from protos.hugginggpt.v1 import run_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunSpec
-from services.common.database import Database, opened
+from services.common.database import Database, open_database
 from services.common.errors import Unavailable
 from services.orchestrator.journal.tables import MIGRATIONS, SCHEMA
 from services.orchestrator.runs.run_log import LiveRun
@@ -142,7 +142,10 @@ async def test_a_run_that_cannot_be_kept_is_refused_and_not_driven(
     stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.05)
-    async with opened(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as other, running(Troubled(other), stages) as runs:
+    async with (
+        open_database(tmp_path / "other.sqlite", SCHEMA, MIGRATIONS) as other,
+        running(Troubled(other), stages) as runs,
+    ):
         blocker = sqlite3.connect(tmp_path / "other.sqlite", isolation_level=None)
         with contextlib.closing(blocker):
             blocker.execute("BEGIN IMMEDIATE")

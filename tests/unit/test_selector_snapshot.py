@@ -5,7 +5,7 @@ from obstore.store import MemoryStore
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
 from services.common.errors import Unavailable
-from services.common.kv_store import Notes
+from services.common.kv_store import KeyValueStore
 from services.selector.catalog import Catalog
 from services.selector.snapshot import KIND, Memory
 from tests.fakes import card
@@ -13,7 +13,7 @@ from tests.fakes import card
 ASLEEP = DescribeResponse(expert="big one", models=[card("svd", "text-to-video")], may_sleep=True)
 
 
-class TellingNotes(Notes):
+class TellingNotes(KeyValueStore):
     """Says when something has been written; fails as often as it is told to."""
 
     def __init__(self, store: MemoryStore, failures: int = 0) -> None:
@@ -86,7 +86,7 @@ async def test_what_has_not_changed_is_not_written_again() -> None:
 
 async def test_a_store_that_is_away_is_asked_again() -> None:
     store = MemoryStore()
-    await Notes(store, KIND).put("big one", ASLEEP.SerializeToString())
+    await KeyValueStore(store, KIND).put("big one", ASLEEP.SerializeToString())
     notes = TellingNotes(store, failures=3)
     reborn = catalog_with(DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))
     async with Memory(notes, reborn, pause=0).running():
@@ -96,8 +96,8 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
 
 async def test_what_cannot_be_read_is_passed_over() -> None:
     store = MemoryStore()
-    await Notes(store, KIND).put("odd", b"\xff\xff\xff")
-    await Notes(store, KIND).put("big one", ASLEEP.SerializeToString())
+    await KeyValueStore(store, KIND).put("odd", b"\xff\xff\xff")
+    await KeyValueStore(store, KIND).put("big one", ASLEEP.SerializeToString())
     reborn = catalog_with()
     async with Memory(TellingNotes(store), reborn).running():
         assert list(reborn.view.tasks) == ["text-to-video"]
@@ -114,7 +114,7 @@ async def test_what_is_forgotten_stays_forgotten_until_it_comes_back() -> None:
             catalog.forget("big one")
         async with memory.forgetting("big one"):
             pass
-        assert await Notes(store, KIND).all() == {}
+        assert await KeyValueStore(store, KIND).all() == {}
         catalog.listed("host:1")
         catalog.heard("host:1", ASLEEP)
         assert await written(notes) == "big one"
@@ -148,9 +148,9 @@ async def test_who_is_awake_is_not_forgotten_and_written_down_when_it_changes() 
     notes = TellingNotes(store)
     async with Memory(notes, catalog, pause=0, look=0).running():
         await written(notes)
-        await Notes(store, KIND).drop("big one")
+        await KeyValueStore(store, KIND).delete("big one")
         async with asyncio.timeout(5):
-            while not await Notes(store, KIND).names():
+            while not await KeyValueStore(store, KIND).keys():
                 catalog.heard("host:1", changed(catalog))
         assert catalog.view.tasks
 

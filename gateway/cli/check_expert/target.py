@@ -193,5 +193,5 @@ async def _awaited(call: Any) -> InferResponse:
 
 
 def _metadata(who: Caller) -> Metadata:
-    with call_context.acting_for(who):
+    with call_context.use_caller(who):
         return call_context.metadata()

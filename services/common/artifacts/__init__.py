@@ -1,4 +1,4 @@
-"""Artifacts: bytes kept once per tenant under their digest, in a folder or an object store."""
+"""Content-addressed store of artifacts, by tenant and SHA-256, in a local folder or an object store."""
 
 from services.common.artifacts.store import INLINE_BYTES, ArtifactStore
 

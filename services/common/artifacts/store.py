@@ -1,8 +1,8 @@
-"""The store.
+"""The artifact store.
 
-An object {tenant}/{sha256} has a sidecar {tenant}/{sha256}.json with media type and name, since a local folder keeps no
-attributes. Streams go to _staging/ and get their name once their digest is known. In an object store, objects carry a
-type and a disposition that are safe to give to a browser.
+An object {tenant}/{sha256} is accompanied by {tenant}/{sha256}.json with its metadata (media type, size, name), because
+files have no attributes. Streams are written to _staging/ and renamed once their digest is known. In an object store,
+objects have a Content-Type and Content-Disposition that are safe for browsers.
 """
 
 import asyncio
@@ -18,29 +18,38 @@ import obstore
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
-from services.common.artifacts.backends import opened
-from services.common.artifacts.disposition import describing
-from services.common.artifacts.keys import ARTIFACT, check_tenant, key_of
-from services.common.artifacts.staging import STAGING, FileSink, ObjectSink, Sink
-from services.common.artifacts.upload import BATCH_BYTES, batches, counted, drop, poured
+from services.common.artifacts.naming import ARTIFACT_KEY, artifact_key, check_tenant, download_headers
+from services.common.artifacts.upload import (
+    BATCH_BYTES,
+    STAGING,
+    FileSink,
+    ObjectSink,
+    Sink,
+    batches,
+    cancel_task,
+    limit_size,
+    write_hashed,
+)
 from services.common.errors import CorruptData, NotFound
-from services.common.kv_store import Notes
-from services.common.store_errors import answering
-from services.common.wait import awaited
+from services.common.kv_store import KeyValueStore
+from services.common.object_store import open_store, translate_errors
+from services.common.wait import until_available
 
 INLINE_BYTES = 256 * 1024
-"""Longest value that travels, and is kept, in messages; a longer one is an artifact."""
+"""Longest value that messages contain inline; a longer one is stored as an artifact."""
 
 THREAD_BYTES = 1024 * 1024
+"""Longer content is hashed in a thread: a megabyte takes a millisecond."""
+
 READ_BYTES = 4 * 1024 * 1024
-"""How much of an object is read at once; while it is sent, as much is read ahead."""
+"""Size of one read. The next one is read ahead."""
 
 PAGE = 500
-"""Objects listed at once."""
+"""Objects per page of a listing."""
 
 
 class ArtifactStore:
-    """The content-addressed store. Every method raises Unavailable if the store does not answer."""
+    """Content-addressed store of artifacts. Every method raises Unavailable if the object store does not answer."""
 
     def __init__(self, store: ObjectStore, folder: Path | None = None) -> None:
         self._store = store
@@ -48,85 +57,85 @@ class ArtifactStore:
 
     @classmethod
     def open(cls, url: str) -> "ArtifactStore":
-        """Opens file:///folder (made if absent) or s3://bucket/prefix, to which AWS_ variables give access.
+        """Opens file:///folder, created if absent, or s3://bucket/prefix, with credentials from AWS_ variables.
 
         Raises:
-            Unavailable: the folder cannot be made or written.
-            InvalidRequest: the URL is of no known kind.
+            Unavailable: the folder cannot be created or written.
+            InvalidRequest: the URL is not supported.
         """
-        return cls(*opened(url))
+        return cls(*open_store(url))
 
     @classmethod
-    async def reached(cls, url: str) -> "ArtifactStore":
-        """The same, once it answers.
+    async def open_when_available(cls, url: str) -> "ArtifactStore":
+        """Opens a store and waits until it answers.
 
         Raises:
-            Unavailable: it does not, and has been waited for.
+            Unavailable: it does not answer in time.
         """
         store = cls.open(url)
-        await awaited("the artifact store", store.check)
+        await until_available("the artifact store", store.check)
         return store
 
     async def check(self) -> None:
-        """Whether it is there and knows this server."""
-        with answering():
+        """Checks that the store answers and grants access."""
+        with translate_errors():
             await anext(aiter(obstore.list(self._store, prefix=STAGING, chunk_size=1)), None)
 
     async def put(self, tenant: str, content: bytes, *, media_type: str, name: str) -> Artifact:
-        """Keeps bytes; writing the same again is harmless."""
+        """Stores bytes; storing the same again is harmless."""
         artifact = Artifact(sha256=await _digest(content), media_type=media_type, size_bytes=len(content), name=name)
-        with answering():
+        with translate_errors():
             attributes = self._attributes(artifact)
-            await obstore.put_async(self._store, key_of(tenant, artifact.sha256), content, attributes=attributes)
-        await self._describe(tenant, artifact)
+            await obstore.put_async(self._store, artifact_key(tenant, artifact.sha256), content, attributes=attributes)
+        await self._put_metadata(tenant, artifact)
         return artifact
 
     async def put_stream(
         self, tenant: str, chunks: AsyncIterable[bytes], *, media_type: str, name: str, limit: int
     ) -> Artifact:
-        """Keeps a stream of bytes in constant memory; one that fails or is cancelled leaves nothing.
+        """Stores a stream of bytes in constant memory; a failed or cancelled one leaves nothing.
 
         Args:
-            tenant: whose it is.
+            tenant: its owner.
             chunks: the bytes.
             media_type: IANA media type.
-            name: what a person would call it.
-            limit: most bytes taken.
+            name: file name.
+            limit: largest size in bytes.
 
         Raises:
             InvalidRequest: TOO_LARGE if there are more bytes than the limit.
         """
         check_tenant(tenant)
-        rest = batches(counted(chunks, limit, name))
+        rest = batches(limit_size(chunks, limit, name))
         first: Sequence[bytes] = await anext(rest, [])
         if sum(map(len, first)) < BATCH_BYTES:
             return await self.put(tenant, b"".join(first), media_type=media_type, name=name)
         artifact = Artifact(media_type=media_type, name=name)
         sink = self._sink(artifact)
         try:
-            artifact.sha256, artifact.size_bytes = await poured(first, rest, sink)
-            await sink.keep(key_of(tenant, artifact.sha256))
+            artifact.sha256, artifact.size_bytes = await write_hashed(first, rest, sink)
+            await sink.commit(artifact_key(tenant, artifact.sha256))
         except BaseException:
-            await sink.abandon()
+            await sink.abort()
             raise
-        await self._describe(tenant, artifact)
+        await self._put_metadata(tenant, artifact)
         return artifact
 
     async def head(self, tenant: str, sha256: str) -> Artifact:
-        """What is known of an artifact.
+        """The metadata of an artifact.
 
         Raises:
             NotFound: ARTIFACT, the tenant has none of that digest.
         """
-        known = json.loads(await self._read(key_of(tenant, sha256) + ".json", sha256))
+        metadata = json.loads(await self._read(artifact_key(tenant, sha256) + ".json", sha256))
         return Artifact(
-            sha256=sha256, media_type=known["media_type"], size_bytes=known["size_bytes"], name=known["name"]
+            sha256=sha256, media_type=metadata["media_type"], size_bytes=metadata["size_bytes"], name=metadata["name"]
         )
 
-    async def holds(self, tenant: str, sha256: str) -> bool:
-        """Whether the tenant has an artifact of that digest, its bytes and what is known of it."""
-        key = key_of(tenant, sha256)
-        return all([await self._written(each) for each in (key, key + ".json")])
+    async def contains(self, tenant: str, sha256: str) -> bool:
+        """Whether the tenant has an artifact, both its bytes and its metadata."""
+        key = artifact_key(tenant, sha256)
+        return all([await self._written_at(each) for each in (key, key + ".json")])
 
     async def get(self, tenant: str, sha256: str) -> bytes:
         """The bytes, checked against their digest.
@@ -135,7 +144,7 @@ class ArtifactStore:
             NotFound: ARTIFACT, the tenant has none of that digest.
             CorruptData: the stored bytes have another digest.
         """
-        content = await self._read(key_of(tenant, sha256), sha256)
+        content = await self._read(artifact_key(tenant, sha256), sha256)
         if await _digest(content) != sha256:
             raise _corrupt(sha256)
         return content
@@ -143,114 +152,113 @@ class ArtifactStore:
     async def stream(
         self, tenant: str, sha256: str, *, start: int = 0, length: int | None = None
     ) -> AsyncIterator[bytes]:
-        """The bytes in pieces, or those of a part; the whole ends with CorruptData if its digest is another one."""
-        key, digest = key_of(tenant, sha256), hashlib.sha256()
+        """The bytes in chunks, or those of a range; raises CorruptData after all of them if their digest is another."""
+        key, digest = artifact_key(tenant, sha256), hashlib.sha256()
         size = (await self.head(tenant, sha256)).size_bytes
         end = size if length is None else min(size, start + length)
-        async for piece in self._pieces(key, sha256, start, end):
-            await asyncio.to_thread(digest.update, piece)
-            yield piece
+        async for chunk in self._read_ahead(key, sha256, start, end):
+            await asyncio.to_thread(digest.update, chunk)
+            yield chunk
         if (start, end) == (0, size) and digest.hexdigest() != sha256:
             raise _corrupt(sha256)
 
     def path(self, tenant: str, sha256: str) -> Path | None:
-        """The file of an artifact where the store is a local folder, else None. The file may not exist."""
-        return self._folder / key_of(tenant, sha256) if self._folder else None
+        """The file of an artifact in a local folder, which may not exist; None in an object store."""
+        return self._folder / artifact_key(tenant, sha256) if self._folder else None
 
-    async def presigned(self, tenant: str, sha256: str, lasting: timedelta) -> str | None:
-        """A URL by which anybody can get the bytes from the store itself for that time; None if it has no such URLs."""
+    async def presigned_url(self, tenant: str, sha256: str, expires_in: timedelta) -> str | None:
+        """A URL to download the bytes from the store without credentials; None if the store does not support that."""
         if not isinstance(self._store, S3Store | GCSStore | AzureStore):
             return None
-        with answering():
-            return await obstore.sign_async(self._store, "GET", key_of(tenant, sha256), lasting)
+        with translate_errors():
+            return await obstore.sign_async(self._store, "GET", artifact_key(tenant, sha256), expires_in)
 
-    async def last_written_before(self, moment: float) -> AsyncIterator[list[tuple[str, str]]]:
-        """(tenant, sha256) of what was last written before then, in seconds since the epoch; some at a time."""
-        async for keys in self._old("", moment):
-            yield sorted({(found[1], found[2]) for key in keys if (found := ARTIFACT.fullmatch(key))})
+    async def written_before(self, moment: float) -> AsyncIterator[list[tuple[str, str]]]:
+        """Pages of (tenant, sha256) of artifacts last written before a moment, in seconds since the epoch."""
+        async for keys in self._keys_before("", moment):
+            yield sorted({(found[1], found[2]) for key in keys if (found := ARTIFACT_KEY.fullmatch(key))})
 
     async def discard(self, tenant: str, sha256: str, *, last_written_before: float) -> bool:
-        """Removes an artifact, unless it was written again; tells whether it did."""
-        keys = (key_of(tenant, sha256) + ".json", key_of(tenant, sha256))
-        if max([await self._written(key) for key in keys]) >= last_written_before:
+        """Deletes an artifact unless it has been written again; returns whether it did."""
+        keys = (artifact_key(tenant, sha256) + ".json", artifact_key(tenant, sha256))
+        if max([await self._written_at(key) for key in keys]) >= last_written_before:
             return False
         for key in keys:
             await self._remove(key)
         return True
 
-    async def discard_unfinished(self, *, last_written_before: float) -> None:
-        """Removes what is left of streams that never came to their end."""
-        async for keys in self._old(f"{STAGING}/", last_written_before):
+    async def discard_staged(self, *, last_written_before: float) -> None:
+        """Deletes the remains of uploads that never ended."""
+        async for keys in self._keys_before(f"{STAGING}/", last_written_before):
             for key in keys:
                 await self._remove(key)
 
-    def notes(self, kind: str) -> Notes:
-        """What a service keeps for itself in the same store."""
-        return Notes(self._store, kind)
+    def key_values(self, namespace: str) -> KeyValueStore:
+        """A key-value store in the same object store."""
+        return KeyValueStore(self._store, namespace)
 
     def _sink(self, artifact: Artifact) -> Sink:
         return FileSink(self._folder) if self._folder else ObjectSink(self._store, self._attributes(artifact))
 
     def _attributes(self, artifact: Artifact) -> Any:
-        """What an object is given out with by a store that gives out objects; a folder keeps none."""
+        """HTTP headers stored with an object; None in a folder."""
         if self._folder:
             return None
-        sent = describing(artifact, shown=False)
-        return {"Content-Type": sent["content-type"], "Content-Disposition": sent["content-disposition"]}
+        headers = download_headers(artifact, inline=False)
+        return {"Content-Type": headers["content-type"], "Content-Disposition": headers["content-disposition"]}
 
-    async def _describe(self, tenant: str, artifact: Artifact) -> None:
-        known = {"media_type": artifact.media_type, "size_bytes": artifact.size_bytes, "name": artifact.name}
-        with answering():
-            content = json.dumps(known).encode()
-            await obstore.put_async(self._store, key_of(tenant, artifact.sha256) + ".json", content)
+    async def _put_metadata(self, tenant: str, artifact: Artifact) -> None:
+        metadata = {"media_type": artifact.media_type, "size_bytes": artifact.size_bytes, "name": artifact.name}
+        with translate_errors():
+            content = json.dumps(metadata).encode()
+            await obstore.put_async(self._store, artifact_key(tenant, artifact.sha256) + ".json", content)
 
-    async def _pieces(self, key: str, sha256: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """Reads one piece ahead: each is a request of its own, so that a slow reader holds none open."""
-        ahead = asyncio.ensure_future(self._piece(key, sha256, start, end))
+    async def _read_ahead(self, key: str, sha256: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """Reads one chunk ahead; each is a request of its own, so that a slow reader keeps none open."""
+        ahead = asyncio.ensure_future(self._chunk(key, sha256, start, end))
         try:
             for at in range(start, end, READ_BYTES):
-                piece = await ahead
-                ahead = asyncio.ensure_future(self._piece(key, sha256, at + READ_BYTES, end))
-                yield piece
+                chunk = await ahead
+                ahead = asyncio.ensure_future(self._chunk(key, sha256, at + READ_BYTES, end))
+                yield chunk
             await ahead
         finally:
-            drop(ahead)
+            cancel_task(ahead)
 
-    async def _piece(self, key: str, sha256: str, at: int, end: int) -> bytes:
+    async def _chunk(self, key: str, sha256: str, at: int, end: int) -> bytes:
         if at >= end:
             return b""
-        with answering(partial(_missing, sha256)):
+        with translate_errors(partial(_missing, sha256)):
             return bytes(await obstore.get_range_async(self._store, key, start=at, end=min(at + READ_BYTES, end)))
 
-    async def _old(self, prefix: str, moment: float) -> AsyncIterator[list[str]]:
-        """Keys of objects last written before then, some at a time."""
-        with answering():
+    async def _keys_before(self, prefix: str, moment: float) -> AsyncIterator[list[str]]:
+        """Pages of keys of objects last written before a moment."""
+        with translate_errors():
             async for page in obstore.list(self._store, prefix=prefix, chunk_size=PAGE):
                 yield [entry["path"] for entry in page if entry["last_modified"].timestamp() < moment]
 
-    async def _written(self, key: str) -> float:
-        """When an object was last written; 0 if it is not there."""
+    async def _written_at(self, key: str) -> float:
+        """When an object was last written, in seconds since the epoch; 0 if it does not exist."""
         try:
-            with answering(FileNotFoundError):
+            with translate_errors(FileNotFoundError):
                 return (await obstore.head_async(self._store, key))["last_modified"].timestamp()
         except FileNotFoundError:
             return 0.0
 
     async def _remove(self, key: str) -> None:
         try:
-            with answering(FileNotFoundError):
+            with translate_errors(FileNotFoundError):
                 await obstore.delete_async(self._store, key)
         except FileNotFoundError:
             return
 
     async def _read(self, key: str, sha256: str) -> bytes:
-        with answering(partial(_missing, sha256)):
+        with translate_errors(partial(_missing, sha256)):
             result = await obstore.get_async(self._store, key)
             return bytes(await result.bytes_async())
 
 
 async def _digest(content: bytes) -> str:
-    """Of long content on another thread: a megabyte takes a millisecond."""
     if len(content) > THREAD_BYTES:
         return (await asyncio.to_thread(hashlib.sha256, content)).hexdigest()
     return hashlib.sha256(content).hexdigest()

@@ -1,10 +1,29 @@
-"""SQLite or PostgreSQL for those who own state: one way to write, read and watch, versioned schemas.
+"""SQLite or PostgreSQL behind one interface to write, read and watch, with versioned schemas.
 
-What is written is an operation: a generator that yields queries, is sent their rows, and returns a result. It touches
-nothing else, so that it runs on either database, in a thread or not, and again where a database asks for it.
+A write is an operation: a generator that yields queries, receives their rows, and returns a result. It has no other
+side effects, so that it can run on either database, in a thread, and again when the database asks for a retry.
 """
 
-from services.common.database.factory import opened
-from services.common.database.queries import Contradiction, Database, Dialect, Into, Operation, Query, Rows, Steps
+from services.common.database.factory import open_database
+from services.common.database.queries import (
+    ConstraintViolation,
+    Database,
+    Dialect,
+    InsertInto,
+    Operation,
+    Query,
+    Rows,
+    Steps,
+)
 
-__all__ = ["Contradiction", "Database", "Dialect", "Into", "Operation", "Query", "Rows", "Steps", "opened"]
+__all__ = [
+    "ConstraintViolation",
+    "Database",
+    "Dialect",
+    "InsertInto",
+    "Operation",
+    "Query",
+    "Rows",
+    "Steps",
+    "open_database",
+]

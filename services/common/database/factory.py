@@ -1,4 +1,4 @@
-"""Databases by their address."""
+"""Opening a database by its address."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -13,46 +13,46 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+")
 
 
 @asynccontextmanager
-async def opened(address: str | Path, schema: str, migrations: Sequence[str]) -> AsyncIterator[Database]:
-    """A database whose schema is up to date; closed when the block exits, after what was asked of it.
+async def open_database(address: str | Path, schema: str, migrations: Sequence[str]) -> AsyncIterator[Database]:
+    """Opens a database and migrates its schema; when the block exits, finishes pending operations and closes it.
 
     Args:
-        address: a path or sqlite:///path, whose file and folder are made if absent; or
-            postgresql://user:password@host:port/name, where the tables are in a schema of that name.
-        schema: name under which the version of these tables is kept.
-        migrations: SQL scripts in SQLite's words; see the module migrations.
+        address: a path or sqlite:///path, whose file and folder are created if absent; or
+            postgresql://user:password@host:port/name, whose tables are in a PostgreSQL schema named `schema`.
+        schema: name under which the version of these tables is stored.
+        migrations: SQL scripts in SQLite's syntax; see the module `migrations`.
 
     Raises:
         Unavailable: it cannot be opened or written.
-        FailedPrecondition: NEWER_SCHEMA, a later version of this program has written it; DATABASE, PostgreSQL does
-            not take this user, or is not installed here.
-        InvalidRequest: the address is of no known kind.
+        FailedPrecondition: NEWER_SCHEMA, a later release has migrated it; DATABASE, PostgreSQL denies access, or its
+            driver is not installed.
+        InvalidRequest: the address is not supported.
     """
-    database = await _connected(str(address), schema, migrations)
+    database = await _open(str(address), schema, migrations)
     try:
         yield database
     finally:
         await database.close()
 
 
-async def _connected(address: str, schema: str, migrations: Sequence[str]) -> Database:
-    kind, separator, place = address.partition("://")
+async def _open(address: str, schema: str, migrations: Sequence[str]) -> Database:
+    kind, separator, path = address.partition("://")
     if not separator and _HOST_AND_PORT.fullmatch(address):
-        raise _unknown(f"{address} is no file's path")
+        raise _unsupported(f"{address} is not the path of a file")
     if not separator:
-        return await sqlite.connected(Path(address), schema, migrations)
+        return await sqlite.open_sqlite(Path(address), schema, migrations)
     if kind == "sqlite":
-        return await sqlite.connected(Path(place), schema, migrations)
+        return await sqlite.open_sqlite(Path(path), schema, migrations)
     if kind not in {"postgresql", "postgres"}:
-        raise _unknown(f"there is no kind of database called {kind}")
+        raise _unsupported(f"{kind} is not a supported database")
     try:
-        from services.common.database import postgres  # noqa: PLC0415  # only clusters have its driver
+        from services.common.database import postgres  # noqa: PLC0415  # its driver is an optional dependency
     except ModuleNotFoundError as error:
         raise FailedPrecondition(
-            "the driver of PostgreSQL is not installed", reason="DATABASE", remedy="pip install 'hugginggpt[postgres]'"
+            "the PostgreSQL driver is not installed", reason="DATABASE", remedy="pip install 'hugginggpt[postgres]'"
         ) from error
-    return await postgres.connected(address, schema, migrations)
+    return await postgres.open_postgres(address, schema, migrations)
 
 
-def _unknown(why: str) -> InvalidRequest:
-    return InvalidRequest(why, remedy="give a path, sqlite:///path or postgresql://user:password@host:5432/name")
+def _unsupported(problem: str) -> InvalidRequest:
+    return InvalidRequest(problem, remedy="give a path, sqlite:///path or postgresql://user:password@host:5432/name")

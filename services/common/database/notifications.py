@@ -1,7 +1,6 @@
-"""What has been written, told to other processes by NOTIFY: after the commits, many at once, from one connection.
+"""Change notifications between processes by PostgreSQL's NOTIFY, batched and sent after the commits.
 
-Within the transactions it would make them commit one after the other: NOTIFY holds a lock of the whole database until
-then.
+NOTIFY within a transaction holds a database-wide lock until the commit, which would serialize all transactions.
 """
 
 import asyncio
@@ -9,104 +8,106 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator
 
-from services.common.database.dsn import FAILURES, Connection, Place, failure
+from services.common.database.connection import ERRORS, Connection, PostgresAddress, translate_error
 from services.common.supervision import supervise
 
-SURE_SECONDS = 1.0
-"""How often anything may have changed, for a notice may be lost."""
+POLL_SECONDS = 1.0
+"""Interval of notifications about everything, since a NOTIFY may be lost."""
 
-_PAUSE_SECONDS = 0.02
-"""How long notices are gathered while many come."""
+_BATCH_SECONDS = 0.02
+"""How long topics are collected for one NOTIFY."""
 _RECONNECT_SECONDS = 0.5
-_MOST = 200
-"""Names in one notice, which PostgreSQL limits to 8,000 bytes; more are told as none: anything may have changed."""
+_MOST_TOPICS = 200
+"""Topics in one NOTIFY, whose payload is limited to 8,000 bytes; more become an empty payload, for any topic."""
 
 
-class Notices:
-    """One connection that tells and listens, made anew when it is lost."""
+class ChangeNotifier:
+    """Sends and receives notifications on one connection, which is reopened when it is lost."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._channel = f"{place.schema}_changes"
-        self._told: set[str] = set()
-        self._stirred = asyncio.Event()
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
+        self._channel = f"{address.schema}_changes"
+        self._pending: set[str] = set()
+        self._wake_event = asyncio.Event()
         self._inboxes: set[_Inbox] = set()
         self._worker = asyncio.create_task(
             supervise(self._work, name="database change notifications", pause=_RECONNECT_SECONDS),
-            name="database-notices",
+            name="database-notifications",
         )
 
-    def tell(self, about: str) -> None:
-        """Tells all processes, this one too, that something has been written about that."""
-        if len(self._told) <= _MOST:
-            self._told.add(about)
-        self._stirred.set()
+    def notify(self, topic: str) -> None:
+        """Notifies all processes, including this one, of a write about a topic."""
+        if len(self._pending) <= _MOST_TOPICS:
+            self._pending.add(topic)
+        self._wake_event.set()
 
     async def changes(self) -> AsyncGenerator[frozenset[str] | None]:
-        """What has been told by anyone; None at the start, every second, and when something may have been missed."""
+        """Topics written by any process; None, for any topic, at first, every second and after a lost connection."""
         inbox = _Inbox()
         self._inboxes.add(inbox)
         try:
-            sure_at = 0.0
+            poll_at = 0.0
             while not self._worker.done():
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, sure_at - time.monotonic())):  # wait_for swallows cancellation
-                        await inbox.stirred.wait()
-                heard = inbox.taken()
-                if heard is None or time.monotonic() >= sure_at:
-                    heard, sure_at = None, time.monotonic() + SURE_SECONDS
-                yield heard
+                    async with asyncio.timeout(max(0.0, poll_at - time.monotonic())):  # wait_for swallows cancellation
+                        await inbox.wake_event.wait()
+                topics = inbox.take()
+                if topics is None or time.monotonic() >= poll_at:
+                    topics, poll_at = None, time.monotonic() + POLL_SECONDS
+                yield topics
         finally:
             self._inboxes.discard(inbox)
 
     async def close(self) -> None:
-        """Stops; others will see what has not been told yet within a second."""
+        """Stops; other processes notice unsent changes by polling."""
         self._worker.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._worker
 
     async def _work(self) -> None:
         while True:
-            connection = await self._place.connect()
+            connection = await self._address.connect()
             try:
-                await self._speak(connection)
-            except FAILURES as error:
-                raise failure(error, self._place.text) from error
+                await self._exchange(connection)
+            except ERRORS as error:
+                raise translate_error(error, self._address.text) from error
             finally:
                 connection.terminate()
             await asyncio.sleep(_RECONNECT_SECONDS)
 
-    async def _speak(self, connection: Connection) -> None:
-        connection.add_termination_listener(lambda _: self._stirred.set())
-        await connection.add_listener(self._channel, lambda *heard: self._hear(str(heard[3])))
-        self._hear("")
+    async def _exchange(self, connection: Connection) -> None:
+        connection.add_termination_listener(lambda _: self._wake_event.set())
+        await connection.add_listener(self._channel, lambda *received: self._receive(str(received[3])))
+        self._receive("")
         while not connection.is_closed():
-            await self._stirred.wait()
-            self._stirred.clear()
-            if self._told:
-                told, self._told = self._told, set()
-                names = ",".join(told) if len(told) <= _MOST else ""
-                await connection.execute("SELECT pg_notify($1, $2)", self._channel, names)
-                await asyncio.sleep(_PAUSE_SECONDS)
+            await self._wake_event.wait()
+            self._wake_event.clear()
+            if self._pending:
+                topics, self._pending = self._pending, set()
+                payload = ",".join(topics) if len(topics) <= _MOST_TOPICS else ""
+                await connection.execute("SELECT pg_notify($1, $2)", self._channel, payload)
+                await asyncio.sleep(_BATCH_SECONDS)
 
-    def _hear(self, names: str) -> None:
+    def _receive(self, payload: str) -> None:
         for inbox in self._inboxes:
-            inbox.put(names)
+            inbox.put(payload)
 
 
 class _Inbox:
+    """Topics received for one reader of changes()."""
+
     def __init__(self) -> None:
-        self.stirred = asyncio.Event()
-        self._names: set[str] | None = set()
+        self.wake_event = asyncio.Event()
+        self._topics: set[str] | None = set()
 
-    def put(self, names: str) -> None:
-        if not names:
-            self._names = None
-        elif self._names is not None:
-            self._names.update(names.split(","))
-        self.stirred.set()
+    def put(self, payload: str) -> None:
+        if not payload:
+            self._topics = None
+        elif self._topics is not None:
+            self._topics.update(payload.split(","))
+        self.wake_event.set()
 
-    def taken(self) -> frozenset[str] | None:
-        names, self._names = self._names, set()
-        self.stirred.clear()
-        return None if names is None else frozenset(names)
+    def take(self) -> frozenset[str] | None:
+        topics, self._topics = self._topics, set()
+        self.wake_event.clear()
+        return None if topics is None else frozenset(topics)

@@ -1,4 +1,4 @@
-"""PostgreSQL: lines for writing and reading, and notices of what has been written."""
+"""PostgreSQL: connections for writing and reading, and notifications of writes."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -8,14 +8,12 @@ from typing import Any, TypeVar
 import asyncpg
 import structlog
 
-from services.common.database import dsn
-from services.common.database.connection import Line
-from services.common.database.dsn import Connection, Place
-from services.common.database.migrations import MIGRATED, VERSION, VERSIONS, to_run
-from services.common.database.notifications import Notices
-from services.common.database.queries import Dialect, Into, Operation, Query, Rows, Steps
+from services.common.database.connection import ERRORS, Connection, ConnectionWorker, PostgresAddress, translate_error
+from services.common.database.migrations import CREATE_VERSIONS, SELECT_VERSION, SET_VERSION, pending_statements
+from services.common.database.notifications import ChangeNotifier
+from services.common.database.queries import Dialect, InsertInto, Operation, Query, Rows, Steps
 from services.common.errors import Unavailable
-from services.common.wait import awaited
+from services.common.wait import until_available
 
 T = TypeVar("T")
 
@@ -28,102 +26,107 @@ DIALECT = Dialect(
 )
 
 WRITERS, READERS = 6, 3
-"""Connections of one process; one more is for notices."""
+"""Connections of one process, in addition to that of the notifications."""
 
 log = structlog.get_logger(__name__)
 
 _MIGRATION_SECONDS = 60
-"""How long another replica that migrates is waited for at the start."""
+"""How long a starting process waits for another one that migrates."""
 
-_WORDS = {
+_TRANSLATIONS = {
     "INTEGER PRIMARY KEY AUTOINCREMENT": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     "INTEGER": "BIGINT",
     " REAL": " DOUBLE PRECISION",
     " BLOB": " BYTEA",
     "WITHOUT ROWID": "",
 }
-"""SQLite's words in migrations, longest first, as PostgreSQL says them."""
+"""SQLite's syntax in migrations, longest first, and PostgreSQL's."""
 
 
 class PostgreSQL:
-    """A schema of a PostgreSQL database."""
+    """A schema in a PostgreSQL database."""
 
     dialect = DIALECT
 
-    def __init__(self, place: Place) -> None:
-        self._writers = [Line(place) for _ in range(WRITERS)]
-        self._readers = [Line(place) for _ in range(READERS)]
-        self._notices = Notices(place)
+    def __init__(self, address: PostgresAddress) -> None:
+        self._writers = [ConnectionWorker(address) for _ in range(WRITERS)]
+        self._readers = [ConnectionWorker(address) for _ in range(READERS)]
+        self._notifier = ChangeNotifier(address)
 
     def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":
-        line = self._writers[hash(about) % WRITERS] if about else min(self._writers, key=Line.waiting)
-        future = line.ask(partial(_done, operation=operation))
         if about:
-            future.add_done_callback(partial(self._tell, about))
+            writer = self._writers[hash(about) % WRITERS]
+        else:
+            writer = min(self._writers, key=ConnectionWorker.queue_length)
+        future = writer.submit(partial(_run, operation=operation))
+        if about:
+            future.add_done_callback(partial(self._notify, about))
         return future
 
     async def read(self, sql: str, *values: Any) -> Rows:
-        return await min(self._readers, key=Line.waiting).ask(partial(_rows, query=Query(sql, values)))
+        return await min(self._readers, key=ConnectionWorker.queue_length).submit(
+            partial(_rows, query=Query(sql, values))
+        )
 
     def changes(self) -> AsyncGenerator[frozenset[str] | None]:
-        return self._notices.changes()
+        return self._notifier.changes()
 
     async def close(self) -> None:
-        await asyncio.gather(*(line.close() for line in (*self._writers, *self._readers)))
-        await self._notices.close()
+        await asyncio.gather(*(worker.close() for worker in (*self._writers, *self._readers)))
+        await self._notifier.close()
 
-    def _tell(self, about: str, future: "asyncio.Future[Any]") -> None:
+    def _notify(self, about: str, future: "asyncio.Future[Any]") -> None:
         if future.cancelled() or not future.exception():
-            self._notices.tell(about)
+            self._notifier.notify(about)
 
 
-async def connected(url: str, schema: str, migrations: Sequence[str]) -> PostgreSQL:
-    """The schema of a database that postgresql://user:password@host:port/name names.
+async def open_postgres(url: str, schema: str, migrations: Sequence[str]) -> PostgreSQL:
+    """Connects to postgresql://user:password@host:port/name and migrates a schema, which it creates if absent.
 
     Raises:
-        Unavailable: it does not answer in time.
-        FailedPrecondition: NEWER_SCHEMA; or DATABASE, it does not take this user, or is not there.
-        InvalidRequest: the URL cannot be read.
+        Unavailable: the server does not answer in time.
+        FailedPrecondition: NEWER_SCHEMA; or DATABASE, the server denies access, or the database does not exist.
+        InvalidRequest: the URL is malformed.
     """
-    place = Place(url, schema)
-    connection = await awaited("the database", partial(place.connect, patient=True))
+    address = PostgresAddress(url, schema)
+    connection = await until_available("the database", partial(address.connect, statement_timeout=False))
     try:
-        await _migrate(connection, place, migrations)
+        await _migrate(connection, address, migrations)
     except asyncpg.LockNotAvailableError as error:
         raise Unavailable(
-            f"another process has been changing the tables at {place} for {_MIGRATION_SECONDS} s",
-            remedy="wait until it has finished, or end it if it hangs",
+            f"another process has been migrating the tables at {address.text} for {_MIGRATION_SECONDS} s",
+            remedy="wait until it has finished, or stop it if it hangs",
         ) from error
-    except dsn.FAILURES as error:
-        raise dsn.failure(error, place.text) from error
+    except ERRORS as error:
+        raise translate_error(error, address.text) from error
     finally:
         connection.terminate()
-    return PostgreSQL(place)
+    return PostgreSQL(address)
 
 
-async def _migrate(connection: Connection, place: Place, migrations: Sequence[str]) -> None:
-    """Brings the schema up to date, one process at a time; what a killed one had begun is not there."""
+async def _migrate(connection: Connection, address: PostgresAddress, migrations: Sequence[str]) -> None:
+    """Migrates the schema in one transaction, which only one process at a time can do."""
     async with connection.transaction():
         await connection.execute(f"SET LOCAL lock_timeout = '{_MIGRATION_SECONDS}s'")
-        await connection.execute(_native(DIALECT.lock, ()), f"migrate {place.schema}")
-        if not await connection.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", place.schema):
-            await connection.execute(f'CREATE SCHEMA "{place.schema}"')
-        await connection.execute(_translated(VERSIONS))
-        version = await connection.fetchval(_native(VERSION, ()), place.schema) or 0
-        for statement in to_run(version, place.text, place.schema, migrations):
+        await connection.execute(_native(DIALECT.lock, ()), f"migrate {address.schema}")
+        if not await connection.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", address.schema):
+            await connection.execute(f'CREATE SCHEMA "{address.schema}"')
+        await connection.execute(_translated(CREATE_VERSIONS))
+        version = await connection.fetchval(_native(SELECT_VERSION, ()), address.schema) or 0
+        for statement in pending_statements(version, address.text, address.schema, migrations):
             await connection.execute(_translated(statement))
         if version < len(migrations):
-            await connection.execute(_native(MIGRATED, ()), place.schema, len(migrations))
+            await connection.execute(_native(SET_VERSION, ()), address.schema, len(migrations))
 
 
 def _translated(statement: str) -> str:
-    for word, other in _WORDS.items():
-        statement = statement.replace(word, other)
+    for sqlite, postgres in _TRANSLATIONS.items():
+        statement = statement.replace(sqlite, postgres)
     return statement
 
 
-async def _done(connection: Connection, operation: Operation[T]) -> T:
-    """Runs one operation; gives its result once that is committed."""
+async def _run(connection: Connection, operation: Operation[T]) -> T:
+    """Runs and commits one operation; returns its result."""
     steps = operation()
     query = next(steps)
     if query.alone:
@@ -142,21 +145,21 @@ async def _through(connection: Connection, steps: Steps[T], query: Query) -> T:
 
 
 async def _rows(connection: Connection, query: Query) -> Rows:
-    sql, values, puts, _ = query
-    arrays = [list(map(_clean, column)) for _, rows in puts for column in zip(*rows, strict=True)]
-    return await connection.fetch(_native(sql, tuple(into for into, _ in puts)), *map(_clean, values), *arrays)  # type: ignore[return-value]  # a Record is a sequence
+    sql, values, inserts, _ = query
+    arrays = [list(map(_clean, column)) for _, rows in inserts for column in zip(*rows, strict=True)]
+    return await connection.fetch(_native(sql, tuple(into for into, _ in inserts)), *map(_clean, values), *arrays)  # type: ignore[return-value]  # a Record is a sequence
 
 
 def _clean(value: Any) -> Any:
-    """PostgreSQL knows no text with a zero character."""
+    """Replaces NUL, which PostgreSQL's texts cannot contain."""
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) and "\0" in value else value
 
 
 @cache
-def _native(sql: str, tables: tuple[Into, ...]) -> str:
-    """One statement for a query and what it puts, with numbered values."""
+def _native(sql: str, tables: tuple[InsertInto, ...]) -> str:
+    """One statement for a query and its inserts, with numbered parameters."""
     if tables:
-        parts = [f"asked AS ({sql})", *(f"put{number} AS ({into.many})" for number, into in enumerate(tables))]
-        sql = f"WITH {', '.join(parts)} SELECT * FROM asked"  # noqa: S608  # of constants
+        parts = [f"condition AS ({sql})", *(f"insert{number} AS ({into.many})" for number, into in enumerate(tables))]
+        sql = f"WITH {', '.join(parts)} SELECT * FROM condition"  # noqa: S608  # of constants
     first, *rest = sql.split("?")
     return first + "".join(f"${number}{text}" for number, text in enumerate(rest, 1))

@@ -1,4 +1,4 @@
-"""What is asked of a database, in words both kinds understand: `?` for values, few differences named in Dialect."""
+"""Interface of a database, and queries for both kinds: `?` for values, and the differences in Dialect."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
@@ -11,14 +11,14 @@ T = TypeVar("T")
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
 
-class Into:
-    """A table to put rows into.
+class InsertInto:
+    """Insertion of rows into a table.
 
     Args:
         table: its name.
         columns: PostgreSQL's types of the columns, by name.
-        conflict: what to do about rows that are there, as both kinds say it.
-        computed: what a column is made of its value, which stands for {}, by name; of others it is the value itself.
+        conflict: the ON CONFLICT clause.
+        computed: SQL expressions for columns, by name, in which {} stands for the value; by default the value itself.
     """
 
     def __init__(
@@ -28,71 +28,74 @@ class Into:
         conflict: str = "",
         computed: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        named = ", ".join(columns)
-        made = {name: computed.get(name, "{}") for name in columns}
-        values, given = (", ".join(each.format(of or name) for name, each in made.items()) for of in ("?", ""))
-        into = f"INSERT INTO {table} ({named})"
+        names = ", ".join(columns)
+        expressions = {name: computed.get(name, "{}") for name in columns}
+        values, given = (
+            ", ".join(expression.format(value or name) for name, expression in expressions.items())
+            for value in ("?", "")
+        )
+        into = f"INSERT INTO {table} ({names})"
         self.one = f"{into} VALUES ({values}) {conflict}"
-        """For one row of values."""
-        arrays = ", ".join(f"?::{kind}[]" for kind in columns.values())
-        rows = f"SELECT {given} FROM unnest({arrays}) AS given ({named}) WHERE EXISTS (SELECT FROM asked)"  # noqa: S608  # constants
+        """Statement for one row, with a value per column."""
+        arrays = ", ".join(f"?::{type_}[]" for type_ in columns.values())
+        rows = f"SELECT {given} FROM unnest({arrays}) AS given ({names}) WHERE EXISTS (SELECT FROM condition)"  # noqa: S608  # constants
         self.many = f"{into} {rows} {conflict}"
-        """For one array of values per column, in a query whose first part is called asked."""
+        """Part of a PostgreSQL statement, with an array of values per column, after a part named `condition`."""
 
 
 class Query(NamedTuple):
-    """One statement, and rows to put into tables if it gives any."""
+    """One statement, and rows to insert if it returns any row."""
 
     sql: str
     values: Sequence[Any] = ()
-    puts: Sequence[tuple[Into, Sequence[Sequence[Any]]]] = ()
+    inserts: Sequence[tuple[InsertInto, Sequence[Sequence[Any]]]] = ()
     alone: bool = False
-    """No other query of the operation writes: it needs no transaction around it."""
+    """No other query of the operation writes, so that it needs no explicit transaction."""
 
 
 Steps: TypeAlias = Generator[Query, Rows, T]
 Operation: TypeAlias = Callable[[], Steps[T]]
 
 
-class Contradiction(Exception):
-    """What an operation writes contradicts what is kept: a fault of this program."""
+class ConstraintViolation(Exception):
+    """A write violates a constraint of the schema: a bug of this program."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where the two kinds differ."""
+    """Differences between the two kinds of database."""
 
     now: str
-    """Seconds since the epoch by the database's clock, when the statement began."""
+    """Seconds since the epoch by the database's clock, when the statement started."""
     among: str
-    """After a column: one of the texts in the value that texts() makes."""
+    """After a column: the condition that it is one of the texts in a value made by texts()."""
     texts: Callable[[Collection[str]], Any]
     skip_locked: str
-    """After a SELECT whose rows are to be updated: without those that another transaction holds."""
+    """After a SELECT of rows to update: skips rows locked by other transactions."""
     lock: str
-    """Waits until no other transaction has locked the same text; until the end of this one."""
+    """Waits until no other transaction holds the lock named by a text; holds it until the end of this one."""
 
 
 class Database(Protocol):
-    """A database whose schema is up to date."""
+    """A database with an up-to-date schema."""
 
     dialect: Dialect
 
     def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":
-        """Runs an operation in a transaction; the future is done once it is committed.
+        """Runs an operation in a transaction; the future is done once that is committed.
 
-        Operations about the same run in the order of the calls. One that raises is rolled back alone. The future
-        raises what its operation raised, Contradiction, or Unavailable if the database does not take it: then it may
-        or may not have been kept, if the connection to it was lost. Cancelling the future does not undo the operation.
+        Operations with the same topic run in the order of the calls. An operation that raises is rolled back alone. The
+        future raises the operation's exception, ConstraintViolation, or Unavailable if the database fails; if the
+        connection was lost, the operation may have been committed. Cancelling the future does not undo the operation.
 
         Args:
-            operation: what to do; it may run more than once, but is kept once.
-            about: what changes() tells of it; empty means nothing to tell.
+            operation: may run more than once, but is committed once.
+            about: topic that changes() reports; empty: none.
         """
         ...
 
     async def read(self, sql: str, *values: Any) -> Rows:
-        """What a query gives, from what has been committed.
+        """The rows of a query on committed data.
 
         Raises:
             Unavailable: the database does not answer.
@@ -100,9 +103,9 @@ class Database(Protocol):
         ...
 
     def changes(self) -> AsyncGenerator[frozenset[str] | None]:
-        """What operations of any process were about, as they are committed; None: anything may have changed."""
+        """Topics of operations that any process has committed, as they happen; None stands for any topic."""
         ...
 
     async def close(self) -> None:
-        """Does what it has been asked, then closes."""
+        """Finishes pending operations, then closes."""
         ...

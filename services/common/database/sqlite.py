@@ -1,4 +1,4 @@
-"""SQLite: a writer thread with group commit, a reader beside it."""
+"""SQLite: a writer thread with group commit, and a reader thread."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from services.common.database.migrations import MIGRATED, VERSION, VERSIONS, to_run
-from services.common.database.queries import Contradiction, Dialect, Operation, Rows
+from services.common.database.migrations import CREATE_VERSIONS, SELECT_VERSION, SET_VERSION, pending_statements
+from services.common.database.queries import ConstraintViolation, Dialect, Operation, Rows
 from services.common.errors import Unavailable
 
 log = structlog.get_logger(__name__)
@@ -31,23 +31,23 @@ DIALECT = Dialect(
 )
 
 CHANGES_SECONDS = 0.05
-"""How soon what another process has written is seen."""
+"""Interval at which writes of other processes are noticed."""
 
 _BUSY_SECONDS = 10.0
 _GROUP = 256
-"""Most operations in one commit."""
-_OF_THE_FILE = frozenset({sqlite3.OperationalError, sqlite3.DatabaseError})
-"""Errors that are no single operation's; those derived from them are."""
+"""Largest number of operations in one commit."""
+_DATABASE_ERRORS = frozenset({sqlite3.OperationalError, sqlite3.DatabaseError})
+"""Errors of the database as a whole; their subclasses are errors of a single operation."""
 
 
 class SQLite:
-    """A file in WAL mode with synchronous=FULL: what has been committed survives a power cut."""
+    """A file in WAL mode with synchronous=FULL, so that commits survive a power failure."""
 
     dialect = DIALECT
 
-    def __init__(self, writing: sqlite3.Connection, reading: sqlite3.Connection) -> None:
-        self._writing = writing
-        self._reading = reading
+    def __init__(self, write_connection: sqlite3.Connection, read_connection: sqlite3.Connection) -> None:
+        self._write_connection = write_connection
+        self._read_connection = read_connection
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
@@ -55,7 +55,7 @@ class SQLite:
         self._writer.start()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="database-reader")
 
-    def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":  # noqa: ARG002  # all are in order
+    def write(self, operation: Operation[T], about: str = "") -> "asyncio.Future[T]":  # noqa: ARG002  # all operations run in order
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             future.set_exception(_closed())
@@ -67,7 +67,7 @@ class SQLite:
         if self._closed:
             raise _closed()
         try:
-            return await self._loop.run_in_executor(self._reader, _rows, self._reading, sql, values)
+            return await self._loop.run_in_executor(self._reader, _rows, self._read_connection, sql, values)
         except sqlite3.Error as error:
             raise _unavailable(error) from error
 
@@ -86,8 +86,8 @@ class SQLite:
         self._queue.put(None)
         await asyncio.to_thread(self._writer.join)
         await asyncio.to_thread(self._reader.shutdown)
-        self._writing.close()
-        self._reading.close()
+        self._write_connection.close()
+        self._read_connection.close()
 
     def _write_all(self) -> None:
         while (first := self._queue.get()) is not None:
@@ -99,19 +99,19 @@ class SQLite:
                         self._queue.put(None)
                         break
                     group.append(following)
-            outcomes = _committed(self._writing, group)
-            with contextlib.suppress(RuntimeError):  # the loop may be closed when the process ends
+            outcomes = _commit(self._write_connection, group)
+            with contextlib.suppress(RuntimeError):  # the loop may have been closed as the process ends
                 self._loop.call_soon_threadsafe(_deliver, group, outcomes)
 
 
-async def connected(path: Path, schema: str, migrations: Sequence[str]) -> SQLite:
-    """The database in a file.
+async def open_sqlite(path: Path, schema: str, migrations: Sequence[str]) -> SQLite:
+    """Opens the database in a file and migrates its schema.
 
     Raises:
         Unavailable: the file cannot be opened or written.
         FailedPrecondition: NEWER_SCHEMA.
     """
-    return SQLite(*await asyncio.to_thread(_prepared, path, schema, migrations))
+    return SQLite(*await asyncio.to_thread(_connect, path, schema, migrations))
 
 
 class _Write:
@@ -122,28 +122,28 @@ class _Write:
         self.future = future
 
 
-def _committed(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
-    """Runs a group in one transaction; returns what each gave or raised."""
+def _commit(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
+    """Runs a group in one transaction; returns the result or exception of each operation."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        outcomes = _all_done(connection, group) or [_done_alone(connection, write.operation) for write in group]
+        outcomes = _run_all(connection, group) or [_run_alone(connection, write.operation) for write in group]
         connection.execute("COMMIT")
     except Exception as error:
-        if not isinstance(error, sqlite3.Error):  # the writer thread goes on: later operations wait for it
+        if not isinstance(error, sqlite3.Error):  # the thread continues, since later operations wait for it
             log.exception("database transaction failed unexpectedly")
-        with contextlib.suppress(sqlite3.Error):  # where the error has ended the transaction, there is none
+        with contextlib.suppress(sqlite3.Error):  # the error may have ended the transaction
             connection.execute("ROLLBACK")
         return [_unavailable(error)] * len(group)
     return outcomes
 
 
-def _all_done(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
-    """Runs a group as long as none raises, which is the rule; otherwise nothing has happened, and there is nothing."""
+def _run_all(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[Any]:
+    """Runs a group and returns the results; if one raises, which is rare, undoes all and returns an empty list."""
     connection.execute("SAVEPOINT every")
     try:
-        outcomes = [_done(connection, write.operation) for write in group]
+        outcomes = [_run(connection, write.operation) for write in group]
     except Exception as error:
-        if type(error) in _OF_THE_FILE:
+        if type(error) in _DATABASE_ERRORS:
             raise
         connection.execute("ROLLBACK TO every")
         outcomes = []
@@ -151,37 +151,37 @@ def _all_done(connection: sqlite3.Connection, group: Sequence[_Write]) -> list[A
     return outcomes
 
 
-def _done_alone(connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
-    """Runs one operation; gives its result, or what it raised, and then it has not happened."""
+def _run_alone(connection: sqlite3.Connection, operation: Operation[Any]) -> Any:
+    """Runs one operation; returns its result, or the exception after which it was undone."""
     connection.execute("SAVEPOINT one")
     try:
-        outcome = _done(connection, operation)
+        outcome = _run(connection, operation)
     except Exception as error:
-        if type(error) in _OF_THE_FILE:
+        if type(error) in _DATABASE_ERRORS:
             raise
         connection.execute("ROLLBACK TO one")
-        outcome = _of_the_operation(error)
+        outcome = _operation_error(error)
     connection.execute("RELEASE one")
     return outcome
 
 
-def _done(connection: sqlite3.Connection, operation: Operation[T]) -> T:
-    """Runs one operation; gives its result."""
+def _run(connection: sqlite3.Connection, operation: Operation[T]) -> T:
+    """Runs one operation; returns its result."""
     steps = operation()
     rows: Rows | None = None
     while True:
         try:
-            sql, values, puts, _ = steps.send(rows)  # type: ignore[arg-type]  # None starts it
+            sql, values, inserts, _ = steps.send(rows)  # type: ignore[arg-type]  # None starts it
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # what the operation returns
         rows = connection.execute(sql, values).fetchall()
         if rows:
-            for into, several in puts:
-                connection.executemany(into.one, several)
+            for into, inserted in inserts:
+                connection.executemany(into.one, inserted)
 
 
-def _of_the_operation(error: Exception) -> Exception:
-    return Contradiction(str(error)) if isinstance(error, sqlite3.IntegrityError) else error
+def _operation_error(error: Exception) -> Exception:
+    return ConstraintViolation(str(error)) if isinstance(error, sqlite3.IntegrityError) else error
 
 
 def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
@@ -200,14 +200,14 @@ def _rows(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> Ro
 
 def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    _log_ahead(connection)
+    _enable_wal(connection)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
     return connection
 
 
-def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Turns on WAL mode; where others do so at this moment, SQLite itself does not wait."""
+def _enable_wal(connection: sqlite3.Connection) -> None:
+    """Enables WAL mode; retries while another process does so, for which SQLite itself does not wait."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -220,38 +220,38 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
             return
 
 
-def _prepared(path: Path, schema: str, migrations: Sequence[str]) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """Connections to write and to read, the schema up to date; only this user may read the file."""
+def _connect(path: Path, schema: str, migrations: Sequence[str]) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Opens connections to write and to read; the file is readable only by this user."""
     with contextlib.ExitStack() as opening:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch(mode=0o600)
-            writing, reading = [opening.enter_context(contextlib.closing(_open(path))) for _ in range(2)]
-            _migrate(writing, path, schema, migrations)
+            writer, reader = [opening.enter_context(contextlib.closing(_open(path))) for _ in range(2)]
+            _migrate(writer, path, schema, migrations)
         except (OSError, sqlite3.Error) as error:
             raise _unavailable(error) from error
         opening.pop_all()
-    return writing, reading
+    return writer, reader
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, schema: str, migrations: Sequence[str]) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(VERSIONS)
-    row = connection.execute(VERSION, (schema,)).fetchone()
+    connection.execute(CREATE_VERSIONS)
+    row = connection.execute(SELECT_VERSION, (schema,)).fetchone()
     version = row[0] if row else 0
-    for statement in to_run(version, str(path), schema, migrations):
+    for statement in pending_statements(version, str(path), schema, migrations):
         connection.execute(statement)
     if version < len(migrations):
-        connection.execute(MIGRATED, (schema, len(migrations)))
+        connection.execute(SET_VERSION, (schema, len(migrations)))
     connection.execute("COMMIT")
 
 
 def _closed() -> Unavailable:
-    return Unavailable("the database is closed", remedy="ask another process, or this one when it has started again")
+    return Unavailable("the database is closed", remedy="send the request again once the process has restarted")
 
 
 def _unavailable(error: Exception) -> Unavailable:
     return Unavailable(
-        f"the database does not take what it is given: {error}",
-        remedy="check that its file may be written and that the disk has room",
+        f"the database cannot be written: {error}",
+        remedy="check that its file is writable and that the disk has space",
     )

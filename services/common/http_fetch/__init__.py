@@ -1,1 +1,1 @@
-"""Requests to URLs that others chose: to public addresses alone, by https or http, bounded in size and time."""
+"""Outbound HTTP requests to user-given URLs, protected against server-side request forgery (SSRF)."""

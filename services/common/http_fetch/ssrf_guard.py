@@ -1,8 +1,9 @@
-"""Who may be reached.
+"""Guard against server-side request forgery: decides which hosts and addresses requests may go to.
 
-A name is resolved once, all its addresses are checked, and the connection goes to one of them, while Host header and
-certificate stay the name's. No proxy of the environment is asked, since it would resolve the name again. What is told
-of a name that is unknown, of one that is private and of one that cannot be reached is the same.
+A name is resolved once, all its addresses are checked, and the connection goes to one of them, so that a second DNS
+answer cannot replace them; the Host header and the certificate are still the name's. Proxies of the environment are not
+used, since they would resolve the name again. Unknown, private and unreachable names give the same error, so that a
+client cannot explore the network.
 """
 
 import asyncio
@@ -26,24 +27,24 @@ from services.common.http_fetch.addresses import Address, AllowList, is_public
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 PORTS: dict[str, int] = {"http": 80, "https": 443}
-"""The schemes there are, and the ports that need no allowance."""
+"""Supported schemes, with the ports that need no entry in the allow list."""
 
 CONNECT_SECONDS = 5.0
-"""For finding an address and reaching it."""
+"""For resolving a name and connecting to it."""
 
-LOOKUPS = 16
-"""Names asked for at one time, in threads of their own: a name server that does not answer holds up names only."""
+LOOKUP_THREADS = 16
+"""Names resolved at once, in threads of their own, so that a DNS server that does not answer delays nothing else."""
 
-_LOOKING_UP = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="names")
+_EXECUTOR = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="dns")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
 
 
-async def resolved(host: str, port: int) -> Sequence[Address]:
-    """All addresses the system knows for a name; none if it knows no such name."""
+async def resolve_host(host: str, port: int) -> Sequence[Address]:
+    """All addresses of a name, by the system's resolver; empty for an unknown name."""
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        found = await asyncio.get_running_loop().run_in_executor(_LOOKING_UP, look_up)
+        found = await asyncio.get_running_loop().run_in_executor(_EXECUTOR, look_up)
     except (OSError, UnicodeError):
         return ()
     return [ipaddress.ip_address(sockaddr[0]) for *_, sockaddr in found]
@@ -51,19 +52,21 @@ async def resolved(host: str, port: int) -> Sequence[Address]:
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """Trusts the usual authorities, or those of SSL_CERT_FILE."""
+    """A TLS context with the default authorities, or those of SSL_CERT_FILE."""
     return httpx.create_ssl_context()
 
 
-def refused_url(what: str) -> InvalidRequest:
-    return InvalidRequest(f"the URL {what}", reason="URL", remedy="give one such as https://example.org/picture.png")
+def invalid_url(problem: str) -> InvalidRequest:
+    """Error for a URL that cannot be requested."""
+    return InvalidRequest(f"the URL {problem}", reason="URL", remedy="give one such as https://example.org/picture.png")
 
 
-class Unresolved(PermissionDenied):
-    """The name has no address, or none yet; a client is answered as for an address that is closed to it."""
+class HostNotFound(PermissionDenied):
+    """The name has no address, or none yet. Clients get the same error as for a denied address."""
 
 
-def closed(host: str, kind: type[PermissionDenied] = PermissionDenied) -> PermissionDenied:
+def address_denied(host: str, kind: type[PermissionDenied] = PermissionDenied) -> PermissionDenied:
+    """Error for a host that requests may not go to, or that cannot be reached."""
     return kind(
         f"{host[:100]} cannot be reached from here",
         reason="URL_ADDRESS",
@@ -71,98 +74,102 @@ def closed(host: str, kind: type[PermissionDenied] = PermissionDenied) -> Permis
     )
 
 
-def outside(host: str) -> PermissionDenied:
+def policy_denied(host: str) -> PermissionDenied:
+    """Error for an external host under the data policy local."""
     return PermissionDenied(
-        f"the data of this request may not leave the house, and {host[:100]} is outside",
+        f"the data policy of this request is local, and {host[:100]} is an external host",
         reason="POLICY",
-        remedy="upload the file, allow the data policy open, or ask the operator to name the host as one of the house",
+        remedy="upload the file, use the data policy open, or ask the operator to add the host to the allow list",
     )
 
 
 @dataclass(frozen=True)
-class Guard:
-    """Decides by URL, then by address."""
+class SsrfGuard:
+    """Checks a request's URL, and then the addresses of its host."""
 
     allowed: AllowList = field(default_factory=AllowList)
-    resolve: Resolve = resolved
+    resolve: Resolve = resolve_host
     tls: Callable[[], ssl.SSLContext] = system_tls
-    keeps_in: bool = False
-    """Only what the operator has named may be asked; no other name is even looked up."""
+    internal_only: bool = False
+    """Only hosts of the allow list are requested; no other name is even resolved."""
 
-    def as_policy_has_it(self) -> "Guard":
-        """The guard of what is done for the current caller: under the data policy local it keeps in."""
-        return self if call_context.may_leave_the_house() else replace(self, keeps_in=True)
+    def for_current_caller(self) -> "SsrfGuard":
+        """The guard for requests of the current caller: internal only under the data policy local."""
+        return self if call_context.allows_external_endpoints() else replace(self, internal_only=True)
 
     def check(self, url: httpx.URL) -> None:
-        """Refuses what is no plain address of a host.
+        """Checks a URL before any name is resolved.
 
         Raises:
-            InvalidRequest: URL, it is not one to ask.
-            PermissionDenied: URL_ADDRESS, its port is closed; POLICY, it would leave the house.
+            InvalidRequest: URL, it is not a plain HTTP URL.
+            PermissionDenied: URL_ADDRESS, its port is not allowed; POLICY, the host is external.
         """
         if url.scheme not in PORTS:
-            raise refused_url("is neither https nor http")
+            raise invalid_url("is neither https nor http")
         if url.userinfo:
-            raise refused_url("has a user name or password in it")
+            raise invalid_url("contains a user name or password")
         host = url.raw_host.decode("ascii").lower()
         if not (_literal(host) or _HOST.fullmatch(host)):
-            raise refused_url("has no plain host")
+            raise invalid_url("has no valid host")
         if _NUMBER.fullmatch(host.rpartition(".")[2]) and not _literal(host):
-            raise refused_url("writes an address in an unusual way")
+            raise invalid_url("contains an address in an unusual notation")
         port = PORTS[url.scheme] if url.port is None else url.port
-        if self.keeps_in and not self._opened(host, port):
-            raise outside(host)
-        if port not in PORTS.values() and not self._opened(host, port):
-            raise closed(host)
+        if self.internal_only and not self._is_allowed(host, port):
+            raise policy_denied(host)
+        if port not in PORTS.values() and not self._is_allowed(host, port):
+            raise address_denied(host)
 
-    def names(self, url: httpx.URL) -> bool:
-        """Whether the operator has named the URL's host, at its port."""
-        return self._opened(url.raw_host.decode("ascii").lower(), url.port or PORTS.get(url.scheme, 0))
+    def allows(self, url: httpx.URL) -> bool:
+        """Whether the allow list contains the URL's host and port."""
+        return self._is_allowed(url.raw_host.decode("ascii").lower(), url.port or PORTS.get(url.scheme, 0))
 
     async def addresses(self, host: str, port: int) -> Sequence[Address]:
-        """The addresses of a host, each of which may be reached.
+        """The addresses of a host, all of which requests may go to.
 
         Raises:
-            Unresolved: URL_ADDRESS, it has none.
-            PermissionDenied: URL_ADDRESS, it has one that may not be reached.
+            HostNotFound: URL_ADDRESS, the host has no address.
+            PermissionDenied: URL_ADDRESS, one of its addresses is not allowed.
         """
         literal = _literal(host)
         found = [literal] if literal else await self.resolve(host, port)
-        named = self.allowed.names(host, port)
+        is_named = self.allowed.allows_host(host, port)
         if not found:
-            raise closed(host, Unresolved)
-        if not all(named or is_public(each) or self.allowed.holds(each) for each in found):
-            raise closed(host)
+            raise address_denied(host, HostNotFound)
+        if not all(is_named or is_public(each) or self.allowed.allows_address(each) for each in found):
+            raise address_denied(host)
         return found
 
     async def check_address(self, url: httpx.URL) -> None:
-        """Refuses a URL of an address that may not be reached, ahead of any connection.
+        """Checks a URL with a literal address, ahead of any connection.
 
-        A name passes: looking it up would send it outside, and its addresses may change. They are checked when it is
-        connected to.
+        A name is not resolved, since that would send it to DNS servers, and its addresses may change. They are checked
+        on connection.
 
         Raises:
-            PermissionDenied: URL_ADDRESS, its address may not be reached.
+            PermissionDenied: URL_ADDRESS, the address is not allowed.
         """
         host = url.raw_host.decode("ascii").lower()
-        if _literal(host) and not self.names(url):
+        if _literal(host) and not self.allows(url):
             await self.addresses(host, url.port or PORTS[url.scheme])
 
-    def _opened(self, host: str, port: int) -> bool:
+    def _is_allowed(self, host: str, port: int) -> bool:
         literal = _literal(host)
-        return self.allowed.names(host, port) or (literal is not None and self.allowed.holds(literal))
+        return self.allowed.allows_host(host, port) or (literal is not None and self.allowed.allows_address(literal))
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """For any httpx client, which must itself be told trust_env=False; each redirect comes here again."""
+    """Transport that applies a guard to each request of an httpx client, redirects included.
 
-    def __init__(self, guard: Guard) -> None:
+    The client needs trust_env=False, since proxies of the environment would bypass the guard.
+    """
+
+    def __init__(self, guard: SsrfGuard) -> None:
         self._guard = guard
         self._pool = httpcore.AsyncConnectionPool(guard.tls(), network_backend=_CheckedConnections(guard))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self._guard.check(request.url)
-        asked = httpcore.Request(
+        guarded = httpcore.Request(
             request.method,
             httpcore.URL(
                 scheme=request.url.raw_scheme,
@@ -174,8 +181,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             content=request.stream,
             extensions=request.extensions,
         )
-        with _as_httpx(request):
-            reply = await self._pool.handle_async_request(asked)
+        with _translated_errors(request):
+            reply = await self._pool.handle_async_request(guarded)
         return httpx.Response(
             reply.status, headers=reply.headers, stream=_Stream(reply, request), extensions=reply.extensions
         )
@@ -185,9 +192,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 class _CheckedConnections(httpcore.AsyncNetworkBackend):
-    """What is resolved is what is checked is what is connected to."""
+    """Connects only to addresses that the guard has resolved and checked."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: SsrfGuard) -> None:
         self._guard = guard
         self._network = httpcore.AnyIOBackend()
 
@@ -220,18 +227,18 @@ class _Stream(httpx.AsyncByteStream):
         self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        assert isinstance(self._reply.stream, AsyncIterable)  # noqa: S101  # an async pool's are
-        with _as_httpx(self._request):
-            async for piece in self._reply.stream:
-                yield piece
+        assert isinstance(self._reply.stream, AsyncIterable)  # noqa: S101  # for an asynchronous pool
+        with _translated_errors(self._request):
+            async for chunk in self._reply.stream:
+                yield chunk
 
     async def aclose(self) -> None:
         await self._reply.aclose()
 
 
 @contextmanager
-def _as_httpx(request: httpx.Request) -> Iterator[None]:
-    """The pool's errors as a client's callers know them."""
+def _translated_errors(request: httpx.Request) -> Iterator[None]:
+    """Translates errors of the connection pool into those of httpx."""
     try:
         yield
     except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:

@@ -42,7 +42,7 @@ class Driver:
             Unavailable: the journal does not answer.
         """
         batch = claimed.batch
-        with call_context.acting_for(caller_of(batch)):
+        with call_context.use_caller(caller_of(batch)):
             if not batch.planned and (failure := await self._plan(claimed)):
                 cancelled = failure.reason == CANCELLED.reason
                 state, why = (RUN_STATE_CANCELLED, None) if cancelled else (RUN_STATE_FAILED, failure)

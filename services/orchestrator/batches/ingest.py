@@ -59,11 +59,11 @@ class Reception:
             AlreadyExists: IDEMPOTENCY.
         """
         spec, pages = await _opened(parts)
-        with call_context.acting_for(stricter(call_context.current(), spec.policy)):
+        with call_context.use_caller(stricter(call_context.current(), spec.policy)):
             pipeline = await self._planned(spec)
             acceptance.check(RunSpec(request=spec.request, plan=pipeline.plan, budget=spec.budget))
             who = stricter(call_context.current(), pipeline.policy)
-            with call_context.acting_for(who):
+            with call_context.use_caller(who):
                 await self._pipelines.vouch(pipeline.plan, spec.inference_mode, spec.constraints)
         batch = NewBatch(f"batch_{int(time.time() * 1000):011x}{secrets.token_hex(8)}", who, spec, pipeline)
         await self._kept.begin(batch)
@@ -145,7 +145,7 @@ async def _opened(parts: AsyncIterable[CreateBatchRequest]) -> tuple[BatchSpec, 
 
 
 async def _paged(parts: AsyncIterable[CreateBatchRequest]) -> AsyncIterator[Sequence[NewItem]]:
-    async for items in upload_acks.items(parts):
+    async for items in upload_acks.read_items(parts):
         for begin in range(0, len(items), PAGE):
             yield items[begin : begin + PAGE]
 

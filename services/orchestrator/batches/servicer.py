@@ -22,7 +22,7 @@ class BatchCalls(rpc.OrchestratorServiceServicer):
     _batch_ends: BatchEnds
 
     async def CreateBatch(self, request_iterator: AsyncIterator[gateway_pb2.CreateBatchRequest], context: Any) -> Batch:
-        return await self._batches.start(request_iterator, partial(upload_acks.tell, context))
+        return await self._batches.start(request_iterator, partial(upload_acks.send_ack, context))
 
     async def GetBatch(self, request: gateway_pb2.GetBatchRequest, context: Any) -> Batch:
         return await self._batches.get(request.batch_id)

@@ -14,17 +14,17 @@ from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, REACH_INTERNAL
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from protos.hugginggpt.v1.usage_pb2 import Usage
-from services.common import call_context, spans
+from services.common import call_context, tracing
 from services.common import semantic_conventions as names
 from services.common.errors import (
     DeadlineExceeded,
     FailedPrecondition,
     NotFound,
     Overloaded,
+    RecoveryAction,
     ServiceError,
     Unavailable,
-    Verdict,
-    verdict,
+    recovery_action,
 )
 from services.orchestrator import metrics
 from services.orchestrator.deadline import Deadline
@@ -106,10 +106,10 @@ class Asking:
         self._tell(RunEvent(task_started=TaskStarted(by=by)))
         return by
 
-    def failed(self, error: ServiceError, by: Candidate, then: Verdict, delay: float = 0.0) -> None:
+    def failed(self, error: ServiceError, by: Candidate, then: RecoveryAction, delay: float = 0.0) -> None:
         """An attempt failed, and another follows."""
         _count(error, by, then)
-        facts: spans.Attributes = {
+        facts: tracing.Attributes = {
             names.ATTEMPT: self.attempt,
             names.EXPERT: by.expert,
             names.MODEL: by.model_id,
@@ -117,7 +117,7 @@ class Asking:
             names.NEXT: then.value,
             names.DELAY: delay,
         }
-        spans.event(names.ATTEMPT_FAILED, facts)
+        tracing.add_event(names.ATTEMPT_FAILED, facts)
         event = AttemptFailed(failure=to_failure(error), by=by, next=then.value, usage=self._taken())
         event.delay.FromTimedelta(timedelta(seconds=delay))
         self._tell(RunEvent(attempt_failed=event))
@@ -126,7 +126,7 @@ class Asking:
         """It cannot go on just now; told once for the same reason."""
         if reason not in self._waited_for:
             self._waited_for.add(reason)
-            spans.event(names.WAITING, {names.EXPERT: expert})
+            tracing.add_event(names.WAITING, {names.EXPERT: expert})
             waiting = TaskWaiting(expert=expert, reason=reason, start_time=start_time)
             self._tell(RunEvent(task_waiting=waiting))
 
@@ -136,7 +136,7 @@ class Asking:
     def ended(self, error: ServiceError, by: Candidate | None = None) -> TaskResult:
         """The result of a job that has failed for good."""
         if by:
-            _count(error, by, Verdict.GIVE_UP)
+            _count(error, by, RecoveryAction.GIVE_UP)
         failure, usage = to_failure(error), self._taken()
         return TaskResult(task_id=self.job.task_id, attempt=self.attempt, by=by, failure=failure, usage=usage)
 
@@ -196,7 +196,7 @@ class Lineup:
         Args:
             failure: what came of the one before.
         """
-        if failure and verdict(failure) is Verdict.GIVE_UP:
+        if failure and recovery_action(failure) is RecoveryAction.GIVE_UP:
             return None
         if self._current:
             self._note(self._current, failure)
@@ -236,7 +236,7 @@ class Lineup:
 
 def is_refusal(error: ServiceError) -> bool:
     """Whether an expert refused a call because it is overloaded, and may accept it later."""
-    return isinstance(error, Overloaded) and verdict(error) is Verdict.RETRY
+    return isinstance(error, Overloaded) and recovery_action(error) is RecoveryAction.RETRY
 
 
 def same(candidate: Candidate, others: Sequence[Candidate]) -> Candidate:
@@ -254,7 +254,7 @@ def to_failure(error: ServiceError) -> Failure:
     return failure
 
 
-def _count(error: ServiceError, by: Candidate, then: Verdict) -> None:
+def _count(error: ServiceError, by: Candidate, then: RecoveryAction) -> None:
     metrics.attempts_failed.add(1, {"expert": by.expert, "code": error.code.name, "next": then.value})
 
 
@@ -264,7 +264,7 @@ def _name(candidate: Candidate) -> tuple[str, str]:
 
 def _allowed(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Those that may be given the caller's bytes, for their result: whatever is not said to be inside is outside."""
-    open_ = call_context.may_leave_the_house()
+    open_ = call_context.allows_external_endpoints()
     return [
         candidate
         for candidate in candidates

@@ -13,7 +13,7 @@ import structlog
 
 from protos.hugginggpt.internal.v1.selector_pb2 import Avoid
 from services.common import semantic_conventions as names
-from services.common import spans
+from services.common import tracing
 from services.orchestrator import metrics
 
 log = structlog.get_logger(__name__)
@@ -182,7 +182,7 @@ class Circuits:
             return
         metrics.circuit_open.add(1 if is_open else -1, {"expert": key.expert, "kind": key.kind})
         facts = {names.EXPERT: key.expert, names.MODEL: key.model, names.CIRCUIT: key.kind}
-        spans.event(names.CIRCUIT_OPENED if is_open else names.CIRCUIT_CLOSED, facts)
+        tracing.add_event(names.CIRCUIT_OPENED if is_open else names.CIRCUIT_CLOSED, facts)
         what = {name: value for name, value in key._asdict().items() if value}
         if is_open:
             log.warning("circuit opened", kind=key.kind, **what, reason=circuit.reason)

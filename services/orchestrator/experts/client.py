@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from protos.hugginggpt.internal.v1.selector_pb2 import Avoid
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
-from services.common.errors import ServiceError, Verdict
+from services.common.errors import RecoveryAction, ServiceError
 from services.orchestrator import metrics
 from services.orchestrator.experts.backoff import RetryBudget
 from services.orchestrator.experts.candidates import Asking, Job, Lineup, OutOfReach, to_failure
@@ -82,7 +82,7 @@ class Attempts:
                 following = await lineup.next(error) if asking.left > 0 else None
                 if following is None:
                     return asking.ended(error, candidate)
-                asking.failed(error, candidate, Verdict.NEXT_CANDIDATE)
+                asking.failed(error, candidate, RecoveryAction.NEXT_CANDIDATE)
                 candidate = following
 
     def follow(self, job: Job, result: TaskResult) -> None:

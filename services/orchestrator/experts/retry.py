@@ -10,7 +10,7 @@ from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
-from services.common.errors import DeadlineExceeded, Overloaded, ServiceError, Verdict, verdict
+from services.common.errors import DeadlineExceeded, Overloaded, RecoveryAction, ServiceError, recovery_action
 from services.orchestrator.experts.backoff import (
     LONGEST_REFUSAL_WAIT_SECONDS,
     REFUSALS_BEFORE_NEXT,
@@ -110,7 +110,7 @@ class Trying:
                 delay = self._pause(error, address)
                 if delay is None:
                     raise
-                self._asking.failed(error, self._candidate, Verdict.RETRY, delay)
+                self._asking.failed(error, self._candidate, RecoveryAction.RETRY, delay)
             finally:
                 self._turns.give_back(self._turn)
             if self._usable():
@@ -133,7 +133,7 @@ class Trying:
         Raises:
             OutOfReach: none is possible soon enough.
         """
-        if verdict(error) is not Verdict.RETRY:
+        if recovery_action(error) is not RecoveryAction.RETRY:
             return None
         self._shunned.add(address)
         elsewhere = self._calls.elsewhere(self._candidate, self._shunned)

@@ -58,7 +58,7 @@ class Shadows:
         alone = Candidate()
         alone.CopyFrom(shadow)
         alone.role = CANDIDATE_ROLE_PRIMARY
-        with call_context.acting_for(_behind_all(call_context.current())):
+        with call_context.use_caller(_behind_all(call_context.current())):
             tried = await self._infer(
                 replace(job, candidates=[alone], emit=_untold, retries=RetryBudget(), again=_nobody, last_attempt=0)
             )

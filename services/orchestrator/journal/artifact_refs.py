@@ -3,9 +3,9 @@
 from asyncio import Future
 from collections.abc import Collection
 
-from services.common.database import Database, Into, Query, Steps
+from services.common.database import Database, InsertInto, Query, Steps
 
-HOLDS = Into("holds", {"tenant": "text", "holder": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
+HOLDS = InsertInto("holds", {"tenant": "text", "holder": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
 LET_GO = "DELETE FROM holds WHERE tenant = ? AND holder = ?"
 _ASKED = "SELECT 1"
 

@@ -5,7 +5,7 @@
 from collections.abc import Collection
 
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RUN_STATE_QUEUED, RUN_STATE_RUNNING
-from services.common.database import Dialect, Into
+from services.common.database import Dialect, InsertInto
 from services.orchestrator.journal.pages import paged
 
 _FIELDS = (
@@ -19,7 +19,7 @@ HIDDEN = -1
 
 _OPEN = f"state > 0 AND state < {RUN_STATE_COMPLETED}"
 
-ITEMS = Into("batch_items", {"batch_id": "text", "idx": "bigint", "name": "text", "inputs": "bytea"})
+ITEMS = InsertInto("batch_items", {"batch_id": "text", "idx": "bigint", "name": "text", "inputs": "bytea"})
 
 ASKED = "SELECT 1"
 BEGIN = (

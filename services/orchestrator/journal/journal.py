@@ -14,7 +14,7 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_QUEUED, RunState, TaskResult
-from services.common.database import Contradiction, Database, Operation, Query, Steps
+from services.common.database import ConstraintViolation, Database, Operation, Query, Steps
 from services.common.errors import FailedPrecondition, NotFound, Unavailable
 from services.orchestrator import metrics
 from services.orchestrator.journal import statements
@@ -118,7 +118,7 @@ class Journal(StoredEvents):
             if there and decoded(RunEvent, there[0][0]) == events[-1]:
                 return
             if (yield Query(statements.OWNED, (run_id, fence))):
-                raise Contradiction(f"the stored events of run {run_id} do not end at number {first - 1}")
+                raise ConstraintViolation(f"the stored events of run {run_id} do not end at number {first - 1}")
             raise LeaseLost(f"run {run_id} is another orchestrator's by now")
 
         return self._write("append", operation, run_id)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
-from services.common.database import Database, Into, Query, Rows, Steps
+from services.common.database import Database, InsertInto, Query, Rows, Steps
 from services.orchestrator.journal.artifact_digests import digests
 from services.orchestrator.journal.artifact_refs import HOLDS, LET_GO
 from services.orchestrator.journal.pages import Page, page, paged
 
 _LATEST = "SELECT version, pipeline FROM pipelines WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1"
-_VERSIONS = Into(
+_VERSIONS = InsertInto(
     "pipelines",
     {"tenant": "text", "name": "text", "version": "bigint", "created": "float8", "pipeline": "bytea"},
 )
@@ -104,7 +104,7 @@ def _same(kept: Pipeline, new: Pipeline) -> bool:
     )
 
 
-def _held(tenant: str, pipeline: Pipeline) -> Iterator[tuple[Into, list[tuple[str, str, str]]]]:
+def _held(tenant: str, pipeline: Pipeline) -> Iterator[tuple[InsertInto, list[tuple[str, str, str]]]]:
     holder = _holder(pipeline.name, pipeline.version)
     if rows := [(tenant, holder, sha256) for sha256 in sorted(set(digests(pipeline)))]:
         yield HOLDS, rows

@@ -159,9 +159,9 @@ class Retention:
         if not await self._alone():
             return
         before = time.time() - ARTIFACT_SECONDS
-        await self._store.discard_unfinished(last_written_before=before)
+        await self._store.discard_staged(last_written_before=before)
         removed = 0
-        async for page in self._store.last_written_before(before):
+        async for page in self._store.written_before(before):
             for tenant in sorted({tenant for tenant, _ in page}):
                 old = [sha256 for whose, sha256 in page if whose == tenant]
                 for sha256 in set(old) - await self._referred(tenant, old):
@@ -178,7 +178,7 @@ class Retention:
     async def _alone(self) -> bool:
         """Whether the store is this journal's: the first to collect there writes its name into it."""
         ((name,),) = await self._written(_NAMED, uuid4().hex)
-        notes = self._store.notes("journals")
+        notes = self._store.key_values("journals")
         names = await notes.all()
         if not names:
             await notes.put(name, b"")

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from services.common.database import Into
+from services.common.database import InsertInto
 from services.orchestrator.journal.artifact_digests import digests, may_refer
 from services.orchestrator.journal.statements import EVENTS, MEMO_REFERENCES, MEMOS, REFERENCES
 from services.orchestrator.journal.tables import Memo
 
-Put: TypeAlias = tuple[Into, Sequence[Sequence[Any]]]
+Put: TypeAlias = tuple[InsertInto, Sequence[Sequence[Any]]]
 Puts: TypeAlias = Sequence[Put]
 
 

@@ -5,7 +5,7 @@
 from collections.abc import Collection
 
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
-from services.common.database import Dialect, Into
+from services.common.database import Dialect, InsertInto
 
 FIELDS = (
     "id",
@@ -44,21 +44,21 @@ _NEW = {
 """The columns of a run that begins."""
 ALIVE = f"state < {RUN_STATE_COMPLETED}"
 
-EVENTS = Into("events", {"run_id": "text", "seq": "bigint", "event": "bytea", "referenced": "bigint"})
-REFERENCES = Into("artifact_references", {"run_id": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
-BATCH_RUNS = Into(
+EVENTS = InsertInto("events", {"run_id": "text", "seq": "bigint", "event": "bytea", "referenced": "bigint"})
+REFERENCES = InsertInto("artifact_references", {"run_id": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
+BATCH_RUNS = InsertInto(
     "batch_runs",
     {"batch_id": "text", "idx": "bigint", "run_id": "text", "state": "bigint", "ended": "float8", "outcome": "bytea"},
     "ON CONFLICT (batch_id, idx) DO UPDATE SET run_id = excluded.run_id, state = excluded.state,"
     " ended = excluded.ended, outcome = excluded.outcome",
 )
-MEMOS = Into(
+MEMOS = InsertInto(
     "memos",
     {"tenant": "text", "digest": "text", "result": "bytea", "created": "float8", "run_id": "text"},
     "ON CONFLICT (tenant, digest) DO UPDATE SET"
     " result = excluded.result, created = excluded.created, run_id = excluded.run_id",
 )
-MEMO_REFERENCES = Into(
+MEMO_REFERENCES = InsertInto(
     "memo_references", {"tenant": "text", "digest": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING"
 )
 
@@ -134,7 +134,7 @@ class Statements:
     def __init__(self, dialect: Dialect) -> None:
         now = dialect.now
         self.texts = dialect.texts
-        self.runs = Into("runs", _NEW, computed={"lease_until": f"{now} + {{}}"})
+        self.runs = InsertInto("runs", _NEW, computed={"lease_until": f"{now} + {{}}"})
         self.accept = f"{self.runs.one} RETURNING id"
         self.append = append(f"lease_until = {now} + ?")
         self.fail = (

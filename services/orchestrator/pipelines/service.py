@@ -68,7 +68,7 @@ class Pipelines:
                 port="name",
                 remedy="use lower-case letters, digits, '.', '-' and '_', a letter first, 63 at most",
             )
-        with call_context.acting_for(stricter(call_context.current(), request.policy)):
+        with call_context.use_caller(stricter(call_context.current(), request.policy)):
             if request.HasField("run_id"):
                 pipeline = await self.of_run(request.run_id, pin=request.pin_models)
             else:
@@ -151,7 +151,7 @@ class Pipelines:
         if not view.run.tasks:
             raise FailedPrecondition(f"run {run_id} has no plan", reason="NO_PLAN", remedy="name another run")
         policy = DATA_POLICY_UNSPECIFIED if row.caller.policy == DATA_POLICY_OPEN else DATA_POLICY_LOCAL
-        with call_context.acting_for(stricter(call_context.current(), policy)):
+        with call_context.use_caller(stricter(call_context.current(), policy)):
             pipeline = await self.drafted(_plan(view, pin=pin))
         pipeline.source_run_id, pipeline.policy = run_id, policy
         return pipeline
@@ -169,7 +169,7 @@ class Pipelines:
         parameters.place(pipeline.inputs, spec.inputs)
         parameters.check(pipeline.inputs, spec.inputs)
         who = stricter(call_context.current(), pipeline.policy)
-        with call_context.acting_for(who):
+        with call_context.use_caller(who):
             await self.vouch(pipeline.plan, spec.inference_mode, spec.constraints)
         spec.pipeline.version = pipeline.version
         spec.plan.CopyFrom(pipeline.plan)

@@ -53,7 +53,7 @@ class Driver:
 
     async def drive(self, run: LiveRun, parent_id: str) -> None:
         """Takes a run to its end; being cancelled leaves it for another owner, as does a journal that is not there."""
-        with call_context.acting_for(run.caller), spans.driving(run.trace):
+        with call_context.use_caller(run.caller), spans.driving(run.trace):
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(run.keep(), name=f"keep-{run.id}")

@@ -12,7 +12,15 @@ from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
 from protos.hugginggpt.v1.run_pb2 import TaskStatus, Turn
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
-from services.common.errors import CorruptData, Overloaded, ServiceError, Unavailable, Verdict, from_rpc, verdict
+from services.common.errors import (
+    CorruptData,
+    Overloaded,
+    RecoveryAction,
+    ServiceError,
+    Unavailable,
+    from_rpc,
+    recovery_action,
+)
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.client import to_failure
 from services.orchestrator.runs import spans
@@ -92,7 +100,7 @@ class Plans:
                 return _given_up(run, spent)
             except ServiceError as raised:
                 error = raised
-                if verdict(error) is Verdict.GIVE_UP:
+                if recovery_action(error) is RecoveryAction.GIVE_UP:
                     break
             else:
                 _completed(run, decision)

@@ -44,7 +44,7 @@ class Memory:
 
     async def _whole(self, tenant: str, result: TaskResult) -> bool:
         """Whether what it refers to is still there: others than this program may empty a store."""
-        return all([await self._store.holds(tenant, sha256) for sha256 in set(digests(result))])
+        return all([await self._store.contains(tenant, sha256) for sha256 in set(digests(result))])
 
 
 def memo(run: LiveRun, spec: TaskSpec, result: TaskResult) -> Memo | None:

@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.run_pb2 import RunSpec, RunState, TaskResult
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import semantic_conventions as names
-from services.common import spans, tracing
+from services.common import tracing
 from services.orchestrator.runs.run_log import LiveRun
 
 _NONE = trace.INVALID_SPAN_CONTEXT
@@ -25,32 +25,32 @@ _NONE = trace.INVALID_SPAN_CONTEXT
 
 def begun(spec: RunSpec) -> event_pb2.Trace | None:
     """The name of a new run's span, within what asks for it; a batch's item has a trace of its own. None: no traces."""
-    if not (traces := tracing.current()):
+    if not (traces := tracing.provider()):
         return None
-    from services.common.rpc_telemetry import begun as named  # noqa: PLC0415  # loaded where traces are
+    from services.common.rpc_telemetry import new_span_context  # noqa: PLC0415  # loaded where traces are
 
-    parent = _NONE if spec.HasField("batch") else spans.current()
-    span = named(traces, SpanKind.INTERNAL, names.INVOKE_WORKFLOW, parent)
+    parent = _NONE if spec.HasField("batch") else tracing.current_span_context()
+    span = new_span_context(traces, SpanKind.INTERNAL, names.INVOKE_WORKFLOW, parent)
     return event_pb2.Trace(
-        traceparent=spans.written(span), parent_id=f"{parent.span_id:016x}" if parent.is_valid else ""
+        traceparent=tracing.traceparent(span), parent_id=f"{parent.span_id:016x}" if parent.is_valid else ""
     )
 
 
 def driving(kept: event_pb2.Trace) -> AbstractContextManager[None]:
     """What is done within the block belongs to the run's span, whatever it was begun in."""
-    return spans.within(_own(kept))
+    return tracing.use_parent(_own(kept))
 
 
 @contextmanager
 def taking_over(run: LiveRun) -> Iterator[None]:
     """The span of an orchestrator that goes on with what another has begun."""
-    with driving(run.trace), spans.doing(names.TAKE_OVER, {names.RUN: run.id}):
+    with driving(run.trace), tracing.start_span(names.TAKE_OVER, {names.RUN: run.id}):
         yield
 
 
 def ended(run: LiveRun, state: "RunState.ValueType", failure: Failure | None) -> None:
     """Writes the run's span down."""
-    own, traces = _own(run.trace), tracing.current()
+    own, traces = _own(run.trace), tracing.provider()
     if not (traces and own.trace_flags & trace.TraceFlags.SAMPLED):
         return
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415  # loaded where traces are
@@ -67,7 +67,7 @@ def ended(run: LiveRun, state: "RunState.ValueType", failure: Failure | None) ->
         attributes[names.ERROR] = failure.reason
     traces.write(
         ReadableSpan(
-            names.named(names.INVOKE_WORKFLOW, workflow),
+            names.span_name(names.INVOKE_WORKFLOW, workflow),
             own,
             _parent(run.trace, own),
             traces.resource,
@@ -83,7 +83,7 @@ def ended(run: LiveRun, state: "RunState.ValueType", failure: Failure | None) ->
 def planning(run: LiveRun, goal: str) -> Iterator[Span]:
     """The span of one call of the planner."""
     facts = {names.OPERATION: names.PLAN, names.RUN: run.id, names.GOAL: goal}
-    with spans.doing(names.PLAN, facts) as span:
+    with tracing.start_span(names.PLAN, facts) as span:
         yield span
 
 
@@ -97,14 +97,14 @@ def planned(span: Span, decision: Decision, tasks: int) -> None:
 @contextmanager
 def executing(run: LiveRun, task: Task) -> Iterator[Span]:
     """The span of one task, from when what it needs is there."""
-    facts: spans.Attributes = {
+    facts: tracing.Attributes = {
         names.OPERATION: names.EXECUTE_TOOL,
         names.TOOL: task.task,
         names.TOOL_CALL: f"{run.id}/{task.id}",
         names.RUN: run.id,
         names.TASK_ID: task.id,
     }
-    with driving(run.trace), spans.doing(names.named(names.EXECUTE_TOOL, task.task), facts) as span:
+    with driving(run.trace), tracing.start_span(names.span_name(names.EXECUTE_TOOL, task.task), facts) as span:
         yield span
 
 
@@ -112,7 +112,7 @@ def executed(span: Span, result: TaskResult) -> None:
     """What came of it."""
     if not span.is_recording():
         return
-    facts: spans.Attributes = {
+    facts: tracing.Attributes = {
         names.MODEL: result.by.model_id,
         names.EXPERT: result.by.expert,
         names.ATTEMPT: result.attempt,
@@ -121,11 +121,11 @@ def executed(span: Span, result: TaskResult) -> None:
     if result.usage.cost:
         span.set_attribute(names.COST, result.usage.cost)
     if result.HasField("failure"):
-        spans.failed(span, result.failure.reason)
+        tracing.set_error(span, result.failure.reason)
 
 
 def _own(kept: event_pb2.Trace) -> SpanContext:
-    return spans.read({"traceparent": kept.traceparent}) if kept.traceparent else _NONE
+    return tracing.extract({"traceparent": kept.traceparent}) if kept.traceparent else _NONE
 
 
 def _parent(kept: event_pb2.Trace, own: SpanContext) -> SpanContext | None:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from services.local.ports import free
+from services.local.ports import free_address
 from tests.bench.dense.tasks import ITEMS, TASK
 from tests.bench.expert_callers import Asker, reaching
 from tests.bench.host import CALLERS, ONE_CORE
@@ -141,7 +141,7 @@ def _names(package: str) -> tuple[str, str, str]:
 @asynccontextmanager
 async def _serving(package: str) -> AsyncIterator[tuple[Process, httpx.AsyncClient]]:
     """The rival on a free port; nothing of it is left afterwards."""
-    address = free("127.0.0.1:0", option="")
+    address = free_address("127.0.0.1:0", option="")
     with TemporaryDirectory(prefix="r") as home:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", f"tests.bench.peers.with_{package}", address.rpartition(":")[2]),
