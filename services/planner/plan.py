@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from services.common.media_types import modality_names
 from services.llm.usage import Usage
 
 HARD_LIMIT = 1_000
@@ -201,28 +202,6 @@ class Draft:
 
 # ---------------------------------------------------------------- what fits where
 
-_TABLES = {
-    "text/csv",
-    "text/tab-separated-values",
-    "application/vnd.ms-excel",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "application/vnd.oasis.opendocument.spreadsheet",
-}
-_BY_FAMILY = {
-    "image": (Modality.IMAGE,),
-    "audio": (Modality.AUDIO,),
-    "video": (Modality.VIDEO,),
-    "text": (Modality.TEXT,),
-}
-_BY_TYPE = {
-    "application/pdf": (Modality.IMAGE,),
-    "application/ogg": (Modality.AUDIO, Modality.VIDEO),
-    "application/json": (Modality.JSON, Modality.TABLE, Modality.TEXT),
-    "application/xml": (Modality.TEXT,),
-    "text/csv": (Modality.TABLE, Modality.TEXT),
-    "text/tab-separated-values": (Modality.TABLE, Modality.TEXT),
-}
-
 
 def modalities(value: Value) -> tuple[Modality, ...]:
     """The ports a value fits, the most natural first; a PDF is taken wherever a picture is."""
@@ -230,9 +209,4 @@ def modalities(value: Value) -> tuple[Modality, ...]:
         return (Modality.TEXT,)
     if isinstance(value, Json):
         return (Modality.JSON,)
-    media_type = value.media_type.partition(";")[0].strip().lower()
-    if media_type in _BY_TYPE:
-        return _BY_TYPE[media_type]
-    if media_type in _TABLES:
-        return (Modality.TABLE,)
-    return _BY_FAMILY.get(media_type.partition("/")[0], ())
+    return tuple(Modality[name] for name in modality_names(value.media_type))

@@ -1,6 +1,5 @@
 """Who hosts what, as far as is known: state that is told of every answer and silence, and wakes those who watch it."""
 
-import asyncio
 import itertools
 import re
 import time
@@ -8,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
+from services.common.change_signal import ChangeSignal
 from services.common.errors import CorruptData, FailedPrecondition, NotFound
 from services.selector.catalog_view import View
 from services.selector.replica import Attention, Description, Replica
@@ -55,7 +55,7 @@ class Catalog:
         self._replicas: dict[str, Replica] = {}
         self._asleep: dict[str, Replica] = {}
         self._foretold = frozenset[str]()
-        self._news = asyncio.Event()
+        self._changed = ChangeSignal()
         self._closed = False
         self.troubles: dict[str, str] = {}
         """What is wrong with where addresses come from, by source."""
@@ -198,13 +198,13 @@ class Catalog:
         while not self._closed:
             if self.view.revision != revision:
                 return self.view.revision
-            await self._news.wait()
+            await self._changed.wait()
         return None
 
     def close(self) -> None:
         """Nothing more will be learnt; those who watch are sent away."""
         self._closed = True
-        self._wake()
+        self._changed.notify()
 
     # ------------------------------------------------------------ inside
 
@@ -262,8 +262,4 @@ class Catalog:
     def _refresh(self) -> None:
         before, self.view = self.view.revision, View(list(self._everyone()), self._standard, self._table)
         if self.view.revision != before:
-            self._wake()
-
-    def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+            self._changed.notify()

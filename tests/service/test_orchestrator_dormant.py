@@ -189,8 +189,7 @@ class FailingOnce:
 async def test_catalogue_watch_restarts_after_an_unexpected_exception(selector: str, catalogue: Catalogue) -> None:
     async with connect(selector) as channel, asyncio.timeout(10):
         sleepers = Sleepers(FailingOnce(rpc.SelectorServiceStub(channel)))  # type: ignore[arg-type]  # as a stub
-        with sleepers.watched() as change:
-            changed = change()
+        with sleepers.watched() as changed:
             await changed.wait()
     assert catalogue.watches == 1
 

@@ -71,11 +71,15 @@ CASES: Mapping[str, tuple[str, Wrong, str]] = {
         "cannot serve metrics",
     ),
     "strangers without keys": ("gateway", {"GATEWAY_HTTP_LISTEN": "0.0.0.0:0"}, "without authentication"),
-    "a host for a database": ("services.orchestrator", {"ORCHESTRATOR_JOURNAL": "postgres:5432"}, "is no file's path"),
+    "a host for a database": (
+        "services.orchestrator",
+        {"ORCHESTRATOR_JOURNAL": "postgres:5432"},
+        "is not the path of a file",
+    ),
     "another kind of database": (
         "gateway",
         {"GATEWAY_DATABASE": f"mysql://a:{SECRET}@b/c"},
-        "no kind of database called mysql",
+        "mysql is not a supported database",
     ),
     "a bucket without a store": (
         "services.orchestrator",

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from protos.hugginggpt.v1.caller_pb2 import Caller
+from services.common.change_signal import ChangeSignal
 
 PACE_SECONDS = 0.02
 """Between two items that begin while people ask: most of the process is for them."""
@@ -58,7 +59,7 @@ class Places:
         self._wanting: Counter[str] = Counter()
         self._next_at = 0.0
         self._asked_at = -PRESENT_SECONDS
-        self._changed = asyncio.Event()
+        self._changed = ChangeSignal()
 
     async def take(self, who: Caller, wanted: int, report: Report | None = None) -> int:
         """Takes places for who started a batch, as soon as there are any; gives how many, one at least.
@@ -74,11 +75,11 @@ class Places:
             overload = _Delay(report)
             while True:
                 await overload.calm()
-                changed = self._changed
+                version = self._changed.version
                 if self._crowded():
                     await overload.crowded()
                 elif not (room := min(self._room(who.tenant), self._left(who))):
-                    await changed.wait()
+                    await self._changed.wait(version)
                 elif not self._asks():
                     return self._took(who, min(wanted, room))
                 elif (delay := self._next_at - time.monotonic()) > 0:
@@ -91,7 +92,7 @@ class Places:
         """Places are free again."""
         self._held -= Counter({who.tenant: count})  # which drops who has none
         self._of_keys -= Counter({who.key_id: count})
-        self._wake()
+        self._changed.notify()
 
     @contextmanager
     def _wants(self, tenant: str) -> Iterator[None]:
@@ -101,7 +102,7 @@ class Places:
         finally:
             self._wanting -= Counter([tenant])
             if self._wanting and tenant not in self._wanting:
-                self._wake()  # what was left for it may be others'
+                self._changed.notify()  # what was left for it may be others'
 
     def _room(self, tenant: str) -> int:
         """How many places a tenant may take now."""
@@ -113,10 +114,6 @@ class Places:
     def _left(self, who: Caller) -> int:
         """How many more places its key allows."""
         return max(0, who.items_at_once - self._of_keys[who.key_id]) if who.items_at_once else self.most
-
-    def _wake(self) -> None:
-        woken, self._changed = self._changed, asyncio.Event()
-        woken.set()
 
     def _asks(self) -> bool:
         """Whether people ask, or did a moment ago."""

@@ -14,6 +14,7 @@ import structlog
 from protos.hugginggpt.internal.v1.selector_pb2 import Avoid
 from services.common import semantic_conventions as names
 from services.common import tracing
+from services.common.change_signal import ChangeSignal
 from services.orchestrator import metrics
 
 log = structlog.get_logger(__name__)
@@ -108,7 +109,7 @@ class Circuits:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._circuits: dict[Key, Circuit] = {}
-        self._changed = asyncio.Event()
+        self._changed = ChangeSignal()
 
     @property
     def all_closed(self) -> bool:
@@ -150,7 +151,7 @@ class Circuits:
         """A call ended that says nothing about it."""
         if circuit := self._circuits.get(key):
             circuit.left()
-            self._wake()
+            self._changed.notify()
 
     async def change(self, seconds: float) -> None:
         """Waits until something is known anew of any circuit, or so long."""
@@ -177,7 +178,7 @@ class Circuits:
 
     def _tell(self, key: Key, circuit: Circuit, *, was_open: bool, is_open: bool) -> None:
         if was_open or is_open:
-            self._wake()
+            self._changed.notify()
         if was_open is is_open:
             return
         metrics.circuit_open.add(1 if is_open else -1, {"expert": key.expert, "kind": key.kind})
@@ -188,7 +189,3 @@ class Circuits:
             log.warning("circuit opened", kind=key.kind, **what, reason=circuit.reason)
         else:
             log.info("circuit closed", kind=key.kind, **what)
-
-    def _wake(self) -> None:
-        woken, self._changed = self._changed, asyncio.Event()
-        woken.set()

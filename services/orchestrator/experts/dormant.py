@@ -1,7 +1,7 @@
 """Waiting for experts that sleep: whoever waits is woken when the catalogue changes."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ import grpc
 import structlog
 
 from protos.hugginggpt.internal.v1.selector_pb2 import WatchCatalogueRequest
+from services.common.change_signal import ChangeSignal
 from services.common.supervision import supervise
 from services.orchestrator.experts.backoff import backoff
 
@@ -20,9 +21,6 @@ log = structlog.get_logger(__name__)
 
 WATCH_SECONDS = 600.0
 """After which the catalogue is watched anew: every call has a deadline."""
-
-Change = Callable[[], asyncio.Event]
-"""Gives what is set by the next change; to be asked for before looking."""
 
 
 class Sleepers:
@@ -36,10 +34,10 @@ class Sleepers:
         self._selector = selector
         self._waiting = 0
         self._watch: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+        self._changed = ChangeSignal()
 
     @contextmanager
-    def watched(self) -> Iterator[Change]:
+    def watched(self) -> Iterator[ChangeSignal]:
         """Within the block changes are told; the first as soon as the stream stands, for what was missed until then."""
         self._waiting += 1
         if self._watch is None:
@@ -47,7 +45,7 @@ class Sleepers:
             following = supervise(self._follow, name="catalogue watch")
             self._watch = asyncio.create_task(following, name="watch-catalogue", context=Context())
         try:
-            yield lambda: self._changed
+            yield self._changed
         finally:
             self._waiting -= 1
             if not self._waiting:
@@ -65,12 +63,8 @@ class Sleepers:
             try:
                 async for _ in self._selector.WatchCatalogue(WatchCatalogueRequest(), timeout=WATCH_SECONDS):
                     failures = 0
-                    self._tell()
+                    self._changed.notify()
             except grpc.aio.AioRpcError as error:
                 failures += 1
                 log.info("the catalogue is watched anew", code=error.code().name)
             await asyncio.sleep(backoff(max(failures, 1)))
-
-    def _tell(self) -> None:
-        told, self._changed = self._changed, asyncio.Event()
-        told.set()

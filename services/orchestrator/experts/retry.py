@@ -264,12 +264,12 @@ class Trying:
         self._asking.waits(expert, reason, candidate.start_time if candidate.HasField("start_time") else None)
         try:
             async with asyncio.timeout(max(self._left, min(start, self._asking.left))):
-                with self._sleepers.watched() as change:
+                with self._sleepers.watched() as changed:
                     while not self._candidate.endpoints:
-                        changed = change()
+                        version = changed.version
                         await self._look_again()
                         if not self._candidate.endpoints:
-                            await changed.wait()
+                            await changed.wait(version)
         except TimeoutError:
             what = f"expert {expert} did not wake in time"
             raise OutOfReach(what, reason="ASLEEP", remedy=f"see why {expert} does not start") from None

@@ -19,6 +19,7 @@ from protos.hugginggpt.v1.artifact_pb2 import (
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common.errors import InvalidRequest
+from services.common.media_types import modality_names
 from services.orchestrator.runs.arguments import is_too_long, needs
 
 _A = {
@@ -28,29 +29,6 @@ _A = {
     MODALITY_VIDEO: "a video",
     MODALITY_TABLE: "a table",
     MODALITY_JSON: "JSON",
-}
-_TABLES = frozenset(
-    {
-        "text/csv",
-        "text/tab-separated-values",
-        "application/vnd.ms-excel",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-        "application/vnd.oasis.opendocument.spreadsheet",
-    }
-)
-_BY_TYPE: Mapping[str, "Sequence[Modality.ValueType]"] = {
-    "application/pdf": (MODALITY_IMAGE,),
-    "application/ogg": (MODALITY_AUDIO, MODALITY_VIDEO),
-    "application/json": (MODALITY_JSON, MODALITY_TABLE, MODALITY_TEXT),
-    "application/xml": (MODALITY_TEXT,),
-    "text/csv": (MODALITY_TABLE, MODALITY_TEXT),
-    "text/tab-separated-values": (MODALITY_TABLE, MODALITY_TEXT),
-}
-_BY_FAMILY: Mapping[str, "Sequence[Modality.ValueType]"] = {
-    "image": (MODALITY_IMAGE,),
-    "audio": (MODALITY_AUDIO,),
-    "video": (MODALITY_VIDEO,),
-    "text": (MODALITY_TEXT,),
 }
 _NUMBERED = re.compile(r"file[0-9]+")
 """What a gateway calls files that came without a name."""
@@ -187,10 +165,7 @@ def _modalities(value: Value) -> "Sequence[Modality.ValueType]":
         return (MODALITY_TEXT,)
     if kind == "json":
         return (MODALITY_JSON,) if _is_json(value.json) else ()
-    media_type = value.artifact.media_type.partition(";")[0].strip().lower()
-    if media_type in _TABLES and media_type not in _BY_TYPE:
-        return (MODALITY_TABLE,)
-    return _BY_TYPE.get(media_type) or _BY_FAMILY.get(media_type.partition("/")[0], ())
+    return [Modality.Value(f"MODALITY_{name}") for name in modality_names(value.artifact.media_type)]
 
 
 def _is_json(text: str) -> bool:

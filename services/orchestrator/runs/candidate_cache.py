@@ -7,7 +7,8 @@ from typing import Self
 
 from protos.hugginggpt.internal.v1.selector_pb2 import SelectResponse
 from services.common import call_context
-from services.orchestrator.experts.dormant import Change, Sleepers
+from services.common.change_signal import ChangeSignal
+from services.orchestrator.experts.dormant import Sleepers
 
 Ask = Callable[[], Awaitable[SelectResponse]]
 
@@ -28,8 +29,8 @@ class Catalogue:
     def __init__(self, watch: Sleepers) -> None:
         self._watch = watch
         self._watched = ExitStack()
-        self._change: Change | None = None
-        self._changed = asyncio.Event()
+        self._changed: ChangeSignal | None = None
+        self._version = 0
         self._answers: dict[tuple[Hashable, int], SelectResponse] = {}
 
     async def __aenter__(self) -> Self:
@@ -45,10 +46,10 @@ class Catalogue:
             ServiceError: nobody can do it, or the selector does not answer.
         """
         key = (question, call_context.current().policy)
-        changed = self._looked()
+        version = self._current_version()
         if key not in self._answers:
             answer = await ask()
-            if changed.is_set() or changed is not self._changed:
+            if self._current_version() != version:
                 return answer
             if len(self._answers) >= MOST:
                 self._answers.clear()
@@ -57,19 +58,24 @@ class Catalogue:
 
     async def change(self, seconds: float) -> None:
         """Waits until the catalogue is another one, or so long."""
-        changed = self._looked()
+        changed, version = self._watch_changes(), self._current_version()
         try:
             async with asyncio.timeout(seconds):
-                await changed.wait()
+                await changed.wait(version)
         except TimeoutError:
             return
 
-    def _looked(self) -> asyncio.Event:
-        """What the next change sets; what was known before the last one is forgotten."""
-        if self._change is None:
-            self._change = self._watched.enter_context(self._watch.watched())
-            self._changed = self._change()
-        if self._changed.is_set():
-            self._answers.clear()
-            self._changed = self._change()
+    def _watch_changes(self) -> ChangeSignal:
+        """The signal of changes of the catalogue, watched from the first call on."""
+        if self._changed is None:
+            self._changed = self._watched.enter_context(self._watch.watched())
+            self._version = self._changed.version
         return self._changed
+
+    def _current_version(self) -> int:
+        """Version of the catalogue; when it has changed, the stored answers are dropped."""
+        version = self._watch_changes().version
+        if version != self._version:
+            self._answers.clear()
+            self._version = version
+        return version

@@ -12,6 +12,7 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RunState
+from services.common.change_signal import ChangeSignal
 from services.common.errors import Unavailable
 from services.orchestrator.batches.items import settled
 from services.orchestrator.journal import Journal, LeaseLost
@@ -39,7 +40,7 @@ class Feed:
 
     def __init__(self, events: Iterable[RunEvent]) -> None:
         self._events = list(events)
-        self._changed = asyncio.Event()
+        self._changed = ChangeSignal()
         self._closed = False
 
     @property
@@ -49,27 +50,23 @@ class Feed:
 
     def publish(self, events: Sequence[RunEvent]) -> None:
         self._events.extend(events)
-        self._wake()
+        self._changed.notify()
 
     def close(self) -> None:
         """No more will come from here, though the run may not have ended."""
         self._closed = True
-        self._wake()
+        self._changed.notify()
 
     async def after(self, sequence: int) -> AsyncGenerator[RunEvent]:
         """Events numbered above sequence, to the run's end or as long as it is here."""
         while True:
-            changed = self._changed
+            version = self._changed.version
             while sequence < len(self._events):
                 yield self._events[sequence]
                 sequence += 1
             if self._closed or self.over:
                 return
-            await changed.wait()
-
-    def _wake(self) -> None:
-        woken, self._changed = self._changed, asyncio.Event()
-        woken.set()
+            await self._changed.wait(version)
 
 
 @dataclass(frozen=True)
