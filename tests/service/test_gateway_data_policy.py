@@ -54,7 +54,7 @@ async def test_an_agent_asks_for_nothing_outside_either(keeping: Keeping) -> Non
     asked = {"request": "and this?", "previous_run_id": await run(keeping, "local"), "policy": "open"}
     async with opened_client(keeping.doors.http_port) as agent:
         result = await agent.call_tool("ask", {**asked, "files": ["http://192.0.2.1/note.txt"]})
-    assert "may not leave the house, and 192.0.2.1 is outside" in words(result)
+    assert "data policy of this request is local, and 192.0.2.1 is an external host" in words(result)
 
 
 async def test_what_follows_on_another_run_is_asked_for(keeping: Keeping) -> None:

@@ -82,7 +82,7 @@ async def test_a_single_task_runs_by_its_name(doors: Doors) -> None:
         none = await agent.call_tool("run_task", {"task": "image-to-text", "arguments": {"image": "a cat"}})
         assert "arguments.image: 'a cat' names no file" in words(none)
         outside = {"task": "image-to-text", "arguments": {"image": "https://example.org/a.png"}, "policy": "local"}
-        assert "may not leave the house, and example.org is outside" in words(
+        assert "data policy of this request is local, and example.org is an external host" in words(
             await agent.call_tool("run_task", outside)
         )
 
