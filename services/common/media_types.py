@@ -1,6 +1,6 @@
 """Media types, and the modalities of ports that accept files of them."""
 
-_BY_TYPE = {
+_BY_TYPE: dict[str, tuple[str, ...]] = {
     "application/pdf": ("IMAGE",),
     "application/ogg": ("AUDIO", "VIDEO"),
     "application/json": ("JSON", "TABLE", "TEXT"),
@@ -11,7 +11,7 @@ _BY_TYPE = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ("TABLE",),
     "application/vnd.oasis.opendocument.spreadsheet": ("TABLE",),
 }
-_BY_FAMILY = {"image": ("IMAGE",), "audio": ("AUDIO",), "video": ("VIDEO",), "text": ("TEXT",)}
+_BY_FAMILY: dict[str, tuple[str, ...]] = {"image": ("IMAGE",), "audio": ("AUDIO",), "video": ("VIDEO",), "text": ("TEXT",)}
 
 
 def modality_names(media_type: str) -> tuple[str, ...]:

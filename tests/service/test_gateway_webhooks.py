@@ -174,4 +174,4 @@ async def test_a_key_that_keeps_data_in_is_told_in_the_house_alone(house: Keyhol
             shown = (await house.doors.http.get(f"/v1/webhooks/{outside['id']}", headers=bearer(token))).json()
             states = {each["state"] for each in shown["deliveries"]}
     assert states == {"withheld"}
-    assert "example.org is outside" in shown["deliveries"][0]["outcome"]
+    assert "example.org is an external host" in shown["deliveries"][0]["outcome"]

@@ -146,7 +146,7 @@ async def test_without_a_table_the_llm_is_the_default(tmp_path: Path) -> None:
 
 
 async def test_a_table_that_is_wrong_keeps_the_selector_from_starting(tmp_path: Path) -> None:
-    with pytest.raises(FailedPrecondition, match=r"routes\.yaml, line 2: task: there is no such key"):
+    with pytest.raises(FailedPrecondition, match=r"routes\.yaml, line 2: task: unknown key"):
         async with opened(tmp_path, "format: hugginggpt/routes/1\ntask: {}\n"):
             pass
 

@@ -96,7 +96,7 @@ def test_ends_of_runs_and_batches_are_told_to_nobody_outside(lived: list[Any]) -
     assert {delivery["state"] for delivery in told} == {"withheld"}
     assert ["batch_id" in delivery for delivery in told].count(True) == 3
     assert ["run_id" in delivery for delivery in told].count(True) == 4
-    assert {"hooks.test is outside" in delivery["outcome"] for delivery in told} == {True}
+    assert {"hooks.test is an external host" in delivery["outcome"] for delivery in told} == {True}
 
 
 def test_under_the_policy_open_the_same_requests_go_to_all_of_them(lived: list[Any]) -> None:

@@ -259,7 +259,7 @@ async def test_ends_of_what_keeps_in_are_told_in_the_house_alone(
     assert (await house.only(inside)).state == "delivered"
     delivery = await house.only(outside)
     assert (delivery.state, delivery.attempts) == ("withheld", 1)
-    assert "may not leave the house, and hooks.test is outside" in delivery.outcome
+    assert "data policy of this request is local, and hooks.test is an external host" in delivery.outcome
 
 
 async def test_what_a_gateway_died_over_is_told_by_another(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
