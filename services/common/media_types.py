@@ -11,7 +11,12 @@ _BY_TYPE: dict[str, tuple[str, ...]] = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ("TABLE",),
     "application/vnd.oasis.opendocument.spreadsheet": ("TABLE",),
 }
-_BY_FAMILY: dict[str, tuple[str, ...]] = {"image": ("IMAGE",), "audio": ("AUDIO",), "video": ("VIDEO",), "text": ("TEXT",)}
+_BY_FAMILY: dict[str, tuple[str, ...]] = {
+    "image": ("IMAGE",),
+    "audio": ("AUDIO",),
+    "video": ("VIDEO",),
+    "text": ("TEXT",),
+}
 
 
 def modality_names(media_type: str) -> tuple[str, ...]:

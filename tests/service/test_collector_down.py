@@ -73,7 +73,7 @@ async def _ended(stub: Any, permits: asyncio.Semaphore) -> None:
 
 
 @pytest.mark.parametrize("away", [never_answers, refuses, is_full, is_nonsense])
-async def test_collector_that_takes_nothing_fails_no_run_and_does_not_keep_the_process_from_stopping(
+async def test_unavailable_collector_fails_no_run_and_does_not_delay_shutdown(
     away: Away, cast: Cast, peers: dict[str, str], tmp_path: Path
 ) -> None:
     cast.plan(task(1), task(2, text=ref(1)), END)

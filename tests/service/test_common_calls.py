@@ -82,7 +82,7 @@ async def ends(traces: Kept, name: str) -> dict[trace.SpanKind, ReadableSpan]:
     return {span.kind: span for span in await traces.ended(name, 2)}
 
 
-async def test_a_call_is_one_trace(stub: Any, expert: Waiting, traces: Kept) -> None:
+async def test_client_and_server_spans_of_a_call_are_in_one_trace(stub: Any, expert: Waiting, traces: Kept) -> None:
     expert.answer.set()
     with trace.get_tracer("test").start_as_current_span("above") as above:
         await stub.Infer(pb.InferRequest(), timeout=5)
@@ -102,7 +102,7 @@ async def test_a_call_is_one_trace(stub: Any, expert: Waiting, traces: Kept) -> 
     assert (client.end_time or 0) >= (server.end_time or 0) > (server.start_time or 0) >= (client.start_time or 0)
 
 
-async def test_the_reply_s_trailing_metadata_can_be_read(stub: Any, expert: Waiting) -> None:
+async def test_traced_call_has_trailing_metadata(stub: Any, expert: Waiting) -> None:
     expert.answer.set()
     call = stub.Infer(pb.InferRequest(), timeout=5)
     await call
@@ -154,7 +154,7 @@ async def _when(event: asyncio.Event, then: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("leave", [cancelled, called_off, timed_out, beside_a_failure])
-async def test_whoever_stops_waiting_ends_the_call_at_the_server(
+async def test_abandoned_call_is_cancelled_at_the_server(
     leave: Callable[[Any, Waiting], Awaitable[None]], stub: Any, expert: Waiting, traces: Kept
 ) -> None:
     await leave(stub.Infer(pb.InferRequest(), timeout=3600), expert)
@@ -198,7 +198,7 @@ async def forgotten(stub: Any) -> None:
 
 
 @pytest.mark.parametrize("leave", [broken_off, closed, read_and_cancelled, read_and_called_off, forgotten])
-async def test_a_stream_nobody_reads_ends_at_the_server(
+async def test_abandoned_stream_is_cancelled_at_the_server(
     leave: Callable[[Any], Awaitable[None]], stub: Any, expert: Waiting, traces: Kept
 ) -> None:
     gc.disable()  # the collector is not what ends it
@@ -213,7 +213,7 @@ async def test_a_stream_nobody_reads_ends_at_the_server(
 
 
 @pytest.mark.parametrize("read", ["iterated", "read"])
-async def test_a_stream_is_read_as_ever(stub: Any, expert: Waiting, traces: Kept, read: str) -> None:
+async def test_traced_stream_can_be_iterated_and_read(stub: Any, expert: Waiting, traces: Kept, read: str) -> None:
     expert.answer.set()
     call = stub.Progress(pb.ProgressRequest(), timeout=3600)
     if read == "iterated":
@@ -224,7 +224,7 @@ async def test_a_stream_is_read_as_ever(stub: Any, expert: Waiting, traces: Kept
     assert {told(span)[1] for span in (await ends(traces, PROGRESS)).values()} == {"OK"}
 
 
-async def test_a_deadline_ends_it_at_both_ends(stub: Any, expert: Waiting, traces: Kept) -> None:
+async def test_deadline_ends_both_spans(stub: Any, expert: Waiting, traces: Kept) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await stub.Infer(pb.InferRequest(), timeout=0.1)
     await expert.left.wait()
@@ -236,7 +236,7 @@ async def test_a_deadline_ends_it_at_both_ends(stub: Any, expert: Waiting, trace
 @pytest.mark.parametrize(
     ("error", "servers_fault"), [(errors.NotFound("no such model"), None), (errors.ModelFailed("nan"), "INTERNAL")]
 )
-async def test_an_error_is_told_as_it_was_answered_but_for_its_words(
+async def test_spans_have_the_status_but_not_the_message_of_an_error(
     error: errors.ServiceError, servers_fault: str | None, stub: Any, expert: Waiting, traces: Kept
 ) -> None:
     expert.error = error
@@ -250,9 +250,7 @@ async def test_an_error_is_told_as_it_was_answered_but_for_its_words(
     assert not any(error.message in span.to_json() for span in spans.values())
 
 
-async def test_a_trace_from_outside_goes_on_and_is_kept_if_it_is_kept_there(
-    stub: Any, expert: Waiting, traces: Kept
-) -> None:
+async def test_remote_trace_is_continued_and_sampled_like_its_parent(stub: Any, expert: Waiting, traces: Kept) -> None:
     expert.answer.set()
     for number, flags in ((7, 0), (9, 1)):
         above = trace.SpanContext(number, 8, is_remote=True, trace_flags=trace.TraceFlags(flags))
@@ -263,14 +261,14 @@ async def test_a_trace_from_outside_goes_on_and_is_kept_if_it_is_kept_there(
     assert [span.context.trace_id for span in spans.values() if span.context] == [9, 9]  # 7 was not sampled
 
 
-async def test_health_is_not_observed(stub: Any, expert: Waiting, traces: Kept, serve: Serve) -> None:
+async def test_health_checks_are_not_traced(stub: Any, expert: Waiting, traces: Kept, serve: Serve) -> None:
     channel = await serve(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT)
     health: Any = health_pb2_grpc.HealthStub(channel)
     await health.Check(health_pb2.HealthCheckRequest(), timeout=5)
     assert traces.get_finished_spans() == ()
 
 
-async def test_where_nothing_is_traced_nothing_is_in_the_way(expert: Waiting) -> None:
+async def test_channel_and_server_are_plain_without_tracing(expert: Waiting) -> None:
     assert [type(interceptor) for interceptor in server_interceptors()] == [Boundary]
     async with (
         serving(partial(rpc.add_ExpertServiceServicer_to_server, expert), EXPERT) as running,

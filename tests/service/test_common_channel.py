@@ -12,7 +12,7 @@ RESPONDER = pb.DESCRIPTOR.services_by_name["ResponderService"]
 
 
 @pytest.mark.parametrize("reach", [connect, dial])
-async def test_a_proxy_for_the_web_does_not_stand_between_services(
+async def test_http_proxy_is_not_used_between_services(
     reach: Callable[[str], grpc.aio.Channel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):

@@ -26,7 +26,7 @@ class TellingPeers(rpc.ResponderServiceServicer):
         await context.write(pb.RespondEvent(text=context.peer()))
 
 
-async def test_a_connection_that_is_old_is_left_for_another_and_no_call_is_lost() -> None:
+async def test_aged_connection_is_replaced_without_failing_calls() -> None:
     servicer = TellingPeers()
     register = partial(rpc.add_ResponderServiceServicer_to_server, servicer)
     async with (

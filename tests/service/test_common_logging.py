@@ -56,7 +56,7 @@ async def respond(port: int) -> None:
             pass
 
 
-async def test_instruments_are_read_by_the_names_they_have(start: Start) -> None:
+async def test_instruments_are_served_under_their_prometheus_names(start: Start) -> None:
     port = (await logged(await start("-c", COUNTING), "metrics"))["port"]
     lines = (await fetched(port)).text.splitlines()
     assert 'expert_queue_depth{expert="vision"} 2.0' in lines
@@ -68,7 +68,7 @@ async def test_instruments_are_read_by_the_names_they_have(start: Start) -> None
     assert (await fetched(port, "/other")).status_code == httpx.codes.NOT_FOUND
 
 
-async def test_a_service_counts_its_calls(start: Start) -> None:
+async def test_server_records_the_duration_of_calls(start: Start) -> None:
     process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN="127.0.0.1:0")
     port = (await logged(process, "metrics"))["port"]
     await respond((await logged(process, "serving"))["port"])
@@ -82,7 +82,7 @@ async def test_a_service_counts_its_calls(start: Start) -> None:
     assert line.endswith(" 1.0")
 
 
-async def test_a_fetch_that_breaks_off_costs_the_next_nothing(start: Start) -> None:
+async def test_aborted_request_does_not_affect_the_next(start: Start) -> None:
     port = (await logged(await start("-c", COUNTING), "metrics"))["port"]
     for said in (b"", b"GET /metr", b"\r\n\r\n", b"\xff" * 100_000):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -92,7 +92,7 @@ async def test_a_fetch_that_breaks_off_costs_the_next_nothing(start: Start) -> N
 
 
 @pytest.mark.parametrize("listen", ["taken", "nowhere", "127.0.0.1:port", "127.0.0.1:99999"])
-async def test_an_address_that_cannot_be_had_is_a_clear_error(listen: str, start: Start) -> None:
+async def test_unusable_metrics_address_is_reported(listen: str, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}" if listen == "taken" else listen
         process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, METRICS_LISTEN=listen)
@@ -102,14 +102,14 @@ async def test_an_address_that_cannot_be_had_is_a_clear_error(listen: str, start
     assert "METRICS_LISTEN" in told["remedy"]
 
 
-async def test_spans_arrive_where_they_are_sent(start: Start) -> None:
+async def test_spans_are_exported(start: Start) -> None:
     async with collecting() as collected:
         process = await start("-m", "services.responder", RESPONDER_LISTEN=ANY, **collected.settings)
         await respond((await logged(process, "serving"))["port"])
         assert await collected.spans.get() == ("responder", "hugginggpt.internal.v1.ResponderService/Respond")
 
 
-async def test_metrics_arrive_where_they_are_sent_and_can_be_fetched_too(start: Start) -> None:
+async def test_metrics_are_exported_and_served(start: Start) -> None:
     async with collecting() as collected:
         settings = {"RESPONDER_LISTEN": ANY, "METRICS_LISTEN": ANY, **collected.settings}
         process = await start("-m", "services.responder", **settings)
@@ -120,7 +120,7 @@ async def test_metrics_arrive_where_they_are_sent_and_can_be_fetched_too(start: 
         assert "rpc_server_call_duration_seconds_count" in (await fetched(fetch)).text
 
 
-async def test_what_was_counted_last_is_sent_before_the_end(start: Start) -> None:
+async def test_last_measurements_are_exported_at_shutdown(start: Start) -> None:
     async with collecting() as collected:
         settings = {"RESPONDER_LISTEN": ANY, **collected.settings, "OTEL_METRIC_EXPORT_INTERVAL": "3600000"}
         process = await start("-m", "services.responder", **settings)
@@ -130,7 +130,7 @@ async def test_what_was_counted_last_is_sent_before_the_end(start: Start) -> Non
         assert await process.wait() == 0
 
 
-async def test_who_wants_traces_alone_has_no_metrics_sent(start: Start) -> None:
+async def test_otel_metrics_exporter_none_exports_no_metrics(start: Start) -> None:
     async with collecting() as collected:
         settings = {"RESPONDER_LISTEN": ANY, **collected.settings, "OTEL_METRICS_EXPORTER": "none"}
         process = await start("-m", "services.responder", **settings)
@@ -141,7 +141,7 @@ async def test_who_wants_traces_alone_has_no_metrics_sent(start: Start) -> None:
         assert collected.metrics.empty()
 
 
-def test_an_exporter_that_is_not_installed_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_exporter_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.trace_exporter", None)
     with capture_logs() as logs:
         tracing.setup("responder", "http://127.0.0.1:1")

@@ -22,19 +22,19 @@ async def probed(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", ["", "readiness", "liveness", "startup", RESPONDER.full_name])
-async def test_a_server_that_serves_is_said_to_be_well_by_the_status_alone(name: str) -> None:
+async def test_healthy_server_exits_with_zero_and_prints_nothing(name: str) -> None:
     async with serving(lambda _: None, RESPONDER) as running:
         assert await probed(f"127.0.0.1:{running.port}", name) == (0, "")
 
 
-async def test_a_server_that_is_not_ready_is_alive_and_said_not_to_serve() -> None:
+async def test_server_that_is_not_ready_fails_readiness_but_not_liveness() -> None:
     async with serving(lambda _: None, RESPONDER, ready=False) as running:
         address = f"127.0.0.1:{running.port}"
         assert await probed(address, "readiness") == (1, f"{address}: readiness is NOT_SERVING\n")
         assert await probed(address, "liveness") == (0, "")
 
 
-async def test_a_server_that_is_not_there_and_a_name_it_does_not_know_are_told_in_one_line() -> None:
+async def test_absent_server_and_unknown_name_are_reported_in_one_line() -> None:
     async with serving(lambda _: None, RESPONDER) as running:
         status, said = await probed(f"127.0.0.1:{running.port}", "nonsense")
     assert (status, said.count("\n")) == (1, 1)

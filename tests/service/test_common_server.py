@@ -63,7 +63,7 @@ async def ask(channel: grpc.aio.Channel, metadata: Any = None) -> list[pb.Respon
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_an_error_arrives_as_it_was_raised(serve: Serve, error: errors.ServiceError) -> None:
+async def test_error_crosses_grpc_unchanged(serve: Serve, error: errors.ServiceError) -> None:
     channel = await serve(registered(Raising(error)), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ask(channel)
@@ -74,7 +74,7 @@ async def test_an_error_arrives_as_it_was_raised(serve: Serve, error: errors.Ser
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "語"])
-async def test_of_an_error_that_is_long_the_beginning_arrives(serve: Serve, letter: str) -> None:
+async def test_long_error_is_truncated(serve: Serve, letter: str) -> None:
     channel = await serve(registered(Raising(errors.NotFound(letter * 50_000, remedy=letter * 50_000))), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ask(channel)
@@ -84,7 +84,7 @@ async def test_of_an_error_that_is_long_the_beginning_arrives(serve: Serve, lett
     assert received.remedy.startswith(letter * 200)
 
 
-async def test_details_that_speak_of_another_error_are_left_out(serve: Serve) -> None:
+async def test_details_of_a_different_code_are_ignored(serve: Serve) -> None:
     class Contradictory(rpc.ResponderServiceServicer):
         async def Respond(self, request: pb.RespondRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
             details = status_pb2.Status(code=5, message="one code").SerializeToString()
@@ -99,7 +99,7 @@ async def test_details_that_speak_of_another_error_are_left_out(serve: Serve) ->
 
 
 @pytest.mark.parametrize(("message", "reason"), [(b"\x0a\x04\x12\x02\xff\xff", "NOT_UTF8"), (b"\xff\xff", "INVALID")])
-async def test_a_message_that_cannot_be_read_is_refused(serve: Serve, message: bytes, reason: str) -> None:
+async def test_malformed_message_is_an_invalid_request(serve: Serve, message: bytes, reason: str) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         async for _ in channel.unary_stream(f"/{RESPONDER.full_name}/Respond", bytes, bytes)(message, timeout=5):
@@ -108,21 +108,21 @@ async def test_a_message_that_cannot_be_read_is_refused(serve: Serve, message: b
     assert (received.code, received.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
 
 
-async def test_a_bug_says_nothing_to_the_caller(serve: Serve) -> None:
+async def test_unexpected_exception_is_internal_without_details(serve: Serve) -> None:
     channel = await serve(registered(Raising(ZeroDivisionError("secret"))), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ask(channel)
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "internal error")
 
 
-async def test_a_caller_who_has_gone_is_no_bug(serve: Serve) -> None:
+async def test_disconnected_client_is_not_logged_as_an_error(serve: Serve) -> None:
     channel = await serve(registered(Raising(grpc.aio.InternalError("could not send"))), RESPONDER)
     with capture_logs() as logs, pytest.raises(grpc.aio.AioRpcError):
         await ask(channel)
     assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
-async def test_the_caller_crosses_the_hop(serve: Serve) -> None:
+async def test_caller_is_passed_on_in_metadata(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     who = Caller(tenant="acme", policy=DATA_POLICY_OPEN, request_id="r-1")
     with call_context.use_caller(who):
@@ -130,13 +130,13 @@ async def test_the_caller_crosses_the_hop(serve: Serve) -> None:
     assert Caller.FromString(bytes.fromhex(event.text)) == who
 
 
-async def test_a_hop_that_is_told_nothing_acts_as_local(serve: Serve) -> None:
+async def test_missing_caller_has_the_data_policy_local(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     (event,) = await ask(channel)
     assert Caller.FromString(bytes.fromhex(event.text)).policy == DATA_POLICY_LOCAL
 
 
-async def test_metadata_that_is_no_caller_is_refused(serve: Serve) -> None:
+async def test_malformed_caller_metadata_is_rejected(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ask(channel, ((call_context.METADATA_KEY, b"\xff\xff"),))
@@ -144,7 +144,7 @@ async def test_metadata_that_is_no_caller_is_refused(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "startup", "readiness", "liveness", "hugginggpt.internal.v1.ResponderService"])
-async def test_health_answers_for_every_probe(serve: Serve, name: str) -> None:
+async def test_health_serves_all_probe_names(serve: Serve, name: str) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     request = health_pb2.HealthCheckRequest(service=name)
     stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -152,7 +152,7 @@ async def test_health_answers_for_every_probe(serve: Serve, name: str) -> None:
     assert reply.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_a_server_that_is_not_ready_is_alive() -> None:
+async def test_server_that_is_not_ready_is_live() -> None:
     async with (
         serving(registered(TellingCaller()), RESPONDER, ready=False) as running,
         dial(f"127.0.0.1:{running.port}") as channel,
@@ -165,7 +165,7 @@ async def test_a_server_that_is_not_ready_is_alive() -> None:
     assert states == [health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
 
 
-async def test_whoever_watches_the_health_is_told_and_does_not_hold_the_stop() -> None:
+async def test_health_watch_ends_with_the_server() -> None:
     async with asyncio.timeout(5):
         async with serving(registered(TellingCaller()), RESPONDER, drain_seconds=60) as running:
             channel = dial(f"127.0.0.1:{running.port}")
@@ -178,7 +178,7 @@ async def test_whoever_watches_the_health_is_told_and_does_not_hold_the_stop() -
     assert set(rest) == {health_pb2.HealthCheckResponse.NOT_SERVING}
 
 
-async def test_a_stop_while_watches_are_being_told_tells_each_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_shutdown_notifies_each_health_watch_once(caplog: pytest.LogCaptureFixture) -> None:
     told: dict[int, list[int]] = {each: [] for each in range(90)}
     one_is_told = asyncio.Event()
 
@@ -202,7 +202,7 @@ async def test_a_stop_while_watches_are_being_told_tells_each_once(caplog: pytes
     assert not [entry for entry in caplog.records if entry.name.startswith("grpc")]
 
 
-async def test_a_name_nobody_serves_is_unknown(serve: Serve) -> None:
+async def test_health_of_an_unknown_service_is_not_found(serve: Serve) -> None:
     channel = await serve(registered(TellingCaller()), RESPONDER)
     stub: Any = health_pb2_grpc.HealthStub(channel)
     request = health_pb2.HealthCheckRequest(service="nothing")
@@ -213,7 +213,7 @@ async def test_a_name_nobody_serves_is_unknown(serve: Serve) -> None:
     assert reply.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
-async def test_before_the_end_there_is_time_to_hand_over_while_calls_still_go_on() -> None:
+async def test_shutdown_hook_runs_while_calls_are_active() -> None:
     seen: list[object] = []
 
     async def closing() -> None:
@@ -228,7 +228,7 @@ async def test_before_the_end_there_is_time_to_hand_over_while_calls_still_go_on
     assert (seen[0], len(seen)) == (health_pb2.HealthCheckResponse.NOT_SERVING, 2)
 
 
-async def test_closing_is_bounded_and_the_drain_has_what_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shutdown_hook_times_out_within_the_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.server._HOOK_SECONDS", 0.0)
     async with asyncio.timeout(5):
         with capture_logs() as logs:
@@ -239,7 +239,7 @@ async def test_closing_is_bounded_and_the_drain_has_what_it_leaves(monkeypatch: 
     assert "shutdown hook timed out" in {entry["event"] for entry in logs}
 
 
-async def test_closing_that_fails_does_not_keep_the_server_up() -> None:
+async def test_failed_shutdown_hook_does_not_prevent_shutdown() -> None:
     async def closing() -> None:
         raise ZeroDivisionError
 
@@ -259,7 +259,7 @@ async def test_reflection_lists_the_service(serve: Serve) -> None:
     assert RESPONDER.full_name in {service.name for service in reply.list_services_response.service}
 
 
-async def test_a_taken_port_is_a_clear_error() -> None:
+async def test_port_in_use_is_unavailable() -> None:
     async with serving(registered(TellingCaller()), RESPONDER, exclusive=True) as running:
         with pytest.raises(errors.Unavailable, match="in use"):
             async with serving(

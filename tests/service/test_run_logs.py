@@ -46,7 +46,7 @@ def settings(peers: dict[str, str], tmp_path: Path) -> dict[str, str]:
     return {**apart(peers, tmp_path / "journal.sqlite"), "ORCHESTRATOR_LEASE_SECONDS": "3"}
 
 
-async def test_every_line_of_a_run_has_both_ids_after_a_takeover_too(cast: Cast, settings: dict[str, str]) -> None:
+async def test_events_of_a_run_have_both_ids_also_after_a_takeover(cast: Cast, settings: dict[str, str]) -> None:
     begun, going = asyncio.Event(), asyncio.Event()
     calls = 0
 

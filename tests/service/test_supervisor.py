@@ -164,7 +164,7 @@ async def supervising(
             await asyncio.wait([task])
 
 
-async def test_a_child_that_dies_is_restarted_and_the_log_says_so(notes: Notes) -> None:
+async def test_child_that_exits_is_restarted_and_logged(notes: Notes) -> None:
     with capture_logs() as logs:
         async with supervising([child("lite", "steady")]):
             assert await notes.next() == ["up lite"]
@@ -183,14 +183,14 @@ async def test_stages_stop_one_after_the_other(notes: Notes) -> None:
         assert await notes.next(4) == ["down light", "gone light", "down expert", "gone expert"]
 
 
-async def test_a_child_that_does_not_end_is_killed(notes: Notes) -> None:
+async def test_child_that_ignores_sigterm_is_killed(notes: Notes) -> None:
     async with supervising([child("deaf", "stubborn")], stop_seconds=0.2) as supervision:
         assert await notes.next() == ["up deaf"]
         supervision.stop.set()
         assert await notes.next() == ["gone deaf"]
 
 
-async def test_a_child_that_cannot_start_ends_the_house_and_its_name_is_told(notes: Notes) -> None:
+async def test_child_that_cannot_start_stops_all_and_is_named(notes: Notes) -> None:
     supervision = Supervision()
     broken = child("selector", "broken", ["127.0.0.1:1"])
     async with asyncio.timeout(60):
@@ -204,7 +204,7 @@ async def test_a_child_that_cannot_start_ends_the_house_and_its_name_is_told(not
     assert not supervision.ready.is_set()
 
 
-async def test_what_a_child_started_ends_with_it(notes: Notes) -> None:
+async def test_processes_started_by_a_child_end_with_it(notes: Notes) -> None:
     async with supervising([child("lite", "parent")]) as supervision:
         assert await notes.next() == ["up grandchild"]
         await supervision.ready.wait()
@@ -212,7 +212,7 @@ async def test_what_a_child_started_ends_with_it(notes: Notes) -> None:
         assert await notes.next(2) == ["gone grandchild", "up grandchild"]
 
 
-async def test_the_house_is_ready_when_its_servers_say_so(notes: Notes) -> None:
+async def test_ready_when_all_servers_are_serving(notes: Notes) -> None:
     with Ports() as ports:
         address = ports.reserve()
         async with supervising([child("light", "serving", [address], LISTEN=address)]) as supervision:
@@ -223,7 +223,7 @@ async def test_the_house_is_ready_when_its_servers_say_so(notes: Notes) -> None:
             assert supervision.pids == notes.pids
 
 
-async def test_the_house_goes_on_without_a_child_that_is_not_essential(notes: Notes) -> None:
+async def test_ready_without_a_late_child_that_is_not_essential(notes: Notes) -> None:
     slow = replace(child("lite", "steady", ["127.0.0.1:1"]), essential=False)
     with capture_logs() as logs:
         async with supervising([child("light", "steady")], [slow], ready_seconds=0.1) as supervision:
@@ -242,7 +242,7 @@ async def test_children_end_when_their_supervisor_is_killed(notes: Notes) -> Non
     await boss.wait()
 
 
-async def test_a_kept_port_takes_no_connections_from_the_server_beside_it() -> None:
+async def test_reserved_port_receives_no_connections() -> None:
     with Ports() as ports, socket.socket() as server:
         host, port = ports.reserve().split(":")
         with pytest.raises(ConnectionRefusedError):
@@ -256,12 +256,12 @@ async def test_a_kept_port_takes_no_connections_from_the_server_beside_it() -> N
                 server.accept()[0].close()
 
 
-async def test_a_kept_port_is_nobody_elses() -> None:
+async def test_reserved_port_is_not_free() -> None:
     with Ports() as ports, pytest.raises(Unavailable, match="Address already in use"):
         free_address(ports.reserve(), option="--http")
 
 
-async def test_port_zero_becomes_a_free_port() -> None:
+async def test_port_zero_is_replaced_by_a_free_port() -> None:
     host, port = free_address("127.0.0.1:0", option="--http").split(":")
     assert host == "127.0.0.1"
     assert int(port) > 0
@@ -278,7 +278,7 @@ async def test_port_zero_becomes_a_free_port() -> None:
         ("192.0.2.1:8080", Unavailable),
     ],
 )
-async def test_where_nobody_can_listen_is_a_clear_error(address: str, error: type[ServiceError]) -> None:
+async def test_unusable_address_is_reported(address: str, error: type[ServiceError]) -> None:
     with pytest.raises(error) as caught:
         free_address(address, option="--http")
     assert address in caught.value.message

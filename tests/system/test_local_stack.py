@@ -34,7 +34,7 @@ def events(house: House, request: str, *files: Path) -> Iterator[dict[str, Any]]
                 yield json.loads(line.removeprefix("data:"))
 
 
-def test_a_picture_is_read_aloud_and_judged(house: House) -> None:
+def test_run_over_several_modalities_completes(house: House) -> None:
     told = house.ask(DEMO, SIGN)
     assert (told["status"], {task["task"] for task in told["plan"]}) == (
         "completed",
@@ -51,7 +51,7 @@ def test_a_picture_is_read_aloud_and_judged(house: House) -> None:
     assert told["answer"]
 
 
-def test_the_same_plan_runs_again(house: House, tmp_path: Path) -> None:
+def test_stored_plan_can_be_rerun(house: House, tmp_path: Path) -> None:
     told = house.ask(DEMO, SIGN)
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(told))
@@ -60,7 +60,7 @@ def test_the_same_plan_runs_again(house: House, tmp_path: Path) -> None:
     assert (said.status, again["plan"]) == (0, told["plan"])
 
 
-def test_an_expert_killed_during_a_run_costs_no_more_than_its_task(house: House) -> None:
+def test_killed_expert_fails_only_its_task(house: House) -> None:
     alive, ends = [house.children["lite"]], []
     for event in events(house, "Read the text in this image", SIGN):
         if "task_started" in event and alive:
@@ -73,7 +73,7 @@ def test_an_expert_killed_during_a_run_costs_no_more_than_its_task(house: House)
     assert '"child died, restarting"' in house.log.read_text()
 
 
-def test_a_new_kind_of_task_is_planned_without_a_restart(house: House) -> None:
+def test_new_task_is_planned_without_a_restart(house: House) -> None:
     def offered() -> bool:
         return "text-shouting" in house.cli("tasks").out
 
@@ -89,27 +89,27 @@ def test_a_new_kind_of_task_is_planned_without_a_restart(house: House) -> None:
     eventually(lambda: not offered())
 
 
-def test_what_cannot_be_done_is_said(house: House) -> None:
+def test_unsupported_request_is_reported(house: House) -> None:
     said = house.cli("ask", "Bake me a cake", "--json")
     told = json.loads(said.out)
     assert (said.status, told["status"], told["plan"]) == (1, "failed", [])
     assert said.err
 
 
-def test_the_doctor_finds_nothing_wrong(house: House) -> None:
+def test_doctor_reports_no_problem(house: House) -> None:
     said = house.cli("doctor", "--json")
     assert (said.status, json.loads(said.out)["ok"]) == (0, True), said.out
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_stops_all(tmp_path: Path, name: signal.Signals) -> None:
+def test_one_signal_stops_all_processes(tmp_path: Path, name: signal.Signals) -> None:
     with standing(tmp_path, "--experts", "") as house:
         house.process.send_signal(name)
         assert house.process.wait(20) == 0
         gone(*house.children.values())
 
 
-def test_nothing_is_left_of_a_house_that_is_killed(tmp_path: Path) -> None:
+def test_killed_supervisor_leaves_no_processes(tmp_path: Path) -> None:
     with standing(tmp_path, "--experts", "", "--orchestrators", "2") as house:
         assert set(house.children) == {"light", "orchestrator-1", "orchestrator-2"}
         house.process.kill()
@@ -117,7 +117,7 @@ def test_nothing_is_left_of_a_house_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--http", "--grpc"])
-def test_a_taken_port_is_a_clear_error(tmp_path: Path, option: str) -> None:
+def test_port_in_use_is_reported(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         said = cli(tmp_path, "up", *ANY_PORTS, option, address)
@@ -126,28 +126,28 @@ def test_a_taken_port_is_a_clear_error(tmp_path: Path, option: str) -> None:
     assert option in said.err
 
 
-def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+def test_unwritable_home_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said = cli(tmp_path / "file", "up", *ANY_PORTS)
     assert said.status == 1
     assert "set HUGGINGGPT_HOME" in said.err
 
 
-def test_an_address_that_others_reach_is_refused(tmp_path: Path) -> None:
+def test_non_loopback_address_without_authentication_is_rejected(tmp_path: Path) -> None:
     said = cli(tmp_path, "up", *ANY_PORTS, "--experts", "", "--http", "0.0.0.0:0")
     assert said.status == 1
     assert "open only to its own machine" in said.err
 
 
 @pytest.mark.parametrize("name", ["vison", "host", "endpoints", "torch_host"])
-def test_an_unknown_expert_is_a_clear_error(tmp_path: Path, name: str) -> None:
+def test_unknown_expert_is_reported(tmp_path: Path, name: str) -> None:
     said = cli(tmp_path, "up", *ANY_PORTS, "--experts", f"lite,{name}")
     assert said.status == 1
     assert f"there is no expert {name}" in said.err
     assert "audio, diffusion, lite, remote, served, text, video, vision" in said.err
 
 
-def test_up_says_where_it_is_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
+def test_up_prints_its_address_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gateway.cli", "up", *ANY_PORTS, "--experts", ""]
     with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
@@ -173,13 +173,13 @@ def asking(home: Path, *options: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_asking_starts_a_house_where_none_runs(tmp_path: Path) -> None:
+def test_ask_starts_a_local_stack_if_none_runs(tmp_path: Path) -> None:
     with asking(tmp_path, "--json") as process:
         out, err = process.communicate(timeout=90)
     assert (process.returncode, err, json.loads(out)["status"]) == (0, "", "completed")
 
 
-def test_ctrl_c_while_the_house_starts_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_ctrl_c_during_start_leaves_no_processes(tmp_path: Path) -> None:
     def is_used() -> bool:
         """Whether the environment of any process names the folder."""
         environments = (process.info["environ"] or {} for process in psutil.process_iter(["environ"]))

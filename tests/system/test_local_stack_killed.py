@@ -61,7 +61,7 @@ class Client:
         return {each["index"]: each["run_id"] for each in found["data"]}
 
 
-def test_killed_in_the_middle_of_a_batch_the_house_ends_it_as_if_nothing_had_been(tmp_path: Path) -> None:
+def test_batch_completes_after_the_local_stack_was_killed(tmp_path: Path) -> None:
     settings = {"ORCHESTRATOR_LEASE_SECONDS": "2"}
     with standing(tmp_path, **settings) as house, calling(house) as client:
         batch_id = client.start()

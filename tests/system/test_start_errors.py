@@ -95,7 +95,7 @@ CASES: Mapping[str, tuple[str, Wrong, str]] = {
 
 
 @pytest.mark.parametrize(("module", "wrong", "said"), CASES.values(), ids=CASES)
-async def test_what_cannot_work_is_said_in_one_line_and_ends_the_process(
+async def test_invalid_configuration_is_logged_once_and_ends_the_process(
     module: str, wrong: Wrong, said: str, tmp_path: Path
 ) -> None:
     environment = wrong(tmp_path) if callable(wrong) else wrong
@@ -108,7 +108,7 @@ async def test_what_cannot_work_is_said_in_one_line_and_ends_the_process(
         assert SECRET not in str(process.log)
 
 
-async def test_a_database_that_refuses_the_password_is_not_waited_for(postgres: str, tmp_path: Path) -> None:
+async def test_wrong_database_password_is_not_retried(postgres: str, tmp_path: Path) -> None:
     environment = {"ORCHESTRATOR_JOURNAL": postgres.replace(PASSWORD, SECRET)}
     async with started(tmp_path, "services.orchestrator", **environment) as process:
         assert await process.end() == 1

@@ -41,9 +41,7 @@ async def becomes_ready(process: Started, address: str) -> None:
     assert process.complaints == []
 
 
-async def test_a_database_that_is_not_up_yet_is_waited_for(
-    server: Server, tmp_path: Path, unused_tcp_port: int
-) -> None:
+async def test_start_waits_for_the_database(server: Server, tmp_path: Path, unused_tcp_port: int) -> None:
     await asyncio.to_thread(server.stop)
     address = f"127.0.0.1:{unused_tcp_port}"
     environment = {"ORCHESTRATOR_JOURNAL": server.url, "HEALTH_LISTEN": address}
@@ -59,9 +57,7 @@ async def test_a_database_that_is_not_up_yet_is_waited_for(
 
 
 @pytest.mark.parametrize("module", ["gateway", "experts.lite"])
-async def test_a_bucket_that_is_not_made_yet_is_waited_for(
-    module: str, s3_endpoint: str, tmp_path: Path, unused_tcp_port: int
-) -> None:
+async def test_start_waits_for_the_bucket(module: str, s3_endpoint: str, tmp_path: Path, unused_tcp_port: int) -> None:
     address, name = f"127.0.0.1:{unused_tcp_port}", f"late-{uuid4().hex[:12]}"
     environment = {**s3.access(s3_endpoint), "ARTIFACTS_URL": f"s3://{name}/artifacts", "HEALTH_LISTEN": address}
     async with started(tmp_path, module, **environment) as process:
@@ -72,7 +68,7 @@ async def test_a_bucket_that_is_not_made_yet_is_waited_for(
         await becomes_ready(process, address) if module == "gateway" else await process.until("ready")
 
 
-async def test_a_store_that_is_not_there_is_waited_for(s3_endpoint: str, tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_start_waits_for_the_artifact_store(s3_endpoint: str, tmp_path: Path, unused_tcp_port: int) -> None:
     environment = {**s3.access(f"http://127.0.0.1:{unused_tcp_port}"), "ARTIFACTS_URL": "s3://hugginggpt/artifacts"}
     async with started(tmp_path, "services.orchestrator", **environment) as process:
         waiting = await process.until("waiting for dependency", dependency="the artifact store")
@@ -87,7 +83,7 @@ async def test_a_store_that_is_not_there_is_waited_for(s3_endpoint: str, tmp_pat
         ("gateway", "GATEWAY_ORCHESTRATOR", "orchestrator"),
     ],
 )
-async def test_an_address_at_which_nobody_answers_is_named_until_somebody_does(
+async def test_unreachable_peer_is_logged_until_it_is_reachable(
     module: str, setting: str, name: str, tmp_path: Path, unused_tcp_port: int
 ) -> None:
     address = f"127.0.0.1:{unused_tcp_port}"
@@ -99,7 +95,7 @@ async def test_an_address_at_which_nobody_answers_is_named_until_somebody_does(
             await process.until("peer reachable", peer=f"the {name} at {address}")
 
 
-async def test_a_planner_is_ready_once_it_knows_what_can_be_planned(
+async def test_planner_is_ready_once_it_has_the_task_catalogue(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> None:
     address, selector = (f"127.0.0.1:{unused_tcp_port_factory()}" for _ in range(2))
@@ -112,7 +108,7 @@ async def test_a_planner_is_ready_once_it_knows_what_can_be_planned(
             assert await unready(address) == ""
 
 
-async def test_whoever_waits_at_the_start_can_be_stopped(tmp_path: Path) -> None:
+async def test_waiting_process_can_be_stopped(tmp_path: Path) -> None:
     environment = {"GATEWAY_DATABASE": "postgresql://me@127.0.0.1:9/gateway"}
     async with started(tmp_path, "gateway", **environment) as process:
         await process.until("waiting for dependency")
@@ -121,7 +117,7 @@ async def test_whoever_waits_at_the_start_can_be_stopped(tmp_path: Path) -> None
         assert process.complaints == []
 
 
-async def test_a_database_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+async def test_database_of_a_later_version_is_not_changed(tmp_path: Path) -> None:
     journal = tmp_path / "journal.sqlite"
     with closing(sqlite3.connect(journal)) as database, database:
         database.execute(CREATE_VERSIONS)

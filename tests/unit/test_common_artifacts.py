@@ -26,7 +26,7 @@ def files(folder: Path) -> set[str]:
     return {path.parent.name for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_what_was_put_comes_back(store: ArtifactStore) -> None:
+async def test_put_content_can_be_read_back(store: ArtifactStore) -> None:
     artifact = await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
     assert await store.get("default", HELLO) == b"hello"
@@ -37,7 +37,7 @@ async def test_what_was_put_comes_back(store: ArtifactStore) -> None:
     assert path.read_bytes() == b"hello"
 
 
-async def test_a_stream_is_kept_under_its_digest(store: ArtifactStore, tmp_path: Path) -> None:
+async def test_stream_is_stored_under_its_digest(store: ArtifactStore, tmp_path: Path) -> None:
     artifact = await store.put_stream(
         "default", pieces(b"hel", b"", b"lo"), media_type="text/plain", name="greeting.txt", limit=5
     )
@@ -46,19 +46,19 @@ async def test_a_stream_is_kept_under_its_digest(store: ArtifactStore, tmp_path:
     assert "_staging" not in files(tmp_path)
 
 
-async def test_an_empty_stream_is_an_empty_artifact(store: ArtifactStore) -> None:
+async def test_empty_stream_becomes_an_empty_artifact(store: ArtifactStore) -> None:
     artifact = await store.put_stream("default", pieces(), media_type="text/plain", name="nothing", limit=5)
     assert await store.get("default", artifact.sha256) == b""
 
 
-async def test_a_stream_over_the_limit_is_refused_and_leaves_nothing(store: ArtifactStore, tmp_path: Path) -> None:
+async def test_stream_over_the_limit_is_rejected_and_leaves_no_files(store: ArtifactStore, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="larger than the limit") as caught:
         await store.put_stream("default", pieces(b"hel", b"lo"), media_type="text/plain", name="big", limit=4)
     assert caught.value.reason == "TOO_LARGE"
     assert files(tmp_path) == set()
 
 
-async def test_another_tenant_does_not_see_it(store: ArtifactStore) -> None:
+async def test_other_tenants_cannot_read_an_artifact(store: ArtifactStore) -> None:
     await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     for look in (store.get, store.head):
         with pytest.raises(NotFound) as caught:
@@ -68,7 +68,7 @@ async def test_another_tenant_does_not_see_it(store: ArtifactStore) -> None:
         await anext(aiter(store.stream("other", HELLO)))
 
 
-async def test_changed_bytes_are_noticed(store: ArtifactStore) -> None:
+async def test_changed_bytes_raise_corrupt_data(store: ArtifactStore) -> None:
     await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     path = store.path("default", HELLO)
     assert path
@@ -80,30 +80,30 @@ async def test_changed_bytes_are_noticed(store: ArtifactStore) -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "abc", "../../etc/passwd", HELLO.upper(), HELLO + "/.."])
-async def test_only_digests_name_artifacts(store: ArtifactStore, digest: str) -> None:
+async def test_malformed_digests_are_rejected(store: ArtifactStore, digest: str) -> None:
     with pytest.raises(InvalidRequest):
         await store.get("default", digest)
 
 
 @pytest.mark.parametrize("tenant", ["", "..", "a/b", "A", "-a", "a" * 64])
-async def test_a_tenant_cannot_leave_its_folder(store: ArtifactStore, tenant: str) -> None:
+async def test_tenant_names_cannot_escape_the_folder(store: ArtifactStore, tenant: str) -> None:
     with pytest.raises(InvalidRequest):
         await store.put(tenant, b"hello", media_type="text/plain", name="greeting.txt")
 
 
-def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Unavailable, match="cannot use"):
         ArtifactStore.open((tmp_path / "file" / "artifacts").as_uri())
 
 
 @pytest.mark.parametrize("url", ["", "artifacts", "ftp://host/path", "gopher://x"])
-def test_an_unknown_kind_of_store_is_a_clear_error(url: str) -> None:
+def test_unsupported_url_is_an_invalid_request(url: str) -> None:
     with pytest.raises(InvalidRequest, match="artifact store"):
         ArtifactStore.open(url)
 
 
-async def test_a_store_that_takes_nothing_says_why_and_not_where(tmp_path: Path) -> None:
+async def test_unwritable_store_reports_the_cause_without_the_path(tmp_path: Path) -> None:
     store = ArtifactStore.open(tmp_path.as_uri())
     (tmp_path / "default").write_text("in the way")
     with pytest.raises(Unavailable) as caught:
@@ -116,7 +116,7 @@ LARGE = bytes(range(256)) * 4096 * 5
 """5 MiB: several batches."""
 
 
-async def test_a_long_stream_is_kept_and_read_whole_or_in_part(store: ArtifactStore, tmp_path: Path) -> None:
+async def test_long_stream_can_be_read_whole_and_by_range(store: ArtifactStore, tmp_path: Path) -> None:
     chunks = pieces(*(LARGE[at : at + 700_000] for at in range(0, len(LARGE), 700_000)))
     artifact = await store.put_stream("default", chunks, media_type="image/png", name="a.png", limit=len(LARGE))
     assert artifact.sha256 == hashlib.sha256(LARGE).hexdigest()
@@ -127,9 +127,7 @@ async def test_a_long_stream_is_kept_and_read_whole_or_in_part(store: ArtifactSt
 
 
 @pytest.mark.parametrize("end", ["break", "cancel"])
-async def test_a_long_stream_that_does_not_end_well_leaves_nothing(
-    store: ArtifactStore, tmp_path: Path, end: str
-) -> None:
+async def test_failed_long_stream_leaves_no_files(store: ArtifactStore, tmp_path: Path, end: str) -> None:
     begun, never = asyncio.Event(), asyncio.Event()
 
     async def stalling() -> AsyncIterator[bytes]:

@@ -33,7 +33,7 @@ async def read(store: ArtifactStore, sha256: str, **part: int) -> bytes:
     return b"".join([piece async for piece in store.stream("default", sha256, **part)])
 
 
-async def test_what_was_put_comes_back(store: ArtifactStore, bucket: Bucket) -> None:
+async def test_put_content_can_be_read_back(store: ArtifactStore, bucket: Bucket) -> None:
     artifact = await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     assert (artifact.sha256, artifact.size_bytes) == (HELLO, 5)
     assert await store.get("default", HELLO) == await read(store, HELLO) == b"hello"
@@ -43,7 +43,7 @@ async def test_what_was_put_comes_back(store: ArtifactStore, bucket: Bucket) -> 
     assert bucket.keys() == {f"default/{HELLO}", f"default/{HELLO}.json"}
 
 
-async def test_a_stream_of_several_parts_is_kept_under_its_digest(store: ArtifactStore, bucket: Bucket) -> None:
+async def test_multipart_stream_is_stored_under_its_digest(store: ArtifactStore, bucket: Bucket) -> None:
     artifact = await store.put_stream("default", pieces(LARGE), media_type="image/png", name="a.png", limit=len(LARGE))
     assert (artifact.sha256, artifact.size_bytes) == (hashlib.sha256(LARGE).hexdigest(), len(LARGE))
     assert await store.get("default", artifact.sha256) == await read(store, artifact.sha256) == LARGE
@@ -51,20 +51,20 @@ async def test_a_stream_of_several_parts_is_kept_under_its_digest(store: Artifac
 
 
 @pytest.mark.parametrize("size", [0, 1, 1024 * 1024, 1024 * 1024 + 1, READ_BYTES, READ_BYTES + 1])
-async def test_a_stream_of_any_length_is_kept(store: ArtifactStore, size: int) -> None:
+async def test_streams_of_any_length_are_stored(store: ArtifactStore, size: int) -> None:
     content = LARGE[:size]
     artifact = await store.put_stream("default", pieces(content), media_type="", name="", limit=size)
     assert await read(store, artifact.sha256) == content
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (5, READ_BYTES), (READ_BYTES, READ_BYTES + 7), (100, 2**40)])
-async def test_a_part_is_read_alone(store: ArtifactStore, start: int, length: int) -> None:
+async def test_range_is_read_alone(store: ArtifactStore, start: int, length: int) -> None:
     artifact = await store.put("default", LARGE, media_type="image/png", name="a.png")
     assert await read(store, artifact.sha256, start=start, length=length) == LARGE[start : start + length]
 
 
 @pytest.mark.parametrize("content", [b"hello", LARGE], ids=["small", "large"])
-async def test_a_presigned_url_gives_it_to_anybody_as_a_file_to_save(
+async def test_presigned_url_downloads_without_credentials_as_attachment(
     store: ArtifactStore, bucket: Bucket, content: bytes
 ) -> None:
     artifact = await store.put_stream("default", pieces(content), media_type="text/html", name="ä.html", limit=10**9)
@@ -80,7 +80,7 @@ async def test_a_presigned_url_gives_it_to_anybody_as_a_file_to_save(
     assert (part.status_code, part.content) == (206, content[1:4])
 
 
-async def test_another_tenant_does_not_see_it(store: ArtifactStore) -> None:
+async def test_other_tenants_cannot_read_an_artifact(store: ArtifactStore) -> None:
     await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     for look in (store.get, store.head):
         with pytest.raises(NotFound) as caught:
@@ -95,7 +95,7 @@ async def read_other(store: ArtifactStore) -> bytes:
     return b"".join([piece async for piece in store.stream("other", HELLO)])
 
 
-async def test_changed_bytes_are_noticed(store: ArtifactStore, bucket: Bucket) -> None:
+async def test_changed_bytes_raise_corrupt_data(store: ArtifactStore, bucket: Bucket) -> None:
     await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     bucket.overwrite(f"default/{HELLO}", b"hullo")
     for look in (store.get("default", HELLO), read(store, HELLO)):
@@ -103,7 +103,7 @@ async def test_changed_bytes_are_noticed(store: ArtifactStore, bucket: Bucket) -
             await look
 
 
-async def test_a_stream_that_breaks_or_is_too_long_leaves_nothing(store: ArtifactStore, bucket: Bucket) -> None:
+async def test_failed_or_too_long_stream_leaves_no_objects(store: ArtifactStore, bucket: Bucket) -> None:
     async def breaking() -> AsyncIterator[bytes]:
         async for piece in pieces(LARGE):
             yield piece
@@ -116,7 +116,7 @@ async def test_a_stream_that_breaks_or_is_too_long_leaves_nothing(store: Artifac
     assert (bucket.keys(), bucket.unfinished()) == (set(), [])
 
 
-async def test_a_stream_that_is_cancelled_leaves_nothing(store: ArtifactStore, bucket: Bucket) -> None:
+async def test_cancelled_stream_leaves_no_objects(store: ArtifactStore, bucket: Bucket) -> None:
     sent, never = asyncio.Event(), asyncio.Event()
 
     async def stalling() -> AsyncIterator[bytes]:
@@ -133,7 +133,7 @@ async def test_a_stream_that_is_cancelled_leaves_nothing(store: ArtifactStore, b
     assert (bucket.keys(), bucket.unfinished()) == (set(), [])
 
 
-async def test_the_old_is_collected_and_the_new_is_not(store: ArtifactStore, bucket: Bucket) -> None:
+async def test_written_before_lists_only_old_artifacts(store: ArtifactStore, bucket: Bucket) -> None:
     await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     bucket.overwrite("_staging/left", b"x")
     soon = time.time() + 5
@@ -146,7 +146,7 @@ async def test_the_old_is_collected_and_the_new_is_not(store: ArtifactStore, buc
     await store.discard("default", HELLO, last_written_before=soon)
 
 
-async def test_notes_are_kept_beside(store: ArtifactStore) -> None:
+async def test_key_values_are_stored_separately_from_artifacts(store: ArtifactStore) -> None:
     notes = store.key_values("cards")
     await notes.put("a/b", b"1")
     assert await notes.all() == {"a/b": b"1"}
@@ -176,7 +176,7 @@ async def refusals(store: ArtifactStore) -> list[Unavailable]:
     return caught
 
 
-async def test_a_bucket_that_is_not_there_is_told(bucket: Bucket) -> None:
+async def test_missing_bucket_is_reported(bucket: Bucket) -> None:
     told = await refusals(ArtifactStore.open(f"s3://not-{bucket.name}"))
     assert "bucket does not exist" in told[0].message
     assert "bucket does not exist" in told[1].message
@@ -201,15 +201,13 @@ def nobody() -> Iterator[int]:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_store_that_refuses_connections_is_told(
-    bucket: Bucket, nobody: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refused_connection_is_reported(bucket: Bucket, nobody: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{nobody}")
     assert all("does not answer" in each.message for each in await refusals(ArtifactStore.open(bucket.url)))
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_store_that_is_silent_is_given_up(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_store_times_out(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -219,7 +217,7 @@ async def test_a_store_that_is_silent_is_given_up(bucket: Bucket, monkeypatch: p
     assert all("does not answer" in each.message for each in told)
 
 
-async def test_wrong_credentials_are_told(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_credentials_are_reported(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = b"<Error><Code>InvalidAccessKeyId</Code><Message>secret of theirs</Message></Error>"
     async with opened_web({"*": reply(denied, status="403 Forbidden", connection="close")}) as web:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{web.port}")
@@ -232,7 +230,7 @@ async def test_wrong_credentials_are_told(bucket: Bucket, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "elsewhere", [{"AWS_METADATA_ENDPOINT": "http://127.0.0.1:9"}, {"AWS_WEB_IDENTITY_TOKEN_FILE": "/proc/none/token"}]
 )
-async def test_without_keys_it_is_told_which_variables_have_them(
+async def test_missing_credentials_report_the_variables_to_set(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, elsewhere: dict[str, str]
 ) -> None:
     for keys in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -244,14 +242,14 @@ async def test_without_keys_it_is_told_which_variables_have_them(
     assert all("AWS_ACCESS_KEY_ID" in each.remedy for each in told)
 
 
-def test_half_of_the_keys_are_told_in_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_credentials_are_reported_in_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(InvalidRequest, match=r"Missing SecretAccessKey$") as refused:
         ArtifactStore.open(bucket.url)
     assert "AWS_ variables" in refused.value.remedy
 
 
-async def test_a_store_without_tls_needs_to_be_allowed(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_without_tls_requires_aws_allow_http(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     with pytest.raises(Unavailable, match="does not answer"):
         await ArtifactStore.open(bucket.url).head("default", HELLO)

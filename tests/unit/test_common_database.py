@@ -59,13 +59,13 @@ async def names(database: Database) -> list[str]:
     return [name for (name,) in await database.read("SELECT id FROM notes ORDER BY id")]
 
 
-async def test_operations_about_the_same_run_in_the_order_of_the_calls(database: Database) -> None:
+async def test_operations_with_one_topic_run_in_order(database: Database) -> None:
     await database.write(noted("a"), "a")
     found = await asyncio.gather(*(database.write(doubled("a"), "a") for _ in range(30)))
     assert found == [2**number - 1 for number in range(30)]
 
 
-async def test_an_operation_that_raises_is_rolled_back_alone(database: Database) -> None:
+async def test_failed_operation_is_rolled_back_alone(database: Database) -> None:
     def operation() -> Steps[None]:
         yield Query("INSERT INTO notes (id, number) VALUES (?, 0)", ("lost",))
         raise FailedPrecondition("changed its mind")
@@ -77,13 +77,13 @@ async def test_an_operation_that_raises_is_rolled_back_alone(database: Database)
     assert await names(database) == ["a", "b"]
 
 
-async def test_what_contradicts_the_tables_is_said_so(database: Database) -> None:
+async def test_violated_constraint_raises_constraint_violation(database: Database) -> None:
     await database.write(noted("a"))
     with pytest.raises(ConstraintViolation):
         await database.write(noted("a"))
 
 
-async def test_rows_are_put_only_if_the_query_gives_one(database: Database) -> None:
+async def test_rows_are_inserted_only_if_the_query_returns_a_row(database: Database) -> None:
     def operation(name: str) -> Operation[Rows]:
         def steps() -> Steps[Rows]:
             puts = [(NOTES, [(f"{name}-1", 1), (f"{name}-2", 2)])]
@@ -98,19 +98,19 @@ async def test_rows_are_put_only_if_the_query_gives_one(database: Database) -> N
     assert await names(database) == ["a", "a-1", "a-2"]
 
 
-async def test_cancelling_does_not_undo(database: Database) -> None:
+async def test_cancelling_a_write_does_not_undo_it(database: Database) -> None:
     database.write(noted("a"), "a").cancel()
     await database.write(noted("b"), "a")
     assert await names(database) == ["a", "b"]
 
 
-async def test_text_may_have_any_character(database: Database) -> None:
+async def test_texts_may_contain_any_character(database: Database) -> None:
     await database.write(noted("zero\0 and \N{GRINNING FACE}"))
     assert len(await names(database)) == 1
     assert await database.read("SELECT id FROM notes WHERE id = ?", "nobody\0") == []
 
 
-async def test_what_was_asked_before_closing_is_kept(address: str) -> None:
+async def test_writes_before_close_are_committed(address: str) -> None:
     async with open_database(address, SCHEMA, [FIRST]) as database:
         futures = [database.write(noted(f"n{number:02}"), str(number)) for number in range(50)]
     await asyncio.gather(*futures)
@@ -118,7 +118,7 @@ async def test_what_was_asked_before_closing_is_kept(address: str) -> None:
         assert len(await names(database)) == 50
 
 
-async def test_a_closed_database_refuses_and_does_not_hang(address: str) -> None:
+async def test_closed_database_rejects_requests(address: str) -> None:
     async with open_database(address, SCHEMA, [FIRST]) as database:
         await database.write(noted("a"))
     async with asyncio.timeout(5):
@@ -128,7 +128,7 @@ async def test_a_closed_database_refuses_and_does_not_hang(address: str) -> None
             await names(database)
 
 
-async def test_changes_by_another_process_are_seen(address: str) -> None:
+async def test_changes_of_another_process_are_reported(address: str) -> None:
     async with (
         asyncio.timeout(10),
         open_database(address, SCHEMA, [FIRST]) as mine,
@@ -142,7 +142,7 @@ async def test_changes_by_another_process_are_seen(address: str) -> None:
         assert await names(mine) == ["a"]
 
 
-async def test_an_address_of_no_known_kind_is_refused() -> None:
+async def test_unsupported_address_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="mysql"):
         async with open_database("mysql://me@here/notes", SCHEMA, [FIRST]):
             pass
@@ -151,7 +151,7 @@ async def test_an_address_of_no_known_kind_is_refused() -> None:
 # ---------------------------------------------------------------- versions
 
 
-async def test_a_program_runs_on_a_schema_one_version_newer_and_leaves_it(address: str) -> None:
+async def test_schema_one_version_newer_is_used_unchanged(address: str) -> None:
     newer = [FIRST, "ALTER TABLE notes ADD COLUMN later TEXT NOT NULL DEFAULT 'x'; CREATE TABLE more (id TEXT)"]
     async with open_database(address, SCHEMA, newer):
         pass
@@ -161,7 +161,7 @@ async def test_a_program_runs_on_a_schema_one_version_newer_and_leaves_it(addres
         assert [tuple(row) for row in await database.read("SELECT id, later FROM notes")] == [("a", "x")]
 
 
-async def test_a_schema_two_versions_newer_is_refused(address: str) -> None:
+async def test_schema_two_versions_newer_is_rejected(address: str) -> None:
     async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE more (id TEXT)", "DROP TABLE more"]):
         pass
     with pytest.raises(FailedPrecondition, match="version 3") as refused:
@@ -170,7 +170,7 @@ async def test_a_schema_two_versions_newer_is_refused(address: str) -> None:
     assert refused.value.reason == "NEWER_SCHEMA"
 
 
-async def test_a_script_that_fails_leaves_nothing_behind(address: str) -> None:
+async def test_failed_migration_leaves_no_changes(address: str) -> None:
     with pytest.raises((Unavailable, asyncpg.PostgresError)):
         async with open_database(address, SCHEMA, [FIRST, "CREATE TABLE half (id TEXT); CREATE TABLE half (id TEXT)"]):
             pass
@@ -178,7 +178,7 @@ async def test_a_script_that_fails_leaves_nothing_behind(address: str) -> None:
         assert await database.read("SELECT id FROM half") == []
 
 
-async def test_replicas_that_start_at_once_on_an_empty_database_all_run(address: str) -> None:
+async def test_concurrent_first_starts_all_succeed(address: str) -> None:
     start = asyncio.Barrier(6)
 
     async def replica(name: str) -> None:
@@ -194,7 +194,7 @@ async def test_replicas_that_start_at_once_on_an_empty_database_all_run(address:
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i % 9 + 1 FROM n) INSERT INTO half SELECT COUNT(*) FROM n"
 
 
-async def test_a_migration_killed_in_its_middle_is_completed_by_the_next_start(address: str) -> None:
+async def test_killed_migration_is_completed_at_the_next_start(address: str) -> None:
     async with open_database(address, SCHEMA, [FIRST]):
         pass
     stalling = ENDLESS if "://" not in address else "SELECT pg_sleep(1.5)"

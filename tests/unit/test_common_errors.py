@@ -28,7 +28,7 @@ from services.common.errors import RecoveryAction, ServiceError, from_rpc, recov
     ],
     ids=lambda value: f"{type(value).__name__}-{value.reason}" if isinstance(value, ServiceError) else value.name,
 )
-def test_what_a_failure_leads_to(error: ServiceError, expected: RecoveryAction) -> None:
+def test_recovery_action_of_an_error(error: ServiceError, expected: RecoveryAction) -> None:
     assert recovery_action(error) is expected
 
 
@@ -42,7 +42,9 @@ def test_what_a_failure_leads_to(error: ServiceError, expected: RecoveryAction) 
         (StatusCode.ABORTED, "ABORTED", RecoveryAction.GIVE_UP),
     ],
 )
-def test_what_a_bare_status_leads_to(code: grpc.StatusCode, message: str, expected: RecoveryAction) -> None:
+def test_recovery_action_of_a_status_without_details(
+    code: grpc.StatusCode, message: str, expected: RecoveryAction
+) -> None:
     error = from_rpc(AioRpcError(code, Metadata(), Metadata()))
     assert (error.code, error.message) == (code, message)
     assert recovery_action(error) is expected

@@ -92,7 +92,7 @@ async def read(
         return found, b"".join([piece async for piece in found.content])
 
 
-async def test_an_allowed_server_is_read_under_its_own_name(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_allowed_server_receives_its_host_name(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     found, content = await read(web, "/a%20b.png?size=2")
     assert (found.media_type, found.name, content) == ("image/png", "a b.png", PICTURE)
@@ -129,7 +129,7 @@ async def test_redirects_are_followed_without_cookies(web: Web) -> None:
         ("/elsewhere", "URL_ADDRESS"),
     ],
 )
-async def test_a_bad_answer_is_refused_and_told_without_its_content(web: Web, path: str, reason: str) -> None:
+async def test_bad_response_is_rejected_without_quoting_it(web: Web, path: str, reason: str) -> None:
     with pytest.raises(ServiceError) as caught:
         await read(web, path)
     assert caught.value.reason == reason
@@ -138,12 +138,12 @@ async def test_a_bad_answer_is_refused_and_told_without_its_content(web: Web, pa
     assert len(web.asked) <= LIMITS.redirects + 1
 
 
-async def test_a_head_that_never_ends_is_given_up(web: Web) -> None:
+async def test_endless_response_headers_time_out(web: Web) -> None:
     with pytest.raises(ServiceError, match="took too long"):
         await read(web, "/dripping-head", FetchLimits(10_000, answer_seconds=0.5, total_seconds=1))
 
 
-async def test_loopback_is_reached_only_by_what_the_operator_named(web: Web) -> None:
+async def test_loopback_requires_an_allow_list_entry(web: Web) -> None:
     for host in ("127.0.0.1", "localhost", "other.test"):
         with pytest.raises(ServiceError) as caught:
             await read(web, "/after", host=host)
@@ -151,7 +151,7 @@ async def test_loopback_is_reached_only_by_what_the_operator_named(web: Web) -> 
     assert web.asked == []
 
 
-async def test_a_name_is_resolved_once_per_connection_and_again_after_a_redirect(web: Web) -> None:
+async def test_name_is_resolved_once_per_connection_and_again_after_a_redirect(web: Web) -> None:
     answers = iter(["127.0.0.1", "127.0.0.2", "127.0.0.3"])
 
     async def rebinding(_host: str, _port: int) -> Sequence[Address]:
@@ -163,7 +163,7 @@ async def test_a_name_is_resolved_once_per_connection_and_again_after_a_redirect
     assert next(answers) == "127.0.0.2"
 
 
-async def test_a_name_that_has_moved_when_a_redirect_leads_back_is_refused(web: Web) -> None:
+async def test_name_that_resolves_differently_after_a_redirect_is_rejected(web: Web) -> None:
     async def moving(_host: str, _port: int) -> Sequence[Address]:
         return [ipaddress.ip_address("127.0.0.2" if web.asked else "127.0.0.1")]
 
@@ -187,7 +187,7 @@ async def secure() -> AsyncIterator[tuple[Web, ssl.SSLContext]]:
         yield web, trusting
 
 
-async def test_the_certificate_is_that_of_the_name_not_of_the_address(secure: tuple[Web, ssl.SSLContext]) -> None:
+async def test_certificate_is_verified_against_the_name(secure: tuple[Web, ssl.SSLContext]) -> None:
     web, trusting = secure
     guard = SsrfGuard(AllowList.parse(["127.0.0.1", "pictures.test", "other.test"]), on_loopback, lambda: trusting)
     async with fetch(f"https://pictures.test:{web.port}/", guard, LIMITS) as found:
@@ -204,7 +204,7 @@ async def test_the_certificate_is_that_of_the_name_not_of_the_address(secure: tu
     assert len(web.asked) == 1
 
 
-async def test_https_does_not_lead_down_to_http(secure: tuple[Web, ssl.SSLContext]) -> None:
+async def test_redirect_from_https_to_http_is_rejected(secure: tuple[Web, ssl.SSLContext]) -> None:
     web, trusting = secure
     guard = SsrfGuard(AllowList.parse(["pictures.test"]), on_loopback, lambda: trusting)
     with pytest.raises(ServiceError, match="from https to http"):

@@ -28,7 +28,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_event_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) -> None:
     logging_module.setup("planner")
     with call_context.use_caller(Caller(request_id="r-1", run_id="run_1")):
         structlog.get_logger("somewhere").info("planned", tasks=3)
@@ -45,7 +45,7 @@ def test_a_line_has_service_request_and_run(capsys: pytest.CaptureFixture[str]) 
     }
 
 
-def test_a_line_has_its_service_in_whatever_context_it_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_event_has_the_service_in_threads_and_foreign_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     before = contextvars.copy_context()
     logging_module.setup("planner")
     before.run(structlog.get_logger("somewhere").info, "planned")
@@ -53,7 +53,7 @@ def test_a_line_has_its_service_in_whatever_context_it_is_logged(capsys: pytest.
     assert line["service"] == "planner"
 
 
-def test_a_line_within_a_span_has_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_event_within_a_span_has_its_trace_id(capsys: pytest.CaptureFixture[str]) -> None:
     logging_module.setup("planner")
     with trace.use_span(trace.NonRecordingSpan(trace.SpanContext(0xAB, 0xCD, is_remote=True))):
         structlog.get_logger("somewhere").info("planned")
@@ -61,7 +61,7 @@ def test_a_line_within_a_span_has_its_trace(capsys: pytest.CaptureFixture[str]) 
     assert {(line["trace_id"], line["span_id"]) for line in lines(capsys)} == {(f"{0xAB:032x}", f"{0xCD:016x}")}
 
 
-def test_libraries_speak_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_of_libraries_have_the_same_format(capsys: pytest.CaptureFixture[str]) -> None:
     logging_module.setup("planner", level="WARNING")
     logging.getLogger("library").warning("beware of %s", "this")
     logging.getLogger("library").info("not said")
@@ -69,7 +69,7 @@ def test_libraries_speak_the_same_way(capsys: pytest.CaptureFixture[str]) -> Non
     assert (line["event"], line["logger"], line["service"]) == ("beware of this", "library", "planner")
 
 
-def test_debugging_is_of_the_house_and_never_of_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_level_applies_to_own_packages_only(capsys: pytest.CaptureFixture[str]) -> None:
     logging_module.setup("planner", level="DEBUG")
     logging.getLogger("openai._base_client").debug("a whole prompt")
     structlog.get_logger("services.planner").debug("a fact")
@@ -77,7 +77,7 @@ def test_debugging_is_of_the_house_and_never_of_libraries(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
-def test_an_exception_is_told_without_local_values(capsys: pytest.CaptureFixture[str], style: str) -> None:
+def test_traceback_contains_no_local_variables(capsys: pytest.CaptureFixture[str], style: str) -> None:
     logging_module.setup("planner", style=style)
     secret = "hunter" + str(2)
     try:
@@ -89,7 +89,7 @@ def test_an_exception_is_told_without_local_values(capsys: pytest.CaptureFixture
     assert secret not in told
 
 
-def test_people_can_read_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pretty_style_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     logging_module.setup("planner", style="pretty")
     structlog.get_logger("somewhere").info("planned", tasks=3)
     assert "planned" in capsys.readouterr().err

@@ -103,7 +103,7 @@ async def refusal(address: str, kind: type[Exception]) -> str:
     return text
 
 
-async def test_a_server_that_is_not_there_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_absent_server_is_awaited_then_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.wait.TIMEOUT_SECONDS", 0.3)
     started = time.monotonic()
     async with asyncio.timeout(30):
@@ -113,23 +113,23 @@ async def test_a_server_that_is_not_there_is_waited_for_and_then_named(monkeypat
     assert "check that it runs" in said
 
 
-async def test_a_wrong_password_is_said_at_once(url: str) -> None:
+async def test_wrong_password_fails_at_once(url: str) -> None:
     said = await refusal(url.replace(PASSWORD, "secret"), FailedPrecondition)
     assert 'password authentication failed for user "postgres"' in said
     assert "check user, password" in said
 
 
-async def test_an_unknown_database_is_said_at_once(url: str) -> None:
+async def test_unknown_database_fails_at_once(url: str) -> None:
     said = await refusal(urlunsplit(urlsplit(url)._replace(path="/nowhere")), FailedPrecondition)
     assert 'database "nowhere" does not exist' in said
 
 
 @pytest.mark.parametrize("address", ["postgresql://me:secret@here:port/notes", "postgresql://me:secret@[::1/notes"])
-async def test_a_url_that_cannot_be_read_is_said_without_it(address: str) -> None:
+async def test_malformed_url_is_reported_without_the_url(address: str) -> None:
     assert "%XX" in await refusal(address, InvalidRequest)
 
 
-async def test_a_user_that_may_not_make_tables_is_refused(url: str) -> None:
+async def test_user_without_create_permission_is_rejected(url: str) -> None:
     admin = await asyncpg.connect(url)
     await admin.execute("CREATE ROLE reader LOGIN PASSWORD 'secret'")
     try:
@@ -140,7 +140,7 @@ async def test_a_user_that_may_not_make_tables_is_refused(url: str) -> None:
         await admin.close()
 
 
-async def test_another_that_migrates_for_too_long_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_migration_of_another_process_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.postgres._MIGRATION_SECONDS", 0.2)
     other = await asyncpg.connect(url)
     await other.fetch("SELECT pg_advisory_lock(hashtextextended('migrate notes', 0))")
@@ -148,7 +148,7 @@ async def test_another_that_migrates_for_too_long_is_said(url: str, monkeypatch:
     await other.close()
 
 
-async def test_tables_are_in_the_schema_of_their_name(url: str) -> None:
+async def test_tables_are_in_their_own_schema(url: str) -> None:
     async with open_database(url, "notes", [FIRST]) as notes, open_database(url, "others", [FIRST]) as others:
         await notes.write(noted("a"))
         assert await others.read(listed()) == []
@@ -156,7 +156,7 @@ async def test_tables_are_in_the_schema_of_their_name(url: str) -> None:
         assert [row[0] for row in tables] == ["notes", "others"]
 
 
-async def test_a_lost_server_is_said_quickly_and_found_again(url: str) -> None:
+async def test_lost_server_is_reported_quickly_and_reconnected(url: str) -> None:
     async with (
         asyncio.timeout(20),
         plugged(url) as cable,
@@ -181,7 +181,7 @@ async def test_a_lost_server_is_said_quickly_and_found_again(url: str) -> None:
             await other.write(noted(f"c{number}"), "theirs")
 
 
-async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_write_to_a_silent_server_times_out(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.connection.COMMAND_SECONDS", 0.3)
     async with asyncio.timeout(20), plugged(url) as cable, open_database(cable.url, "notes", [FIRST]) as database:
         await database.write(noted("a"), "a")
@@ -193,7 +193,7 @@ async def test_a_server_that_goes_silent_fails_the_write_in_time(url: str, monke
         assert {"a", "c"} <= {row[0] for row in await database.read(listed())}
 
 
-async def test_what_a_frozen_process_has_locked_is_free_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_locks_of_a_frozen_process_are_released(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.connection.IDLE_SECONDS", 0.3)
 
     def freezing() -> Steps[None]:
@@ -208,7 +208,7 @@ async def test_what_a_frozen_process_has_locked_is_free_again(url: str, monkeypa
         assert [tuple(row) for row in await database.read(listed())] == [("a",)]
 
 
-async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
+async def test_connections_closed_by_the_server_are_reopened(url: str) -> None:
     async with open_database(url, "notes", [FIRST]) as database, open_database(url, "notes", [FIRST]) as other:
         await database.write(noted("a"), "a")
         end_all = (
@@ -223,7 +223,7 @@ async def test_connections_that_the_server_ends_are_made_anew(url: str) -> None:
         assert [row[0] for row in await database.read(listed())] == ["a", "b"]
 
 
-async def test_what_the_server_rolled_back_because_of_others_is_done_again(url: str) -> None:
+async def test_rolled_back_operation_is_retried(url: str) -> None:
     worker, done = ConnectionWorker(PostgresAddress(url, "notes")), 0
 
     async def job(_: Connection) -> int:
@@ -258,7 +258,7 @@ async def one(connection: Connection) -> int:
     return int(await connection.fetchval("SELECT 1"))
 
 
-async def test_unexpected_error_on_connecting_fails_the_waiting_jobs_and_not_the_next(url: str) -> None:
+async def test_unexpected_connection_error_fails_only_queued_jobs(url: str) -> None:
     worker = ConnectionWorker(FailingAddress(url, "notes"))
     async with asyncio.timeout(30):
         outcomes = await asyncio.gather(worker.submit(one), worker.submit(one), return_exceptions=True)
@@ -267,7 +267,7 @@ async def test_unexpected_error_on_connecting_fails_the_waiting_jobs_and_not_the
         await worker.close()
 
 
-async def test_unexpected_error_of_a_job_fails_that_job_alone(url: str) -> None:
+async def test_unexpected_error_fails_only_its_job(url: str) -> None:
     async def broken(_: Connection) -> None:
         raise KeyError("an unexpected error")
 
@@ -289,13 +289,13 @@ async def test_changes_are_delivered_after_an_unexpected_error(url: str) -> None
     await notifier.close()
 
 
-async def test_error_of_the_schema_is_no_error_of_the_operation(url: str) -> None:
+async def test_missing_table_is_unavailable(url: str) -> None:
     async with open_database(url, "notes", [FIRST]) as database:
         with pytest.raises(Unavailable, match="does not exist"):
             await database.read("SELECT 1 FROM nowhere")
 
 
-async def test_what_an_old_program_reads_survives_a_newer_ones_migration(url: str) -> None:
+async def test_old_program_reads_after_a_newer_migration(url: str) -> None:
     async with open_database(url, "notes", [FIRST]) as old:
         await old.write(noted("a"))
         assert len(await old.read("SELECT * FROM notes")) == 1
@@ -305,7 +305,7 @@ async def test_what_an_old_program_reads_survives_a_newer_ones_migration(url: st
         await old.write(noted("b"))
 
 
-async def test_more_changes_than_a_notice_can_name_are_told_as_any(url: str) -> None:
+async def test_too_many_topics_are_reported_as_any(url: str) -> None:
     async with (
         asyncio.timeout(20),
         open_database(url, "notes", [FIRST]) as one,
@@ -321,7 +321,7 @@ async def test_more_changes_than_a_notice_can_name_are_told_as_any(url: str) -> 
             told |= {f"n{number}" for number in range(500)} if change is None else change
 
 
-async def test_without_its_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_driver_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     for name in [name for name in sys.modules if name.startswith("services.common.database.")]:
         if name.rpartition(".")[2] in {"postgres", "places", "lines", "notifier"}:

@@ -31,14 +31,14 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("spoil", [Path.mkdir, lambda path: path.write_text("not a database " * 100)])
-async def test_a_file_that_cannot_be_used_is_a_clear_error(path: Path, spoil: Callable[[Path], object]) -> None:
+async def test_unusable_file_is_unavailable(path: Path, spoil: Callable[[Path], object]) -> None:
     spoil(path)
     with pytest.raises(Unavailable, match="database"):
         async with open_database(path, "notes", [FIRST]):
             pass
 
 
-async def test_a_locked_database_fails_the_write_clearly(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_locked_database_fails_the_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.common.database.sqlite._BUSY_SECONDS", 0.05)
     async with open_database(path, "notes", [FIRST]) as database:
         blocker = sqlite3.connect(path, isolation_level=None)
@@ -62,7 +62,7 @@ async def test_unexpected_error_fails_the_write_and_not_the_next(path: Path, mon
         await database.write(noted("a"))
 
 
-async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Path) -> None:
+async def test_full_disk_fails_a_write_and_preserves_others(path: Path) -> None:
     async with open_database(path, "notes", [FIRST]) as database:
         assert isinstance(database, SQLite)
         await database.write(noted("before"))
@@ -76,7 +76,7 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest(path: Pa
         assert [name for (name,) in await database.read("SELECT id FROM notes ORDER BY id")] == ["after", "before"]
 
 
-def test_a_file_that_may_only_be_read_is_a_clear_error() -> None:
+def test_read_only_file_is_unavailable() -> None:
     program = """
 import asyncio, os, sys
 from services.common.database import open_database, sqlite
@@ -109,7 +109,7 @@ async def _made(file: Path) -> None:
         pass
 
 
-async def test_only_this_user_may_read_the_file(tmp_path: Path) -> None:
+async def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "new" / "notes.sqlite"
     async with open_database(f"sqlite://{path}", "notes", [FIRST]) as database:
         await database.write(noted("a"))
@@ -118,15 +118,13 @@ async def test_only_this_user_may_read_the_file(tmp_path: Path) -> None:
         assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
 
 
-async def test_closing_leaves_nothing_open(path: Path) -> None:
+async def test_close_closes_all_connections(path: Path) -> None:
     async with open_database(path, "notes", [FIRST]) as database:
         await database.read("SELECT 1")
     assert [file.name for file in path.parent.glob("notes.sqlite-*")] == []  # SQLite removes them with the last one
 
 
-async def test_changes_outlive_a_file_that_cannot_be_read_for_a_moment(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changes_continue_after_a_failed_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         asyncio.timeout(10),
         open_database(path, "notes", [FIRST]) as database,

@@ -10,7 +10,7 @@ from services.common.errors import Unavailable
 from services.common.supervision import supervise
 
 
-async def test_loop_that_raises_is_started_again() -> None:
+async def test_failed_loop_is_restarted() -> None:
     errors: list[Exception] = [ZeroDivisionError("a bug"), Unavailable("the peer is away"), KeyError("a bug")]
     starts = 0
 
@@ -25,7 +25,7 @@ async def test_loop_that_raises_is_started_again() -> None:
     assert starts == 4
 
 
-async def test_loop_that_returns_is_not_started_again() -> None:
+async def test_completed_loop_is_not_restarted() -> None:
     starts = 0
 
     async def loop() -> None:

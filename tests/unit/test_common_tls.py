@@ -54,14 +54,14 @@ async def is_refused(port: int, channel: grpc.aio.Channel) -> bool:
     return refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_services_of_one_house_speak_by_name_and_by_address(authority: Authority) -> None:
+async def test_services_connect_by_name_and_by_address(authority: Authority) -> None:
     tls.set_process_identity(authority.identity("planner"))
     async with served() as running:
         assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
         assert await asked(connect(f"dns:///localhost:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_who_has_no_certificate_of_the_house_is_not_let_in(authority: Authority, tmp_path: Path) -> None:
+async def test_client_without_a_certificate_of_the_authority_is_rejected(authority: Authority, tmp_path: Path) -> None:
     tls.set_process_identity(authority.identity("planner"))
     stranger = Authority(tmp_path / "theirs").identity("planner")
     async with served() as running:
@@ -76,14 +76,14 @@ async def test_who_has_no_certificate_of_the_house_is_not_let_in(authority: Auth
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
-async def test_a_server_that_is_not_of_the_house_is_not_spoken_to(authority: Authority, tmp_path: Path) -> None:
+async def test_server_of_another_authority_is_rejected(authority: Authority, tmp_path: Path) -> None:
     tls.set_process_identity(Authority(tmp_path / "theirs").identity("planner"))
     async with served() as running:
         tls.set_process_identity(authority.identity("orchestrator"))
         assert await is_refused(running.port, dial(f"127.0.0.1:{running.port}"))
 
 
-async def test_probes_are_answered_without_tls_and_nothing_else_is(authority: Authority, unused_tcp_port: int) -> None:
+async def test_health_listener_serves_only_health_without_tls(authority: Authority, unused_tcp_port: int) -> None:
     tls.set_process_identity(authority.identity("planner"))
     address = f"127.0.0.1:{unused_tcp_port}"
     async with served(health_listen=address):
@@ -95,7 +95,7 @@ async def test_probes_are_answered_without_tls_and_nothing_else_is(authority: Au
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_renewed_certificate_is_shown_to_who_comes_next(authority: Authority) -> None:
+async def test_server_presents_a_renewed_certificate_to_new_connections(authority: Authority) -> None:
     own = authority.identity("planner")
     tls.set_process_identity(own)
     async with served() as running:
@@ -107,7 +107,7 @@ async def test_a_renewed_certificate_is_shown_to_who_comes_next(authority: Autho
         assert await asked(dial(f"127.0.0.1:{running.port}")) == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_python_s_own_servers_take_it_up_too(authority: Authority) -> None:
+async def test_ssl_context_presents_a_renewed_certificate(authority: Authority) -> None:
     own = authority.identity("gateway")
     server = await asyncio.start_server(
         lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=own.certificate.ssl_context()
@@ -144,7 +144,7 @@ async def _shown(port: int, own: Identity) -> bytes:
         ("garbage", "not a certificate"),
     ],
 )
-def test_what_others_would_not_accept_is_named_at_the_start(
+def test_unacceptable_certificate_is_reported_at_startup(
     authority: Authority, tmp_path: Path, wrong: str, said: str
 ) -> None:
     own = authority.identity(
@@ -162,13 +162,13 @@ def test_what_others_would_not_accept_is_named_at_the_start(
     assert refused.value.remedy
 
 
-def test_a_file_that_is_not_there_is_named(authority: Authority) -> None:
+def test_missing_file_is_reported(authority: Authority) -> None:
     own = authority.identity("planner")
     own.certificate.key.unlink()
     with pytest.raises(Unavailable, match="No such file"):
         tls.set_process_identity(own)
 
 
-def test_half_an_identity_is_refused(authority: Authority) -> None:
+def test_incomplete_identity_is_rejected(authority: Authority) -> None:
     with pytest.raises(FailedPrecondition, match="its key and the authority"):
         _ = ServiceSettings(tls_certificate=authority.identity("planner").certificate.chain).identity

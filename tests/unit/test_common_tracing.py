@@ -22,7 +22,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         (",".join(f"k{number}=v" for number in range(33)), ""),
     ],
 )
-def test_a_tracestate_is_passed_on_if_it_is_one_and_short_and_never_logged(
+def test_tracestate_is_propagated_only_if_valid_and_short(
     state: str, kept: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -33,5 +33,5 @@ def test_a_tracestate_is_passed_on_if_it_is_one_and_short_and_never_logged(
 
 
 @pytest.mark.parametrize("told", ["", "nonsense", f"{PARENT[:-2]}zz", f"00-{'0' * 32}-{'1' * 16}-01"])
-def test_what_names_no_span_names_none(told: str) -> None:
+def test_malformed_traceparent_is_ignored(told: str) -> None:
     assert not tracing.extract({"traceparent": told, "tracestate": "a=b"}).is_valid

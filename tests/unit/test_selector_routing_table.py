@@ -71,7 +71,7 @@ WRONG = {
     "a newer format": ("format: hugginggpt/routes/2", "line 1: format: Input should be 'hugginggpt/routes/1'", ""),
     "a misspelt key": (one("modle: a"), "line 4: tasks.image-to-text.modle: unknown key", "write model"),
     "a strange key": (one("xyzzy: a"), "line 4: tasks.image-to-text.xyzzy", "known keys: candidates, forbidden"),
-    "a task twice": (one("model: a") + "  image-to-text: {model: b}\n", "image-to-text stands there more", "one entry"),
+    "a task twice": (one("model: a") + "  image-to-text: {model: b}\n", "image-to-text is given more", "one entry"),
     "a name that is none": (one("model: 3"), "line 4: tasks.image-to-text.model: name a model", "correct"),
     "an empty name": (one("model: '@'"), "line 4: tasks.image-to-text.model: name a model", "correct"),
     "a negative weight": (

@@ -77,7 +77,7 @@ async def asked(channel: grpc.aio.Channel) -> str:
 
 
 @pytest.mark.parametrize("reach", [connect, dial])
-async def test_a_renewed_certificate_is_shown_by_the_next_call_of_a_channel_that_is_open(
+async def test_open_channel_presents_a_renewed_certificate_on_the_next_call(
     reach: Callable[[str], grpc.aio.Channel], authority: Authority, own: Identity, port: int
 ) -> None:
     first = own.certificate.chain.read_text()
@@ -92,7 +92,7 @@ async def test_a_renewed_certificate_is_shown_by_the_next_call_of_a_channel_that
     assert [one.strip() for one in shown] == [one.strip() for one in (first, second, third)]
 
 
-async def test_a_call_under_way_ends_on_the_connection_it_began_on(
+async def test_active_call_finishes_on_its_connection(
     authority: Authority, own: Identity, port: int, servicer: TellingCertificates
 ) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
@@ -106,9 +106,7 @@ async def test_a_call_under_way_ends_on_the_connection_it_began_on(
         assert (await staying.read()).text == before
 
 
-async def test_files_that_do_not_fit_one_another_yet_change_nothing(
-    authority: Authority, own: Identity, port: int
-) -> None:
+async def test_mismatched_files_are_ignored(authority: Authority, own: Identity, port: int) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
         before, chain = await asked(channel), own.certificate.chain.read_bytes()
         second = renew(authority, own)
@@ -121,7 +119,7 @@ async def test_files_that_do_not_fit_one_another_yet_change_nothing(
         assert (await asked(channel)).strip() == second.strip()
 
 
-async def test_a_channel_that_is_closed_leaves_nothing_open(authority: Authority, own: Identity, port: int) -> None:
+async def test_close_closes_replaced_channels(authority: Authority, own: Identity, port: int) -> None:
     async with connect(f"127.0.0.1:{port}") as channel:
         assert isinstance(channel, RenewingChannel)
         before = channel.latest()
