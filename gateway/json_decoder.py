@@ -20,7 +20,7 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import TaskStatus
-from protos.hugginggpt.v1.task_pb2 import Argument, ArgumentList, Input, Reference, Task
+from protos.hugginggpt.v1.task_pb2 import Argument, ArgumentList, InputRef, Reference, Task
 
 M = TypeVar("M", bound=Message)
 
@@ -98,7 +98,7 @@ def _read_argument(content: Any, where: str) -> Argument:
         case {"task_id": _}:
             return Argument(reference=_read(Reference, content, where))
         case {"input": name} if len(content) == 1:
-            return Argument(input=Input(name=checked_text(name, f"{where}.input")))
+            return Argument(input=InputRef(name=checked_text(name, f"{where}.input")))
     return Argument(value=_read_value(content, where))
 
 

@@ -178,17 +178,17 @@ async def _get_ready(
     if not await models.load(expert.preload):
         log.error("not ready: no model could be loaded")
         return
-    description.start_time = timedelta(seconds=time.monotonic() - began)
+    description.start_duration = timedelta(seconds=time.monotonic() - began)
     await server.set_ready("", "startup", EXPERT.full_name)
     await server.set_ready("readiness", ready=models.any_use)
-    log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_time.total_seconds(), 2))
+    log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_duration.total_seconds(), 2))
 
 
 async def _tell_health(models: Models, description: Description, server: RunningServer) -> None:
     """Keeps one name per model on grpc.health.v1; once all is ready, readiness stays true while any model is of use."""
     while True:
         models.changed.clear()
-        if description.start_time is not None:
+        if description.start_duration is not None:
             await server.set_ready("readiness", ready=models.any_use)
         for model_id in models.ids:
             await server.set_ready(model_id, ready=model_id in models.loaded)

@@ -8,12 +8,12 @@ from experts.host.expert import Expert, Offer
 from experts.host.model_slot import State
 from experts.host.models import Models
 from experts.host.settings import Settings
-from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load, Loading
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad, ModelLoading
 from protos.hugginggpt.v1.model_pb2 import (
+    MODEL_LOCATION_EXTERNAL,
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
     MODEL_STATE_READY,
-    REACH_EXTERNAL,
     ModelCard,
     ModelState,
 )
@@ -29,7 +29,7 @@ class Description:
     """An expert and how it is now."""
 
     def __init__(self, expert: Expert, models: Models, settings: Settings) -> None:
-        self.start_time: timedelta | None = None
+        self.start_duration: timedelta | None = None
         """From the start of the process until it was ready; None before that."""
         self._expert, self._models, self._settings = expert, models, settings
         self._tasks = tuple({offer.spec.name: offer.spec for offer in expert.offers}.values())
@@ -42,9 +42,9 @@ class Description:
         whole.load.CopyFrom(self.load())
         return whole
 
-    def load(self) -> Load:
+    def load(self) -> ExpertLoad:
         models = self._models
-        return Load(
+        return ExpertLoad(
             waiting=models.waiting,
             running=models.running,
             loaded=sorted(models.loaded),
@@ -60,8 +60,8 @@ class Description:
             models=[self._card(offer) for offer in self._expert.offers],
             may_sleep=self._settings.may_sleep,
         )
-        if self.start_time is not None:
-            whole.start_time.FromTimedelta(self.start_time)
+        if self.start_duration is not None:
+            whole.start_duration.FromTimedelta(self.start_duration)
         whole.revision = hashlib.sha256(whole.SerializeToString(deterministic=True)).hexdigest()[:16]
         return whole
 
@@ -69,7 +69,7 @@ class Description:
         model, card = self._models.get(offer.spec.name, offer.card.id), ModelCard()
         card.CopyFrom(offer.card)
         card.state, card.revision, card.loaded_bytes = _STATES[model.state], model.revision, model.loaded_bytes
-        if not card.region and card.reach != REACH_EXTERNAL:
+        if not card.region and card.location != MODEL_LOCATION_EXTERNAL:
             card.region = self._settings.region
         if failure := model.failure:
             card.failure = f"{failure.message}; {failure.remedy}"
@@ -79,5 +79,5 @@ class Description:
         return card
 
 
-def _loading(model_id: str, step: Step) -> Loading:
-    return Loading(model=model_id, fraction=step.fraction, message=step.message)
+def _loading(model_id: str, step: Step) -> ModelLoading:
+    return ModelLoading(model=model_id, fraction=step.fraction, message=step.message)

@@ -32,7 +32,7 @@ from experts.host.extras import EngineNotInstalled, install_command
 from experts.host.handler import Loader
 from experts.host.input_validation import FILES
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.model_pb2 import REACH_INTERNAL, REACH_UNSPECIFIED, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, MODEL_LOCATION_UNSPECIFIED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, NotFound
 
@@ -181,7 +181,7 @@ def _parsed(entry: dict[str, Any], message: Message) -> Message:
 
 
 def _completed(card: ModelCard, module: str) -> ModelCard:
-    """The card with the version of its engine for a revision, where it names no commit, and its reach."""
+    """The card with the version of its engine for a revision, where it names no commit, and its location."""
     return _with(card, card.revision or _version_of(_distribution_of(module) if module else _DISTRIBUTION))
 
 
@@ -194,8 +194,8 @@ def _with(card: ModelCard, revision: str) -> ModelCard:
     completed = ModelCard()
     completed.CopyFrom(card)
     completed.revision = revision
-    if card.reach == REACH_UNSPECIFIED:
-        completed.reach = REACH_INTERNAL
+    if card.location == MODEL_LOCATION_UNSPECIFIED:
+        completed.location = MODEL_LOCATION_INTERNAL
     return completed
 
 

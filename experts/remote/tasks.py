@@ -19,7 +19,7 @@ from experts.remote.model_listing import CHAT, SOURCES, facts
 from experts.remote.settings import Endpoint, RemoteSettings
 from experts.remote.targets import Route
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.common.errors import FailedPrecondition
 from services.llm.settings import LlmSettings
 
@@ -91,7 +91,7 @@ def _at_endpoint(endpoint: Endpoint, settings: RemoteSettings, standing: Standin
         description=endpoint.description or "Runs at an endpoint of the operator's.",
         license=endpoint.license,
         region=endpoint.region,
-        reach=REACH_EXTERNAL,
+        location=MODEL_LOCATION_EXTERNAL,
     )
     return card, lambda _id, _device: model
 
@@ -102,7 +102,7 @@ def _by_llm(task: str, line: llm.Line) -> Entry:
         task=task,
         description=f"The general language model {line.settings.model}, asked by prompt. Knows many languages; slower "
         "than a small model made for the task, and its scores are its own guess.",
-        reach=REACH_EXTERNAL,
+        location=MODEL_LOCATION_EXTERNAL,
     )
     return card, lambda _id, _device: llm.Writer(task, line)
 
@@ -118,7 +118,7 @@ def _card(fact: Fact) -> ModelCard:
         likes=fact.likes,
         license=fact.license,
         languages=fact.languages,
-        reach=REACH_EXTERNAL,
+        location=MODEL_LOCATION_EXTERNAL,
     )
 
 

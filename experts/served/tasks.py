@@ -20,7 +20,7 @@ from experts.served.oip_server import OipServer
 from experts.served.openai_server import OpenAIServer
 from experts.served.settings import ServedSettings
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, REACH_INTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL, ModelCard
 from services.common.errors import FailedPrecondition
 from services.common.supervision import supervise
 
@@ -118,7 +118,7 @@ def _card(server: Server, model: Model, task: str) -> ModelCard:
         license=model.license,
         languages=model.languages,
         region=server.region,
-        reach=REACH_INTERNAL if server.reach == "internal" else REACH_EXTERNAL,
+        location=MODEL_LOCATION_INTERNAL if server.reach == "internal" else MODEL_LOCATION_EXTERNAL,
     )
 
 

@@ -26,7 +26,7 @@ class End(Protocol):
     """That something is over, as the orchestrator tells it."""
 
     @property
-    def ended(self) -> Timestamp: ...
+    def end_time(self) -> Timestamp: ...
 
 
 E = TypeVar("E", bound=End)
@@ -135,7 +135,7 @@ class Following(Generic[E]):
 
 def moment(end: End) -> float:
     """When it was, in seconds since the epoch."""
-    return end.ended.ToMicroseconds() / 1e6
+    return end.end_time.ToMicroseconds() / 1e6
 
 
 def _moved(what: str, position: float) -> Steps[None]:

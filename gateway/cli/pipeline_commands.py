@@ -74,7 +74,7 @@ def found(house: HuggingGPT, named: str) -> Pipeline:
 
 
 def _line(pipeline: Pipeline) -> Text:
-    kept = pipeline.created.astimezone().strftime("%Y-%m-%d %H:%M") if pipeline.created else ""
+    kept = pipeline.create_time.astimezone().strftime("%Y-%m-%d %H:%M") if pipeline.create_time else ""
     said = one_line(" ".join(pipeline.description.split()))[:80]
     takes = plan_graph.flow(pipeline.inputs, pipeline.outputs)
     named = f"{pipeline.name}@{pipeline.version}"
@@ -82,7 +82,7 @@ def _line(pipeline: Pipeline) -> Text:
 
 
 def _parts(pipeline: Pipeline) -> Iterator[Text | Tree]:
-    kept = pipeline.created.astimezone().strftime(", kept %Y-%m-%d %H:%M") if pipeline.created else ""
+    kept = pipeline.create_time.astimezone().strftime(", kept %Y-%m-%d %H:%M") if pipeline.create_time else ""
     source = f" from {pipeline.source_run_id}" if pipeline.source_run_id else ""
     policy = f", policy {pipeline.policy}" if pipeline.policy else ""
     yield Text.assemble((pipeline.name, "bold"), f"  version {pipeline.version}{kept}{source}{policy}")

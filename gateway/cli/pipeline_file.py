@@ -117,7 +117,7 @@ def _task(task: Mapping[str, Any], described: str) -> dict[str, Any]:
 
 
 def _origin(pipeline: Pipeline) -> str:
-    kept = f", kept {pipeline.created:%Y-%m-%d}" if pipeline.created else ""
+    kept = f", kept {pipeline.create_time:%Y-%m-%d}" if pipeline.create_time else ""
     source = f" from run {pipeline.source_run_id}" if pipeline.source_run_id else ""
     return f"{pipeline.name}, version {pipeline.version}{kept}{source}. To keep it elsewhere: hugginggpt import"
 

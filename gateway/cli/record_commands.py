@@ -48,9 +48,10 @@ def _path(run_id: str) -> str:
 
 
 def _lines(record: Told) -> Iterator[str]:
-    asker = record.get("asked_by", {})
+    asker = record.get("caller", {})
     who = " with key ".join(filter(None, (f"tenant {asker.get('tenant', '?')}", asker.get("key_id", ""))))
-    yield f"{record['run_id']}  {record['state']}  asked {record['asked']} by {who}, policy {record.get('policy', '?')}"
+    policy = record.get("policy", "?")
+    yield f"{record['run_id']}  {record['state']}  created {record['create_time']} by {who}, policy {policy}"
     if "request" in record:
         yield f"  request      {_digest(record['request'])}"
     for place, digest in enumerate(record["inputs"], start=1):
@@ -91,7 +92,7 @@ def _parameter(parameter: Told) -> str:
 def _digest(digest: Told) -> str:
     if not digest:
         return "nothing"
-    kind = digest.get("media_type") or digest.get("form", "")
+    kind = digest.get("media_type") or digest.get("kind", "")
     return f"sha256:{digest['sha256'][:_DIGITS]}  {kind}, {digest['size_bytes']} bytes"
 
 

@@ -102,6 +102,6 @@ def asking(url: str | None, api_key: str | None) -> Iterator[HuggingGPT]:
 
 
 def _line(run: Run) -> Text:
-    begun = run.created.astimezone().strftime("%Y-%m-%d %H:%M") if run.created else ""
+    begun = run.create_time.astimezone().strftime("%Y-%m-%d %H:%M") if run.create_time else ""
     request = one_line(" ".join(str(run.spec.get("request", "")).split()))
     return Text.assemble((run.run_id, "bold"), f"  {run.state:<17}  {begun}  ", (request[:80], "dim"))

@@ -107,8 +107,8 @@ class Run(Told):
     failure: Failure | None = None
     """Why it is incomplete, failed or cancelled."""
     last_sequence: int = 0
-    created: datetime | None = None
-    ended: datetime | None = None
+    create_time: datetime | None = None
+    end_time: datetime | None = None
     conversation_id: str = ""
     usage: dict[str, Any] = Field(default_factory=dict)
 

@@ -168,7 +168,7 @@ class BatchRoutes:
         is no stream.
         """
         batch = await self._batches.get(batch_id)
-        if batch.HasField("ended") and last_event_id == ending(batch):
+        if batch.HasField("end_time") and last_event_id == ending(batch):
             return Response(status_code=204)  # by which a browser knows not to come back
         return BatchStream(await self._batches.watch(batch_id))
 

@@ -77,7 +77,7 @@ def _object(first: Run) -> dict[str, Any]:
     return {
         "id": first.conversation_id,
         "object": "conversation",
-        "created_at": first.created.seconds,
+        "created_at": first.create_time.seconds,
         "metadata": {},
         "title": " ".join(first.spec.request.split())[:TITLE_CHARACTERS],
     }

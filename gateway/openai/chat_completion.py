@@ -74,7 +74,7 @@ class Completion:
         return {
             "id": named(COMPLETION, run.run_id),
             "object": kind,
-            "created": run.created.seconds,
+            "created": run.create_time.seconds,
             "model": self._telling.terms.model,
             "service_tier": None,
             "system_fingerprint": None,

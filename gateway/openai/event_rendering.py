@@ -66,7 +66,7 @@ class Telling:
                 self.run.run_id = event.run_id
                 self.run.spec.CopyFrom(event.run_accepted.spec)
                 self.run.conversation_id = event.run_accepted.conversation_id
-                self.run.created.CopyFrom(event.time)
+                self.run.create_time.CopyFrom(event.time)
                 self.terms = Terms.of(self.run.spec)
                 return
             case "task_planned":
@@ -85,7 +85,7 @@ class Telling:
 
     def _end(self, event: RunEvent) -> None:
         self.run.state = event.run_ended.state
-        self.run.ended.CopyFrom(event.time)
+        self.run.end_time.CopyFrom(event.time)
         self.run.usage.CopyFrom(event.run_ended.usage)
         if event.run_ended.HasField("failure"):
             self.run.failure.CopyFrom(event.run_ended.failure)

@@ -73,9 +73,9 @@ class Projection:
         return {
             "id": named(RESPONSE, run.run_id),
             "object": "response",
-            "created_at": run.created.seconds,
+            "created_at": run.create_time.seconds,
             "conversation": {"id": run.conversation_id} if run.conversation_id else None,
-            "completed_at": run.ended.seconds if run.HasField("ended") else None,
+            "completed_at": run.end_time.seconds if run.HasField("end_time") else None,
             "status": self._status,
             "background": terms.background,
             "error": self._error(),
@@ -185,7 +185,7 @@ class Projection:
 
     def _usage(self) -> dict[str, Any] | None:
         run = self._telling.run
-        if not run.HasField("ended"):
+        if not run.HasField("end_time"):
             return None
         return {
             "input_tokens": run.usage.input_tokens,

@@ -30,12 +30,12 @@ RUN = {
     "notes": [],
     "answer": "The image says “Open daily”. Here it is read aloud: speech.wav.",
     "last_sequence": 14,
-    "created": "2030-01-31T12:00:00Z",
-    "ended": "2030-01-31T12:00:02Z",
+    "create_time": "2030-01-31T12:00:00Z",
+    "end_time": "2030-01-31T12:00:02Z",
     "conversation_id": RUN_ID,
 }
 
-RUNNING = {key: value for key, value in RUN.items() if key not in ("answer", "ended")} | {
+RUNNING = {key: value for key, value in RUN.items() if key not in ("answer", "end_time")} | {
     "state": "running",
     "tasks": [],
     "last_sequence": 1,
@@ -64,7 +64,7 @@ CARD = {
     "parameter_count": 0,
     "loaded_bytes": 0,
     "outputs": ["audio"],
-    "reach": "internal",
+    "location": "internal",
     "state": "ready",
 }
 ROUTE = {

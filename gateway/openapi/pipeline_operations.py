@@ -23,7 +23,7 @@ _PIPELINE = {
     "inputs": [_TAKES],
     "outputs": [_GIVES],
     "plan": _PLAN,
-    "created": "2030-01-31T12:00:00Z",
+    "create_time": "2030-01-31T12:00:00Z",
     "source_run_id": examples.RUN_ID,
 }
 _COUNTS = {"total": 20, "waiting": 0, "running": 0, "completed": 19, "incomplete": 0, "failed": 1, "cancelled": 0}
@@ -38,11 +38,11 @@ _BATCH = {
     },
     "pipeline": _PIPELINE,
     "counts": _COUNTS,
-    "created": "2030-01-31T12:00:00Z",
-    "ended": "2030-01-31T12:00:09Z",
+    "create_time": "2030-01-31T12:00:00Z",
+    "end_time": "2030-01-31T12:00:09Z",
     "items_per_second": 0,
 }
-_BEGUN = {key: value for key, value in _BATCH.items() if key != "ended"} | {
+_BEGUN = {key: value for key, value in _BATCH.items() if key != "end_time"} | {
     "state": "queued",
     "counts": {**_COUNTS, "waiting": 20, "completed": 0, "failed": 0},
 }

@@ -12,15 +12,15 @@ _MODEL = {
     "revision": "0.2.4",
     "expert": "lite",
     "expert_version": "0.1.0",
-    "reach": "internal",
+    "location": "internal",
 }
 _SPOKEN = {
     "sha256": examples.ARTIFACT["sha256"],
-    "form": "artifact",
+    "kind": "artifact",
     "size_bytes": 88244,
     "media_type": "audio/wav",
 }
-_TEXT = {"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "form": "text", "size_bytes": 4}
+_TEXT = {"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "kind": "text", "size_bytes": 4}
 _TASK = {
     "id": 1,
     "task": "text-to-speech",
@@ -39,9 +39,9 @@ _RECORD = {
     "version": 1,
     "run_id": examples.RUN_ID,
     "conversation_id": examples.RUN_ID,
-    "asked_by": {"tenant": "default", "priority": "interactive"},
-    "asked": "2030-01-31T12:00:00Z",
-    "ended": "2030-01-31T12:00:02Z",
+    "caller": {"tenant": "default", "priority": "interactive"},
+    "create_time": "2030-01-31T12:00:00Z",
+    "end_time": "2030-01-31T12:00:02Z",
     "state": "completed",
     "policy": "local",
     "bypass_memo": False,

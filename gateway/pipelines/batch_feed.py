@@ -28,7 +28,7 @@ class BatchFeed:
             batch = await self._line.read()
             if isinstance(batch, Batch):
                 self._line.well()
-                self.ended = batch.HasField("ended")
+                self.ended = batch.HasField("end_time")
                 return batch
             await self._line.follow(self._opened)
         return None

@@ -9,11 +9,11 @@ from services.common.errors import ServiceError
 
 def ending(batch: Batch) -> str:
     """The id of the last event: another one if the batch is let run again."""
-    return str(batch.ended.ToMicroseconds())
+    return str(batch.end_time.ToMicroseconds())
 
 
 def framed(batch: Batch) -> bytes:
-    id_ = f"id: {ending(batch)}\n".encode() if batch.HasField("ended") else b""
+    id_ = f"id: {ending(batch)}\n".encode() if batch.HasField("end_time") else b""
     return b"%sevent: batch\ndata: %s\n\n" % (id_, line(encode(batch)))
 
 

@@ -149,7 +149,7 @@ async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems
         async for page in pages:
             await _write(call, pb.CreateBatchRequest(items=page))
             total += len(page.items)
-        await _write(call, pb.CreateBatchRequest(whole=pb.WholeBatch(items=total)))
+        await _write(call, pb.CreateBatchRequest(end=pb.BatchEnd(items=total)))
         await call.done_writing()
     async with asyncio.timeout(KEPT_SECONDS):
         batch: Batch = await call

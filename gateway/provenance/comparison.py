@@ -9,12 +9,12 @@ from gateway.provenance.rerun_terms import Hurdle, Terms
 from gateway.provenance.run_account import Account, TaskAccount
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.record_pb2 import (
-    OUTCOME_DIFFERENT,
-    OUTCOME_FAILED,
-    OUTCOME_NOT_COMPARABLE,
-    OUTCOME_SAME,
-    Outcome,
+    VERIFICATION_OUTCOME_DIFFERENT,
+    VERIFICATION_OUTCOME_FAILED,
+    VERIFICATION_OUTCOME_NOT_COMPARABLE,
+    VERIFICATION_OUTCOME_SAME,
     Verification,
+    VerificationOutcome,
     VerifiedTask,
 )
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_EXACT
@@ -23,10 +23,10 @@ from services.common.errors import NotFound
 
 MOST_FINDINGS = 5
 
-WELL = frozenset({OUTCOME_SAME, OUTCOME_NOT_COMPARABLE})
+WELL = frozenset({VERIFICATION_OUTCOME_SAME, VERIFICATION_OUTCOME_NOT_COMPARABLE})
 """What nothing is wrong with."""
 
-Found = tuple["Outcome.ValueType", list[str]]
+Found = tuple["VerificationOutcome.ValueType", list[str]]
 
 
 class Comparing:
@@ -57,9 +57,11 @@ class Comparing:
     async def _task(self, before: TaskAccount, after: TaskAccount | None) -> Found:
         if after is None or not after.result.outputs:
             reason = code(after.result.failure.reason) if after else ""
-            return OUTCOME_FAILED, [f"it gave nothing when it was done again: {reason or 'it was not started'}"]
+            return VERIFICATION_OUTCOME_FAILED, [
+                f"it gave nothing when it was done again: {reason or 'it was not started'}"
+            ]
         if _done(before) != _done(after):
-            return OUTCOME_FAILED, ["it was not done again by the same commit with the same inputs"]
+            return VERIFICATION_OUTCOME_FAILED, ["it was not done again by the same commit with the same inputs"]
         findings, unmeasured = list(_ports(before, after)), list[str]()
         for port in sorted(before.result.outputs.keys() & after.result.outputs.keys()):
             pair = before.result.outputs[port], after.result.outputs[port]
@@ -68,8 +70,8 @@ class Comparing:
             except media_difference.NoMeasure as why:
                 unmeasured.append(f"{port}: its bytes differ, and {why}")
         if findings:
-            return OUTCOME_DIFFERENT, findings
-        return (OUTCOME_NOT_COMPARABLE, unmeasured) if unmeasured else (OUTCOME_SAME, [])
+            return VERIFICATION_OUTCOME_DIFFERENT, findings
+        return (VERIFICATION_OUTCOME_NOT_COMPARABLE, unmeasured) if unmeasured else (VERIFICATION_OUTCOME_SAME, [])
 
     async def _value(self, before: Value, after: Value, port: str, *, exact: bool) -> list[str]:
         if digests.of_value(before) == digests.of_value(after) or _same_bytes(before, after):
@@ -136,7 +138,7 @@ def _differences(before: bytes, after: bytes, media_type: str, port: str) -> lis
     return list(media_difference.difference(before, after, kind, port))
 
 
-def _verified(task: TaskAccount, outcome: "Outcome.ValueType", findings: list[str]) -> VerifiedTask:
+def _verified(task: TaskAccount, outcome: "VerificationOutcome.ValueType", findings: list[str]) -> VerifiedTask:
     more = len(findings) - MOST_FINDINGS
     shown = findings[:MOST_FINDINGS] + ([f"and {more} more"] if more > 0 else [])
     return VerifiedTask(

@@ -5,20 +5,20 @@ import json
 from contextlib import suppress
 
 from protos.hugginggpt.v1.artifact_pb2 import Value
-from protos.hugginggpt.v1.record_pb2 import FORM_ARTIFACT, FORM_JSON, FORM_TEXT, Digest, Form
+from protos.hugginggpt.v1.record_pb2 import DIGEST_KIND_ARTIFACT, DIGEST_KIND_JSON, DIGEST_KIND_TEXT, Digest, DigestKind
 
 
-def of_text(text: str, form: "Form.ValueType" = FORM_TEXT) -> Digest:
+def of_text(text: str, kind: "DigestKind.ValueType" = DIGEST_KIND_TEXT) -> Digest:
     """Over its UTF-8 bytes."""
     content = text.encode()
-    return Digest(sha256=hashlib.sha256(content).hexdigest(), form=form, size_bytes=len(content))
+    return Digest(sha256=hashlib.sha256(content).hexdigest(), kind=kind, size_bytes=len(content))
 
 
 def of_json(text: str) -> Digest:
     """Over its canonical form; over itself where it is none."""
     with suppress(ValueError, RecursionError):
         text = canonical(json.loads(text))
-    return of_text(text, FORM_JSON)
+    return of_text(text, DIGEST_KIND_JSON)
 
 
 def canonical(content: object) -> str:
@@ -37,7 +37,7 @@ def of_value(value: Value) -> Digest | None:
             artifact = value.artifact
             return Digest(
                 sha256=artifact.sha256,
-                form=FORM_ARTIFACT,
+                kind=DIGEST_KIND_ARTIFACT,
                 size_bytes=artifact.size_bytes,
                 media_type=artifact.media_type,
             )

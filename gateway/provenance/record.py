@@ -10,9 +10,9 @@ from gateway.provenance.run_account import Account, Attempt, TaskAccount, Timed
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.record_pb2 import (
-    Asker,
     RecordedArgument,
     RecordedAttempt,
+    RecordedCaller,
     RecordedDecision,
     RecordedModel,
     RecordedParameter,
@@ -24,7 +24,6 @@ from protos.hugginggpt.v1.run_pb2 import TASK_STATE_REUSED
 VERSION = 1
 
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
-_NEXT = frozenset({"retry", "next candidate"})
 
 
 def record(account: Account) -> RunRecord:
@@ -35,9 +34,9 @@ def record(account: Account) -> RunRecord:
         run_id=account.run_id,
         conversation_id=account.accepted.conversation_id,
         parent_run_id=spec.parent_run_id,
-        asked_by=_asker(account),
-        asked=account.asked,
-        ended=account.ended,
+        caller=_asker(account),
+        create_time=account.asked,
+        end_time=account.ended,
         state=account.end.state,
         reason=code(account.end.failure.reason),
         policy=account.accepted.caller.policy,
@@ -71,15 +70,15 @@ def model(candidate: Candidate) -> RecordedModel | None:
         revision=candidate.revision,
         expert=candidate.expert,
         expert_version=candidate.expert_version,
-        reach=candidate.reach,
+        location=candidate.location,
     )
 
 
-def _asker(account: Account) -> Asker | None:
+def _asker(account: Account) -> RecordedCaller | None:
     if not account.accepted.HasField("caller"):
         return None
     who = account.accepted.caller
-    return Asker(tenant=who.tenant, key_id=who.key_id, priority=who.priority, request_id=who.request_id)
+    return RecordedCaller(tenant=who.tenant, key_id=who.key_id, priority=who.priority, request_id=who.request_id)
 
 
 def _decisions(account: Account) -> Iterator[Decision]:
@@ -132,10 +131,10 @@ def _attempt(number: int, made: Attempt) -> RecordedAttempt:
     return RecordedAttempt(
         attempt=number,
         model=model(made.by),
-        began=made.began,
-        ended=made.ended,
+        start_time=made.began,
+        end_time=made.ended,
         reason=code(made.reason),
-        next=made.next if made.next in _NEXT else "",
+        next=made.next,
         usage=made.usage,
     )
 

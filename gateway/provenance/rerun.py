@@ -10,7 +10,7 @@ from gateway.provenance.rerun_terms import Hurdle, Terms
 from gateway.provenance.run_account import Account, TaskAccount
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.plan_pb2 import Plan
-from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, OUTCOME_NOT_COMPARABLE
+from protos.hugginggpt.v1.record_pb2 import VERIFICATION_OUTCOME_GONE, VERIFICATION_OUTCOME_NOT_COMPARABLE
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RunSpec
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, DETERMINISM_UNSPECIFIED, Argument, Task
 
@@ -36,7 +36,7 @@ def incomparable(told: TaskAccount) -> Hurdle | None:
         because = "its kind of task need not give the same"
     elif not by.revision:
         because = f"the commit of {by.model_id} was not known"
-    return Hurdle(OUTCOME_NOT_COMPARABLE, because) if because else None
+    return Hurdle(VERIFICATION_OUTCOME_NOT_COMPARABLE, because) if because else None
 
 
 def missing_model(told: TaskAccount, there: Revisions) -> Hurdle | None:
@@ -46,9 +46,11 @@ def missing_model(told: TaskAccount, there: Revisions) -> Hurdle | None:
     if by.revision in known:
         return None
     if not known:
-        return Hurdle(OUTCOME_GONE, f"model {by.model_id} is not there any more")
+        return Hurdle(VERIFICATION_OUTCOME_GONE, f"model {by.model_id} is not there any more")
     now = ", ".join(sorted(filter(None, known))) or "unknown"
-    return Hurdle(OUTCOME_GONE, f"commit {by.revision} of {by.model_id} is not there any more; it is now {now}")
+    return Hurdle(
+        VERIFICATION_OUTCOME_GONE, f"commit {by.revision} of {by.model_id} is not there any more; it is now {now}"
+    )
 
 
 def artifacts_of(told: TaskAccount, account: Account) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.provenance.digests import canonical
-from protos.hugginggpt.v1.record_pb2 import Outcome
+from protos.hugginggpt.v1.record_pb2 import VerificationOutcome
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 
 NOTE = "verification"
@@ -16,7 +16,7 @@ NOTE = "verification"
 class Hurdle:
     """Why a task is not done again."""
 
-    outcome: "Outcome.ValueType"
+    outcome: "VerificationOutcome.ValueType"
     because: str
 
 

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gateway.runs import ENDED, Runs
-from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEnded, RunEvent, TaskEnded, TaskSelected
+from protos.hugginggpt.v1.event_pb2 import (
+    NEXT_STEP_UNSPECIFIED,
+    NextStep,
+    RunAccepted,
+    RunEnded,
+    RunEvent,
+    TaskEnded,
+    TaskSelected,
+)
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
 from protos.hugginggpt.v1.run_pb2 import TaskResult
@@ -25,7 +33,7 @@ class Attempt:
     began: Timestamp | None = None
     ended: Timestamp | None = None
     reason: str = ""
-    next: str = ""
+    next: "NextStep.ValueType" = NEXT_STEP_UNSPECIFIED
     usage: Usage | None = None
 
 

@@ -10,7 +10,7 @@ from gateway.provenance.run_account import Account, TaskAccount
 from gateway.runs import ENDED, Runs
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from protos.hugginggpt.v1.gateway_pb2 import ListModelsRequest
-from protos.hugginggpt.v1.record_pb2 import OUTCOME_GONE, Verification
+from protos.hugginggpt.v1.record_pb2 import VERIFICATION_OUTCOME_GONE, Verification
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current, use_caller
 from services.common.errors import NotFound
@@ -72,7 +72,7 @@ class Verifying:
     async def _missing_file(self, task: TaskAccount, told: Account) -> Hurdle | None:
         for port, sha256 in rerun.artifacts_of(task, told):
             if not await self._store.contains(current().tenant, sha256):
-                return Hurdle(OUTCOME_GONE, f"the file that it was given as {port} is not there any more")
+                return Hurdle(VERIFICATION_OUTCOME_GONE, f"the file that it was given as {port} is not there any more")
         return None
 
 

@@ -31,7 +31,7 @@ class Outbox:
         yield from self._add(batch, of_batch(batch), batch_id=batch.batch_id)
 
     def _add(self, end: EndedRun | EndedBatch, payload: str, *, run_id: str = "", batch_id: str = "") -> Steps[None]:
-        ended, now = end.ended.ToMicroseconds() / 1e6, self._database.dialect.now
+        ended, now = end.end_time.ToMicroseconds() / 1e6, self._database.dialect.now
         select = "SELECT id FROM webhooks WHERE tenant = ? AND ended IS NULL AND created <= ?"
         for (webhook_id,) in (yield Query(select, (end.caller.tenant, ended))):
             insert = (

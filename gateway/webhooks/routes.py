@@ -38,13 +38,13 @@ class WebhookRoutes:
     async def create(self, request: Request) -> Response:
         """Has a URL told of every run and batch of the tenant that ends from now on.
 
-        It is sent `{"type": "run.ended", "timestamp": …, "data": {"run_id": …, "state": …, "ended": …, "usage": …,
+        It is sent `{"type": "run.ended", "timestamp": …, "data": {"run_id": …, "state": …, "end_time": …, "usage": …,
         "links": …}}`, or `{"type": "batch.ended", "timestamp": …, "data": {"batch_id": …, "round": …, "state": …,
-        "pipeline": …, "counts": …, "created": …, "ended": …, "links": …}}`, signed as Standard Webhooks say, with the
-        secret that is told here and never again. Items of a batch are told of by the batch alone, and a batch that is
-        resumed ends once more, in the next round. What is not answered with 2xx is sent again, up to six times in seven
-        and a half hours; a 410 ends the webhook. Ends under the data policy `local` are told only to hosts that the
-        operator has named.
+        "pipeline": …, "counts": …, "create_time": …, "end_time": …, "links": …}}`, signed as Standard Webhooks say,
+        with the secret that is told here and never again. Items of a batch are told of by the batch alone, and a batch
+        that is resumed ends once more, in the next round. What is not answered with 2xx is sent again, up to six times
+        in seven and a half hours; a 410 ends the webhook. Ends under the data policy `local` are told only to hosts
+        that the operator has named.
         """
         body = loads(await limited(request.stream(), BODY_BYTES, "the body"))
         if not isinstance(body, dict) or "url" not in body or body.keys() - {"url", "name"}:

@@ -29,7 +29,7 @@ async def read_items(messages: AsyncIterable[Any]) -> AsyncIterator[Sequence[Any
     """The items of an upload, by message, after its first message.
 
     Args:
-        messages: with a oneof `part` of `items` (a message with repeated `items`) and `whole` (their total number).
+        messages: with a oneof `part` of `items` (a message with repeated `items`) and `end` (their total number).
 
     Raises:
         InvalidRequest: BROKEN_OFF, the stream ended early; or it contains another part.
@@ -40,10 +40,10 @@ async def read_items(messages: AsyncIterable[Any]) -> AsyncIterator[Sequence[Any
             case "items" if not is_complete:
                 yield message.items.items
                 received += len(message.items.items)
-            case "whole" if message.whole.items == received:
+            case "end" if message.end.items == received:
                 is_complete = True
-            case "whole":
-                raise _incomplete(f"{received} of {message.whole.items} items were received")
+            case "end":
+                raise _incomplete(f"{received} of {message.end.items} items were received")
             case _:
                 raise InvalidRequest(
                     "an upload has one spec, then items, then their number",
@@ -56,4 +56,4 @@ async def read_items(messages: AsyncIterable[Any]) -> AsyncIterator[Sequence[Any
 
 def _incomplete(problem: str) -> InvalidRequest:
     remedy = "send the upload again, and at its end the number of items"
-    return InvalidRequest(problem, reason="BROKEN_OFF", port="whole", remedy=remedy)
+    return InvalidRequest(problem, reason="BROKEN_OFF", port="end", remedy=remedy)

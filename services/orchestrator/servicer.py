@@ -106,7 +106,7 @@ def _brief(row: Row) -> run_pb2.Run:
         conversation_id=row.conversation_id,
         last_sequence=row.seq,
     )
-    run.created.CopyFrom(timestamp(row.created))
+    run.create_time.CopyFrom(timestamp(row.created))
     run.deadline.CopyFrom(timestamp(row.deadline))
     return run
 
@@ -115,5 +115,5 @@ def _told(ended: Ended) -> orchestrator_pb2.EndedRun:
     run = orchestrator_pb2.EndedRun(
         run_id=ended.id, caller=ended.caller, state=ended.state, usage=ended.last.run_ended.usage
     )
-    run.ended.CopyFrom(timestamp(ended.ended))
+    run.end_time.CopyFrom(timestamp(ended.ended))
     return run

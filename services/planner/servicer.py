@@ -137,7 +137,7 @@ def event_to_pb(step: Step) -> pb.PlanEvent:
 
 def _decision_to_pb(decision: Decision) -> plan_pb2.Decision:
     return plan_pb2.Decision(
-        controller=decision.controller,
+        controller=plan_pb2.Controller.Value(f"CONTROLLER_{decision.controller.upper()}"),
         llm_model=decision.llm_model,
         reason=decision.reason,
         confidence=decision.confidence,
@@ -166,7 +166,7 @@ def _argument_to_pb(argument: Argument) -> task_pb2.Argument:
         case Reference(task_id, output):
             return task_pb2.Argument(reference=task_pb2.Reference(task_id=task_id, output=output))
         case Input(name):
-            return task_pb2.Argument(input=task_pb2.Input(name=name))
+            return task_pb2.Argument(input=task_pb2.InputRef(name=name))
         case Unset():
             return task_pb2.Argument()
         case _:

@@ -77,7 +77,7 @@ def event_to_pb(piece: Piece) -> pb.RespondEvent:
 
 def _decision(decision: Decision) -> plan_pb2.Decision:
     return plan_pb2.Decision(
-        controller=decision.controller,
+        controller=plan_pb2.Controller.Value(f"CONTROLLER_{decision.controller.upper()}"),
         reason=decision.reason,
         llm_model=decision.llm_model,
         fell_back_because=decision.fell_back_because,

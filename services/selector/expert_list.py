@@ -35,8 +35,8 @@ def _row(name: str, seats: Sequence[Seat], catalog: Catalog) -> Expert:
         may_sleep=reply.may_sleep,
         dormant=all(seat.attention is Attention.ASLEEP for seat in seats),
         tasks=sorted(frozenset().union(*(seat.tasks for seat in seats))),
-        start_time=reply.start_time if reply.HasField("start_time") else None,
-        last_seen=None if seen is None else _ago(catalog.now() - seen),
+        start_duration=reply.start_duration if reply.HasField("start_duration") else None,
+        last_seen_time=None if seen is None else _ago(catalog.now() - seen),
         problems=catalog.view.problems(name),
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 
-from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from protos.hugginggpt.v1.model_pb2 import Endpoint, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
@@ -66,7 +66,7 @@ class Replica:
     trouble: str = ""
     """What it did instead of answering when last asked."""
     troubled_since: float = 0.0
-    load: Load = field(default_factory=Load)
+    load: ExpertLoad = field(default_factory=ExpertLoad)
     loaded: frozenset[str] = frozenset()
 
     def yields_to(self, reply: DescribeResponse) -> bool:
@@ -77,9 +77,9 @@ class Replica:
         if self.attention is not Attention.ASLEEP or self.description is None:
             return False
         known = self.description.reply
-        return not known.HasField("start_time") and known != reply
+        return not known.HasField("start_duration") and known != reply
 
-    def carries(self, load: Load) -> None:
+    def carries(self, load: ExpertLoad) -> None:
         """Takes note of how busy it is."""
         self.load = load
         self.loaded = frozenset(load.loaded)

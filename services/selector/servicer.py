@@ -9,7 +9,7 @@ from typing import Any
 
 from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
-from protos.hugginggpt.v1 import gateway_pb2
+from protos.hugginggpt.v1 import gateway_pb2, plan_pb2
 from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
@@ -17,8 +17,8 @@ from protos.hugginggpt.v1.model_pb2 import (
     INFERENCE_MODE_HYBRID,
     INFERENCE_MODE_LOCAL,
     INFERENCE_MODE_REMOTE,
-    REACH_EXTERNAL,
-    REACH_INTERNAL,
+    MODEL_LOCATION_EXTERNAL,
+    MODEL_LOCATION_INTERNAL,
     SELECTION_POLICY_LLM,
     SELECTION_POLICY_RANK,
     Candidate,
@@ -193,7 +193,7 @@ def choice_to_pb(choice: Choice) -> selector_pb2.SelectResponse:
     return selector_pb2.SelectResponse(
         candidates=[_candidate(chosen, role) for chosen, role in _roles(choice)],
         decision=Decision(
-            controller=choice.controller,
+            controller=plan_pb2.Controller.Value(f"CONTROLLER_{choice.controller.upper()}"),
             llm_model=choice.llm_model,
             reason=choice.reason,
             confidence=choice.confidence,
@@ -224,9 +224,9 @@ def _candidate(chosen: Chosen, role: "CandidateRole.ValueType") -> Candidate:
         role=role,
         score=chosen.score,
         reason=chosen.reason,
-        reach=REACH_EXTERNAL if offer.external else REACH_INTERNAL,
+        location=MODEL_LOCATION_EXTERNAL if offer.external else MODEL_LOCATION_INTERNAL,
         dormant=not offer.replicas,
-        start_time=offer.start_time,
+        start_duration=offer.start_duration,
         expert_version=offer.version,
     )
 

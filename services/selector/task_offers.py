@@ -9,11 +9,11 @@ from typing import NamedTuple
 from google.protobuf.duration_pb2 import Duration
 
 from protos.hugginggpt.v1.model_pb2 import (
+    MODEL_LOCATION_INTERNAL,
     MODEL_STATE_DORMANT,
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
     MODEL_STATE_READY,
-    REACH_INTERNAL,
     ModelCard,
 )
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -47,14 +47,14 @@ class Offer:
     """None if it has failed."""
     replicas: tuple[Replica, ...]
     """Empty if its expert sleeps."""
-    start_time: Duration | None
+    start_duration: Duration | None
     version: str = ""
     """Of the expert's program."""
 
     @cached_property
     def external(self) -> bool:
         """Only what says that it is inside the house is."""
-        return self.card.reach != REACH_INTERNAL
+        return self.card.location != MODEL_LOCATION_INTERNAL
 
     @cached_property
     def languages(self) -> frozenset[str]:
@@ -134,7 +134,7 @@ def _offer(holders: Sequence[tuple[Seat, ModelCard]]) -> Offer:
         card=shown,
         presence=presence,
         replicas=tuple(dict.fromkeys(seat.replica for seat, _ in nearest if seat.replica.address)),
-        start_time=reply.start_time if reply.HasField("start_time") else None,
+        start_duration=reply.start_duration if reply.HasField("start_duration") else None,
         version=reply.version,
     )
 

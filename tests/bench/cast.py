@@ -20,19 +20,19 @@ from protos.hugginggpt.internal.v1.responder_pb2 import RespondEvent, RespondReq
 from protos.hugginggpt.internal.v1.selector_pb2 import SelectRequest, SelectResponse
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.model_pb2 import REACH_INTERNAL, Candidate, Endpoint
-from protos.hugginggpt.v1.plan_pb2 import Decision
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_EMBEDDED, CONTROLLER_RANK, Decision
 from services.common.channel import MESSAGE_LIMITS
 from tests.bench import memory_limited_experts
 from tests.bench.shapes import INPUTS, SPEC, script
 
 DONE = InferResponse(outputs={"text": Value(text="done")}, revision="1").SerializeToString()
-END = PlanEvent(end=PlanEnd(decision=Decision(controller="scripted", confidence=1.0))).SerializeToString()
+END = PlanEvent(end=PlanEnd(decision=Decision(controller=CONTROLLER_EMBEDDED, confidence=1.0))).SerializeToString()
 TALLY = "/hugginggpt.v1.CastService/Tally"
 """Gives, as JSON, how often each of them was called: plan, check, select, infer; and the bytes that some were sent."""
 ANSWER = (
     RespondEvent(text="It is done.").SerializeToString(),
-    RespondEvent(decision=Decision(controller="scripted")).SerializeToString(),
+    RespondEvent(decision=Decision(controller=CONTROLLER_EMBEDDED)).SerializeToString(),
 )
 
 
@@ -102,9 +102,9 @@ def _chosen(request: bytes, address: str, shelves: tuple[str, ...]) -> tuple[flo
         endpoints=endpoints,
         score=1.0,
         reason="it is the only one",
-        reach=REACH_INTERNAL,
+        location=MODEL_LOCATION_INTERNAL,
     )
-    decision = Decision(controller="rank", confidence=1.0)
+    decision = Decision(controller=CONTROLLER_RANK, confidence=1.0)
     reply = SelectResponse(candidates=[by], decision=decision, spec=SPEC)
     return script(asked.request).select, reply.SerializeToString()
 

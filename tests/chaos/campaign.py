@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from google.protobuf import text_format
 
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
-from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import NextStep, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_MODE_APPROVE, RunState
 from services.common.channel import dial
 from tests.chaos import final_checks, verdict
@@ -198,7 +198,7 @@ def counted(events: Sequence[RunEvent]) -> Counter[str]:
             tally["attempts"] += 1
         elif event.HasField("attempt_failed"):
             failed = event.attempt_failed
-            tally[f"attempt failed: {failed.failure.code}, {failed.next}"] += 1
+            tally[f"attempt failed: {failed.failure.code}, {NextStep.Name(failed.next)}"] += 1
         elif event.HasField("plan_approved"):
             tally["plans approved"] += 1
         elif event.HasField("task_ended"):

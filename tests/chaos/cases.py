@@ -22,7 +22,7 @@ from protos.hugginggpt.v1.task_pb2 import (
     DETERMINISM_NONE,
     Argument,
     ArgumentList,
-    Input,
+    InputRef,
     Parameter,
     Port,
     Reference,
@@ -89,7 +89,7 @@ class Node:
         salt = "draft" if draft else self.salt
         given = [Argument(reference=Reference(task_id=need, output="text")) for need in self.needs]
         if not given:
-            given = [Argument(value=Value(text=salt)), Argument(input=Input(name=INPUT))]
+            given = [Argument(value=Value(text=salt)), Argument(input=InputRef(name=INPUT))]
         arguments = {"text": Argument(list=ArgumentList(items=given))}
         return Task(id=self.id, task=self.name, arguments=arguments, parameters_json=self._parameters(salt))
 

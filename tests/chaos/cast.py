@@ -21,11 +21,11 @@ from protos.hugginggpt.internal.v1 import (
 from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
-    REACH_INTERNAL,
+    MODEL_LOCATION_INTERNAL,
     Candidate,
     Endpoint,
 )
-from protos.hugginggpt.v1.plan_pb2 import Decision
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_EMBEDDED, CONTROLLER_RANK, Decision
 from services.common.errors import Unavailable
 from services.common.server import serving
 from tests.chaos.cases import SPECS, Case, case_of
@@ -33,7 +33,7 @@ from tests.chaos.cases import SPECS, Case, case_of
 PIECE, PIECE_SECONDS = 20, 0.02
 """Characters of the answer sent at once, and how long they take to be thought of."""
 
-END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=Decision(controller="embedded", confidence=1.0)))
+END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=Decision(controller=CONTROLLER_EMBEDDED, confidence=1.0)))
 
 
 class Planner(planner_pb2_grpc.PlannerServiceServicer):
@@ -89,7 +89,7 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         ranked = [*models[first:], *models[:first]]
         return selector_pb2.SelectResponse(
             candidates=[self._candidate(model, expert, place) for place, (model, expert) in enumerate(ranked)],
-            decision=Decision(controller="rank"),
+            decision=Decision(controller=CONTROLLER_RANK),
             spec=SPECS[request.task.task],
         )
 
@@ -101,7 +101,7 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
             endpoints=[Endpoint(address=address, loaded=True) for address in self._experts[expert]],
             role=CANDIDATE_ROLE_FALLBACK if place else CANDIDATE_ROLE_PRIMARY,
             score=1.0 - place / 10,
-            reach=REACH_INTERNAL,
+            location=MODEL_LOCATION_INTERNAL,
         )
 
 
@@ -122,7 +122,7 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
         for start in range(len(request.sent), len(words), PIECE):
             await asyncio.sleep(PIECE_SECONDS)
             await context.write(responder_pb2.RespondEvent(text=words[start : start + PIECE]))
-        await context.write(responder_pb2.RespondEvent(decision=Decision(controller="composed")))
+        await context.write(responder_pb2.RespondEvent(decision=Decision(controller=CONTROLLER_COMPOSED)))
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import Any
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_FAILED, ModelCard
 from services.common import call_context
 from services.common.errors import FailedPrecondition, ModelFailed, Overloaded
 from tests.support.expert_host import SPEC
@@ -126,7 +126,7 @@ class Outside(Sound):
 
     def __init__(self) -> None:
         super().__init__()
-        self.described.models[0].reach = REACH_EXTERNAL
+        self.described.models[0].location = MODEL_LOCATION_EXTERNAL
 
     async def Infer(self, request: pb.InferRequest, context: Any) -> pb.InferResponse:
         if not call_context.allows_external_endpoints():

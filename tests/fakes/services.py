@@ -14,7 +14,7 @@ from protos.hugginggpt.v1 import expert_pb2, expert_pb2_grpc, gateway_pb2, run_p
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, RunEvent
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_READY, REACH_INTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, MODEL_STATE_READY, ModelCard
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_AWAITING_APPROVAL,
@@ -40,7 +40,7 @@ async def echo(request: expert_pb2.InferRequest) -> Mapping[str, Value]:
 
 def card(model: str, task: str, description: str = "", **fields: Any) -> ModelCard:
     """A model that runs inside the house and is loaded, unless the fields say otherwise."""
-    given: dict[str, Any] = {"revision": "1", "reach": REACH_INTERNAL, "state": MODEL_STATE_READY} | fields
+    given: dict[str, Any] = {"revision": "1", "location": MODEL_LOCATION_INTERNAL, "state": MODEL_STATE_READY} | fields
     return ModelCard(id=model, task=task, description=description, **given)
 
 
@@ -71,11 +71,11 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
         self.asked: list[expert_pb2.InferRequest] = []
         self.described: list[expert_pb2.DescribeRequest] = []
         self._may_sleep = may_sleep
-        self._start_time = Duration(seconds=start_seconds) if start_seconds else None
+        self._start_duration = Duration(seconds=start_seconds) if start_seconds else None
         self._own_specs = tuple(specs)
         self._changes = 0
         self.offer(cards)
-        self.load = expert_pb2.Load(loaded=[card.id for card in self.cards if card.state == MODEL_STATE_READY])
+        self.load = expert_pb2.ExpertLoad(loaded=[card.id for card in self.cards if card.state == MODEL_STATE_READY])
 
     def offer(self, cards: Iterable[ModelCard]) -> None:
         """From now on it describes these models."""
@@ -94,7 +94,7 @@ class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
             tasks=self._specs(),
             models=self.cards,
             may_sleep=self._may_sleep,
-            start_time=self._start_time,
+            start_duration=self._start_duration,
             load=self.load,
         )
 
@@ -180,7 +180,7 @@ class ScriptedRun:
     def as_it_ended(self) -> orchestrator_pb2.EndedRun:
         end = self.events[-1].run_ended
         told = orchestrator_pb2.EndedRun(run_id=self.run_id, caller=self.caller, state=end.state, usage=end.usage)
-        told.ended.GetCurrentTime()
+        told.end_time.GetCurrentTime()
         return told
 
 

@@ -181,7 +181,7 @@ async def test_a_bad_file_is_refused_alike_by_form_ask_and_upload(
     body = check(response, expected, reason)
     assert name in body["detail"] or reason == "TOO_LARGE"
     asked = gateway_pb2.CreateRunRequest(
-        spec=RunSpec(request="x"), files=[gateway_pb2.File(name=name, content=content)]
+        spec=RunSpec(request="x"), files=[gateway_pb2.InlineFile(name=name, content=content)]
     )
     pieces = [gateway_pb2.UploadArtifactRequest(name=name)]
     pieces += [

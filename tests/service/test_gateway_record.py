@@ -112,10 +112,10 @@ async def test_the_record_is_the_same_by_every_door_and_keeps_to_its_schema(hous
     )
     assert encode(by_call) == record
     key_id = house.token.split("_")[1]
-    assert (record["asked_by"]["tenant"], record["asked_by"]["key_id"]) == ("a", key_id)
+    assert (record["caller"]["tenant"], record["caller"]["key_id"]) == ("a", key_id)
     assert (record["policy"], record["planning"][0]["controller"]) == ("open", "embedded")
     (told,) = record["tasks"]
-    assert told["model"] == {"model_id": "model", "revision": "1", "expert": "fake", "reach": "internal"}
+    assert told["model"] == {"model_id": "model", "revision": "1", "expert": "fake", "location": "internal"}
     assert (told["determinism"], told["reused"], len(told["attempts"])) == ("numeric", False, 1)
     assert "secret" not in json.dumps(record)
 

@@ -291,7 +291,7 @@ async def test_runs_are_listed_cancelled_approved_and_deleted(doors: Doors) -> N
 async def test_grpc_asks_watches_and_changes_runs(doors: Doors) -> None:
     asked = gateway_pb2.CreateRunRequest(
         spec=RunSpec(request="x"),
-        files=[gateway_pb2.File(name="a.txt", content=b"first")],
+        files=[gateway_pb2.InlineFile(name="a.txt", content=b"first")],
         policy=DATA_POLICY_LOCAL,
     )
     told = [event async for event in doors.grpc.CreateRun(asked, timeout=5)]

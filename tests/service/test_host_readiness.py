@@ -65,14 +65,14 @@ async def test_readiness_waits_for_the_models(start: Start) -> None:
     await reached(started)
     early = await host.describe()
     assert [card.state for card in early.models] == [MODEL_STATE_LOADABLE] * 2
-    assert not early.HasField("start_time")
+    assert not early.HasField("start_duration")
     assert await host.health("", "startup", "readiness", "m") == [NOT_SERVING] * 4
     release.set()
     await host.until(SERVING)
     await host.until(SERVING, "m")
     ready = await host.describe(early.revision)
     assert [card.state for card in ready.models] == [MODEL_STATE_READY] * 2
-    assert ready.start_time.ToTimedelta() > timedelta()
+    assert ready.start_duration.ToTimedelta() > timedelta()
 
 
 async def test_a_description_changes_when_a_model_does_and_only_then(start: Start) -> None:

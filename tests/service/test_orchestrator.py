@@ -7,7 +7,17 @@ import grpc
 import pytest
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
-from protos.hugginggpt.v1 import artifact_pb2, expert_pb2, failure_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
+from protos.hugginggpt.v1 import (
+    artifact_pb2,
+    event_pb2,
+    expert_pb2,
+    failure_pb2,
+    plan_pb2,
+    run_pb2,
+    task_pb2,
+    usage_pb2,
+)
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_LLM
 from services.common import call_context
 from services.common.errors import InvalidRequest, ModelFailed, Unavailable
 from services.orchestrator.runs.selection import AT_ONCE, BACKGROUND_AT_ONCE
@@ -120,7 +130,11 @@ async def test_the_next_candidate_takes_over_from_a_broken_model(house: House, p
     house.cast.plan(task(1), END)
     events = await house.run()
     failed = next(event.attempt_failed for event in events if event.HasField("attempt_failed"))
-    assert (failed.by.model_id, failed.failure.reason, failed.next) == ("broken", "MODEL_FAILED", "next candidate")
+    assert (failed.by.model_id, failed.failure.reason, failed.next) == (
+        "broken",
+        "MODEL_FAILED",
+        event_pb2.NEXT_STEP_NEXT_CANDIDATE,
+    )
     result = next(event.task_ended.result for event in events if event.HasField("task_ended"))
     assert (result.by.model_id, result.attempt) == ("model", 2)
     assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
@@ -139,7 +153,10 @@ async def test_an_expert_that_is_away_for_a_moment_is_asked_again(house: House) 
     house.cast.infer["model"] = infer
     house.cast.plan(task(1), END)
     events = await house.run()
-    assert [event.attempt_failed.next for event in events if event.HasField("attempt_failed")] == ["retry", "retry"]
+    assert [event.attempt_failed.next for event in events if event.HasField("attempt_failed")] == [
+        event_pb2.NEXT_STEP_RETRY,
+        event_pb2.NEXT_STEP_RETRY,
+    ]
     assert ended(events).state == run_pb2.RUN_STATE_COMPLETED
 
 
@@ -220,7 +237,7 @@ async def test_what_deciding_took_counts_as_the_runs(house: House) -> None:
     took = usage_pb2.Usage(input_tokens=10, output_tokens=2, cost=0.5)
     took.busy.FromSeconds(1)
     house.cast.usage = took
-    end = planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller="llm", usage=took))
+    end = planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller=CONTROLLER_LLM, usage=took))
     house.cast.plan(task(1), task(2), planner_pb2.PlanEvent(end=end))
     usage = ended(await house.run()).usage
     assert (usage.input_tokens, usage.output_tokens, usage.cost) == (40, 8, 2.0)
@@ -253,7 +270,7 @@ async def test_a_supplied_plan_runs_without_planning(house: House) -> None:
     assert states(events) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
     assert [request.goal.WhichOneof("kind") for request in house.cast.planned] == ["check"]
     completed = next(event.plan_completed for event in events if event.HasField("plan_completed"))
-    assert completed.decision.controller == "supplied"
+    assert completed.decision.controller == plan_pb2.CONTROLLER_SUPPLIED
 
 
 async def test_a_supplied_plan_that_is_not_valid_is_refused_before_acceptance(house: House) -> None:

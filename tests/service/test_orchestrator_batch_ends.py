@@ -55,8 +55,8 @@ async def test_batches_of_all_tenants_are_told_in_the_order_of_their_ends(house:
     assert [batch.caller.policy for batch in told] == [caller_pb2.DATA_POLICY_OPEN] * 2 + [caller_pb2.DATA_POLICY_LOCAL]
     assert [(batch.pipeline.name, batch.pipeline.version) for batch in told] == [("short", 1), ("", 0), ("", 0)]
     assert {(batch.counts.total, batch.counts.completed, batch.round) for batch in told} == {(2, 2, 1)}
-    assert all(batch.created.ToNanoseconds() < batch.ended.ToNanoseconds() for batch in told)
-    later = await ends(house, ended_after=told[1].ended)
+    assert all(batch.create_time.ToNanoseconds() < batch.end_time.ToNanoseconds() for batch in told)
+    later = await ends(house, ended_after=told[1].end_time)
     assert [batch.batch_id for batch in later] == ids[1:]
 
 
@@ -75,7 +75,7 @@ async def test_a_batch_that_is_resumed_ends_once_more(house: House, asking: Aski
     await asking.ended(batch.batch_id)
     (second,) = await ends(house)
     assert (second.state, second.round, second.counts.completed) == (run_pb2.RUN_STATE_COMPLETED, 2, 3)
-    assert second.ended.ToNanoseconds() > first.ended.ToNanoseconds()
+    assert second.end_time.ToNanoseconds() > first.end_time.ToNanoseconds()
 
 
 async def test_what_runs_or_is_removed_is_not_told_of(house: House, asking: Asking) -> None:

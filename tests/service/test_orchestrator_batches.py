@@ -111,7 +111,7 @@ async def test_as_many_items_as_wanted_are_under_way_at_once(house: House, askin
 
 async def test_words_are_planned_once_on_the_first_item(house: House, asking: Asking) -> None:
     planned = task_pb2.Task(
-        id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.Input(name="note"))}
+        id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.InputRef(name="note"))}
     )
     house.cast.plan(type(END)(task=planned), END)
     batch = await asking.ended((await asking.start(notes(5), request="shorten the note")).batch_id)

@@ -18,14 +18,14 @@ from protos.hugginggpt.v1 import (
     task_pb2,
 )
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL
 from services.common import call_context
 from services.common.errors import ServiceError, from_rpc
 from tests.support.batches import PLAN, Asking, note, notes, state
 from tests.support.orchestrator import END, House, echo
 
 HELD = task_pb2.Task(
-    id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.Input(name="note"))}
+    id=1, task="summarization", arguments={"text": task_pb2.Argument(input=task_pb2.InputRef(name="note"))}
 )
 
 
@@ -71,7 +71,7 @@ async def test_planner_selector_and_experts_hear_of_it(house: House, asking: Ask
 async def test_whoever_is_outside_is_asked_for_no_item_however_good(house: House, asking: Asking) -> None:
     better = model_pb2.Candidate()
     better.CopyFrom(house.cast.candidates[0])
-    better.model_id, better.reach = "better", REACH_EXTERNAL
+    better.model_id, better.location = "better", MODEL_LOCATION_EXTERNAL
     house.cast.candidates.insert(0, better)
     house.cast.infer["better"] = never
     batch = await asking.ended((await asking.start(notes(3), policy=DATA_POLICY_LOCAL)).batch_id)
@@ -84,7 +84,7 @@ async def never(_: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
 
 async def nobody_left_inside(house: House, asking: Asking) -> None:
     """Once the orchestrator has had word of it."""
-    house.cast.candidates[0].reach = REACH_EXTERNAL
+    house.cast.candidates[0].location = MODEL_LOCATION_EXTERNAL
     house.cast.changed.set()
     while True:
         try:
@@ -112,7 +112,7 @@ async def test_a_batch_that_only_others_can_do_is_refused_at_once(house: House, 
 
 
 async def test_a_pipeline_that_cannot_stay_in_is_not_kept_as_one_that_does(house: House, asking: Asking) -> None:
-    house.cast.candidates[0].reach = REACH_EXTERNAL
+    house.cast.candidates[0].location = MODEL_LOCATION_EXTERNAL
     assert (await refused(asking.save(plan=PLAN, policy=DATA_POLICY_LOCAL))).reason == "POLICY"
     assert (await asking.save(plan=PLAN)).policy != DATA_POLICY_LOCAL
 

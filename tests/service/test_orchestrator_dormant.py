@@ -14,7 +14,7 @@ from protos.hugginggpt.internal.v1 import selector_pb2 as pb
 from protos.hugginggpt.internal.v1 import selector_pb2_grpc as rpc
 from protos.hugginggpt.internal.v1.orchestrator_pb2 import CreateRunRequest
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, Candidate
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, Candidate
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 from services.common.channel import connect
@@ -46,7 +46,7 @@ class Catalogue(ScriptedSelector):
     def sleeping(start: float | None = None) -> Candidate:
         asleep = candidate(model="model", expert=EXPERT, dormant=True)
         if start is not None:
-            asleep.start_time.FromTimedelta(timedelta(seconds=start))
+            asleep.start_duration.FromTimedelta(timedelta(seconds=start))
         return asleep
 
     def changes(self, where: Candidate | None = None) -> None:
@@ -116,7 +116,7 @@ async def test_a_task_waits_for_its_expert_and_goes_on_as_soon_as_it_wakes(
     await catalogue.watched.wait()
     assert asked.told == ["task_waiting"]
     told = asked.events[0].task_waiting
-    assert (told.expert, told.start_time.seconds, EXPERT in told.reason) == (EXPERT, 42, True)
+    assert (told.expert, told.start_duration.seconds, EXPERT in told.reason) == (EXPERT, 42, True)
     catalogue.changes()
     async with awake() as address:
         catalogue.changes(candidate(address, expert=EXPERT))
@@ -223,8 +223,8 @@ async def test_a_start_that_would_take_too_long_is_not_waited_for(
         assert EXPERT in alone.result.failure.message
         assert EXPERT in alone.result.failure.remedy
         local = await asker.infer(asleep, candidate(address, model="other"), again=catalogue.again)
-        assert (local.result.by.model_id, local.failures) == ("other", [("UNAVAILABLE", "next candidate")])
-        remote = candidate(address, model="other", reach=REACH_EXTERNAL)
+        assert (local.result.by.model_id, local.failures) == ("other", [("UNAVAILABLE", "next_candidate")])
+        remote = candidate(address, model="other", location=MODEL_LOCATION_EXTERNAL)
         closed = await asker.infer(asleep, remote, again=catalogue.again)
         assert closed.result.failure.reason == "ASLEEP"
         opened = Asker(attempts, seconds=seconds, policy=DATA_POLICY_OPEN)
@@ -238,7 +238,7 @@ async def test_an_expert_that_does_not_wake_is_waited_for_no_longer_than_there_i
     asleep = catalogue.where = catalogue.sleeping(start=0.1)
     async with awake() as address, asyncio.timeout(5):
         asked = await Asker(attempts, seconds=1).infer(asleep, candidate(address, model="other"), again=catalogue.again)
-        assert (asked.result.by.model_id, asked.failures) == ("other", [("UNAVAILABLE", "next candidate")])
+        assert (asked.result.by.model_id, asked.failures) == ("other", [("UNAVAILABLE", "next_candidate")])
         asked = await Asker(attempts, seconds=0.3).infer(asleep, again=catalogue.again)
         assert asked.result.failure.reason == "ASLEEP"
     await catalogue.unwatched()
@@ -257,7 +257,7 @@ async def test_who_stops_waiting_closes_the_stream(attempts: Attempts, catalogue
 async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_there(house: House) -> None:
     (there,) = house.cast.candidates
     asleep = candidate(model="model", expert=EXPERT, dormant=True)
-    asleep.start_time.FromSeconds(42)
+    asleep.start_duration.FromSeconds(42)
     house.cast.candidates[:] = [asleep]
     house.cast.plan(task(1), END)
     request = CreateRunRequest(spec=RunSpec(request="do it"))
@@ -270,5 +270,5 @@ async def test_a_run_says_for_whom_it_waits_and_goes_on_once_that_expert_is_ther
                 house.cast.candidates[:] = [there]
                 house.cast.changed.set()
     (waiting,) = [event.task_waiting for event in events if event.HasField("task_waiting")]
-    assert (waiting.expert, waiting.start_time.seconds) == (EXPERT, 42)
+    assert (waiting.expert, waiting.start_duration.seconds) == (EXPERT, 42)
     assert states(events) == {1: "SUCCEEDED"}

@@ -19,6 +19,7 @@ from protos.hugginggpt.v1 import (
     task_pb2,
     usage_pb2,
 )
+from protos.hugginggpt.v1.event_pb2 import NEXT_STEP_NEXT_CANDIDATE
 from services.common.errors import ModelFailed, Overloaded, ServiceError, from_rpc
 from services.orchestrator.__main__ import orchestrator
 from services.orchestrator.settings import Settings
@@ -108,12 +109,12 @@ async def test_a_task_for_which_nobody_is_chosen_fails(house: House) -> None:
 
 
 async def test_a_candidate_without_an_address_is_passed_over(house: House) -> None:
-    away = model_pb2.Candidate(model_id="asleep", expert="fake", reach=model_pb2.REACH_INTERNAL)
+    away = model_pb2.Candidate(model_id="asleep", expert="fake", location=model_pb2.MODEL_LOCATION_INTERNAL)
     house.cast.candidates.insert(0, away)
     house.cast.plan(task(1), END)
     events = await house.run()
     (failed,) = [event for event in events if event.HasField("attempt_failed")]
-    assert (failed.attempt_failed.next, failed.attempt) == ("next candidate", 1)
+    assert (failed.attempt_failed.next, failed.attempt) == (NEXT_STEP_NEXT_CANDIDATE, 1)
     result = next(event.task_ended.result for event in events if event.HasField("task_ended"))
     assert (result.by.model_id, result.attempt) == ("model", 2)
 

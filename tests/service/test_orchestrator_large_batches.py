@@ -31,7 +31,7 @@ class Measured:
             items = [note(f"{number:>{CONTENT}}", f"note {number}") for number in range(begin + 1, begin + PAGE + 1)]
             yield pb.CreateBatchRequest(items=pb.NewItems(items=items))
             self.most = max(self.most, resident())
-        yield pb.CreateBatchRequest(whole=pb.WholeBatch(items=ITEMS))
+        yield pb.CreateBatchRequest(end=pb.BatchEnd(items=ITEMS))
 
     @property
     def grown(self) -> int:

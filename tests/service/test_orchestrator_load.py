@@ -175,7 +175,7 @@ async def test_a_turn_that_does_not_come_in_time_leaves_time_for_the_next_candid
         await hung.has(1)
         chosen = [candidate(one, expert="hung"), candidate(two, expert="fine")]
         asked = await Asker(attempts, seconds=0.6).infer(*chosen)
-        assert (asked.result.by.expert, asked.failures) == ("fine", [("DEADLINE_EXCEEDED", "next candidate")])
+        assert (asked.result.by.expert, asked.failures) == ("fine", [("DEADLINE_EXCEEDED", "next_candidate")])
         stuck.cancel()
 
 

@@ -13,7 +13,7 @@ import pytest
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, PRIORITY_BATCH
 from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse
-from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, REACH_EXTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL, Candidate, Endpoint
 from services.common.errors import InvalidRequest, ModelFailed, Overloaded, Unavailable
 from services.orchestrator.experts.circuit_breaker import Key
 from services.orchestrator.experts.retry import BATCH_CALLS, TRIES
@@ -167,7 +167,7 @@ async def test_all_who_were_passed_over_have_a_second_chance_before_the_task_fai
                 attempts._calls.circuits.failed(key, "down")
         chosen = [candidate(one), candidate(two, expert="another"), candidate(one, model="other")]
         asked = await Asker(attempts).infer(*chosen)
-    passed_over, failed = ("UNAVAILABLE", "next candidate"), ("INTERNAL", "next candidate")
+    passed_over, failed = ("UNAVAILABLE", "next_candidate"), ("INTERNAL", "next_candidate")
     assert asked.failures == [passed_over, passed_over, failed]
     assert asked.result.by.expert == "another"
 
@@ -182,7 +182,7 @@ async def test_an_expert_that_came_since_is_asked_before_the_task_fails() -> Non
             return [candidate(one), candidate(two, model="other", expert="another")]
 
         asked = await Asker(attempts).infer(candidate(one), again=again)
-    assert (asked.result.by.model_id, asked.failures) == ("other", [("INTERNAL", "next candidate")])
+    assert (asked.result.by.model_id, asked.failures) == ("other", [("INTERNAL", "next_candidate")])
 
 
 # ---------------------------------------------------------------- what a failure leads to
@@ -354,7 +354,7 @@ async def test_the_next_candidate_is_asked_when_a_model_fails() -> None:
     async with asking() as attempts, fake(broken).serving() as address:
         asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
     assert (asked.result.by.model_id, asked.result.attempt) == ("other", 2)
-    assert asked.failures == [("INTERNAL", "next candidate")]
+    assert asked.failures == [("INTERNAL", "next_candidate")]
 
 
 async def test_nobody_else_is_asked_what_is_wrong_with_the_request() -> None:
@@ -386,7 +386,7 @@ async def test_a_reply_that_breaks_its_ports_is_lost_data_and_the_next_is_asked(
     async with asking() as attempts, fake(corrupt).serving() as address:
         asked = await Asker(attempts).infer(candidate(address), candidate(address, model="other"))
         alone = await Asker(attempts).infer(candidate(address))
-    assert asked.failures == [("DATA_LOSS", "next candidate")]
+    assert asked.failures == [("DATA_LOSS", "next_candidate")]
     assert asked.result.outputs["text"].text == "hello"
     assert (alone.result.failure.code, len(alone.result.outputs)) == ("DATA_LOSS", 0)
     assert alone.result.failure.remedy
@@ -409,7 +409,7 @@ async def test_a_reply_may_be_long_where_it_is_an_artifact() -> None:
 async def test_nothing_leaves_the_house_against_the_policy_whatever_was_selected() -> None:
     outside, said_nothing = fake(), fake()
     async with asking() as attempts, outside.serving() as one, said_nothing.serving() as two:
-        remote = [candidate(one, reach=REACH_EXTERNAL), candidate(two, reach=0)]
+        remote = [candidate(one, location=MODEL_LOCATION_EXTERNAL), candidate(two, location=0)]
         asked = await Asker(attempts).infer(*remote)
         assert (asked.result.failure.code, asked.result.failure.reason) == ("FAILED_PRECONDITION", "POLICY")
         assert not outside.asked
@@ -434,7 +434,7 @@ async def test_a_shadow_never_gives_the_result() -> None:
 async def test_a_model_that_hangs_leaves_time_for_the_next() -> None:
     async with asking() as attempts, fake(forever).serving() as one, fake().serving() as two:
         asked = await Asker(attempts, seconds=1.0).infer(candidate(one), candidate(two, model="other"))
-    assert (asked.result.by.model_id, asked.failures) == ("other", [("DEADLINE_EXCEEDED", "next candidate")])
+    assert (asked.result.by.model_id, asked.failures) == ("other", [("DEADLINE_EXCEEDED", "next_candidate")])
 
 
 async def test_another_place_is_asked_where_one_hangs() -> None:

@@ -199,7 +199,7 @@ async def test_ended_runs_of_all_tenants_are_listed_in_the_order_of_their_end(ho
     assert [run.run_id for run in listed] == told
     assert [run.caller.key_id for run in listed] == ["key of acme", "key of other", "key of acme"]
     assert all(run.state == run_pb2.RUN_STATE_FAILED and run.HasField("usage") for run in listed)  # nothing was planned
-    request = orchestrator_pb2.ListEndedRunsRequest(ended_after=listed[1].ended)
+    request = orchestrator_pb2.ListEndedRunsRequest(ended_after=listed[1].end_time)
     later = await house.stub.ListEndedRuns(request, timeout=5)
     assert [run.run_id for run in later.runs] == told[1:]
 

@@ -13,7 +13,7 @@ from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, PRIORITY_BATCH, Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, REACH_EXTERNAL, Candidate
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_EXTERNAL, Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.errors import ModelFailed
@@ -102,7 +102,7 @@ async def test_a_shadow_outside_the_house_sees_nothing_that_must_stay() -> None:
     trial = Tried()
     with capture_logs() as logs:
         async with asking() as attempts, trial.serving() as one, own().serving() as two:
-            shadow = candidate(one, model="new", role=CANDIDATE_ROLE_SHADOW, reach=REACH_EXTERNAL)
+            shadow = candidate(one, model="new", role=CANDIDATE_ROLE_SHADOW, location=MODEL_LOCATION_EXTERNAL)
             await followed(attempts, job(candidate(two), shadow, told=[]))
             assert (await outcome(logs))["outcome"] == "failed"
     assert not trial.asked

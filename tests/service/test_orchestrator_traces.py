@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from protos.hugginggpt.internal.v1 import orchestrator_pb2, planner_pb2
 from protos.hugginggpt.v1 import artifact_pb2, event_pb2, expert_pb2, gateway_pb2, plan_pb2, run_pb2
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_EMBEDDED
 from services.common import call_context
 from services.common.errors import CorruptData, InvalidRequest, Overloaded
 from services.orchestrator.__main__ import orchestrator
@@ -137,7 +138,7 @@ async def test_retries_fallbacks_and_circuits_are_events_of_the_task(house: Hous
     tool = one(traces, "execute_tool summarization")
     assert [(name, facts["error.type"], facts["hugginggpt.next"]) for name, facts in told(tool)] == [
         ("attempt_failed", "OVERLOADED", "retry"),
-        ("attempt_failed", CorruptData.reason, "next candidate"),
+        ("attempt_failed", CorruptData.reason, "next_candidate"),
     ]
     assert (tool.attributes or {})["hugginggpt.model.id"] == "backup"
     assert tool.status.is_ok
@@ -211,7 +212,7 @@ async def test_an_item_of_a_batch_has_a_trace_of_its_own(house: House, traces: K
 
 
 async def test_another_planner_than_was_wanted_is_an_event(house: House, traces: Kept) -> None:
-    decision = plan_pb2.Decision(controller="embedded", llm_model="small", fell_back_because=WORDS)
+    decision = plan_pb2.Decision(controller=CONTROLLER_EMBEDDED, llm_model="small", fell_back_because=WORDS)
     house.cast.plan(task(1), planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=decision)))
     await run(house, traces)
     assert told(one(traces, "plan")) == [("fell_back", {"hugginggpt.controller": "embedded"})]

@@ -15,6 +15,7 @@ from protos.hugginggpt.internal.v1 import planner_pb2_grpc as rpc
 from protos.hugginggpt.internal.v1 import selector_pb2, selector_pb2_grpc
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import artifact_pb2, gateway_pb2, model_pb2, plan_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_EMBEDDED, CONTROLLER_SUPPLIED
 from services.common import errors
 from services.common.channel import connect
 from services.common.server import serving
@@ -100,7 +101,7 @@ async def test_a_request_is_planned_task_by_task_and_the_plan_comes_to_an_end() 
         ("text-classification", 1),
     ]
     assert mood.source == "tell me whether it sounds happy"
-    assert (end.end.decision.controller, end.end.decision.confidence > 0.5) == ("embedded", True)
+    assert (end.end.decision.controller, end.end.decision.confidence > 0.5) == (CONTROLLER_EMBEDDED, True)
 
 
 async def test_what_cannot_be_planned_is_a_note() -> None:
@@ -127,7 +128,7 @@ async def test_a_supplied_plan_is_told_that_an_expert_is_failing() -> None:
     selector = ScriptedSelector()
     selector.failing = [offered(standard_tasks()["image-to-text"])]
     task = task_pb2.Task(
-        id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="file1"))}
+        id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.InputRef(name="file1"))}
     )
     goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[task])))
     async with opened(selector) as planning:
@@ -153,12 +154,12 @@ async def test_another_way_is_not_made_up() -> None:
 
 async def test_a_supplied_plan_is_checked_and_given_back() -> None:
     task = task_pb2.Task(
-        id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="file1"))}
+        id=1, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.InputRef(name="file1"))}
     )
     goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[task])))
     async with opened(ChangingSelector()) as planning:
         given, end = await events(planning, asked("", goal=goal))
-    assert (given.task, end.end.decision.controller) == (task, "supplied")
+    assert (given.task, end.end.decision.controller) == (task, CONTROLLER_SUPPLIED)
 
 
 async def test_a_supplied_plan_with_faults_is_refused_with_all_of_them() -> None:
@@ -167,7 +168,7 @@ async def test_a_supplied_plan_with_faults_is_refused_with_all_of_them() -> None
         tasks=[
             task_pb2.Task(id=1, task="telepathy"),
             task_pb2.Task(
-                id=2, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="x"))}
+                id=2, task="image-to-text", arguments={"image": task_pb2.Argument(input=task_pb2.InputRef(name="x"))}
             ),
             task_pb2.Task(id=3, task="summarization", arguments={"text": nested}, parameters_json="["),
         ]

@@ -15,6 +15,7 @@ from protos.hugginggpt.internal.v1 import planner_pb2_grpc as rpc
 from protos.hugginggpt.internal.v1 import selector_pb2, selector_pb2_grpc
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_EMBEDDED, CONTROLLER_LLM, CONTROLLER_SUPPLIED
 from services.common import call_context
 from services.common.channel import connect
 from services.common.server import serving
@@ -128,7 +129,7 @@ async def test_what_the_llm_writes_becomes_a_typed_plan_with_its_account() -> No
         told = await events(planning, asked())
     assert written(told) == WHOLE
     decision = decided(told)
-    assert (decision.controller, decision.llm_model, decision.fell_back_because) == ("llm", "scripted", "")
+    assert (decision.controller, decision.llm_model, decision.fell_back_because) == (CONTROLLER_LLM, "scripted", "")
     assert decision.confidence == 0
     assert (decision.usage.input_tokens > 100, decision.usage.output_tokens > 10) == (True, True)
     assert len(llm.requests) == 1
@@ -220,7 +221,7 @@ async def test_what_remains_wrong_is_a_note_and_the_rest_stands() -> None:
     async with scripted(Says(plan(OCR, TELEPATHY)), Says(plan(TELEPATHY))) as (planning, llm):
         told = await events(planning, asked())
     assert (written(told), notes(told)) == (WHOLE[:1], ["UNMAPPED"])
-    assert decided(told).controller == "llm"
+    assert decided(told).controller == CONTROLLER_LLM
     assert len(llm.requests) == 2
 
 
@@ -262,7 +263,7 @@ async def test_what_the_llm_itself_says_it_cannot_plan_is_said_once() -> None:
 DONE = task_pb2.Task(
     id=1,
     task="image-to-text",
-    arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="file1"))},
+    arguments={"image": task_pb2.Argument(input=task_pb2.InputRef(name="file1"))},
     source="Read",
 )
 
@@ -298,7 +299,7 @@ async def test_a_supplied_plan_is_checked_without_asking_the_llm() -> None:
     goal = pb.PlanGoal(check=pb.CheckPlan(draft=plan_pb2.Plan(tasks=[DONE])))
     async with scripted() as (planning, llm):
         told = await events(planning, asked(goal=goal))
-    assert (written(told), decided(told).controller, llm.requests) == (WHOLE[:1], "supplied", [])
+    assert (written(told), decided(told).controller, llm.requests) == (WHOLE[:1], CONTROLLER_SUPPLIED, [])
 
 
 # ---------------------------------------------------------------- falling back
@@ -325,7 +326,7 @@ async def test_where_the_llm_fails_the_request_is_planned_without_it(fault: Turn
     assert written(told) == WHOLE
     assert notes(told) == ["FELL_BACK"]
     decision = decided(told)
-    assert (decision.controller, decision.llm_model) == ("embedded", "scripted")
+    assert (decision.controller, decision.llm_model) == (CONTROLLER_EMBEDDED, "scripted")
     assert decision.fell_back_because
 
 
@@ -335,7 +336,7 @@ async def test_tasks_that_have_left_stand_and_the_embedded_planner_adds_what_is_
     assert written(told) == WHOLE
     assert [event.task.id for event in told if event.HasField("task")] == [1, 2, 3]
     assert notes(told) == ["FELL_BACK"]
-    assert decided(told).controller == "embedded"
+    assert decided(told).controller == CONTROLLER_EMBEDDED
 
 
 async def test_where_the_embedded_planner_is_not_sure_it_adds_nothing_to_what_has_left() -> None:
@@ -371,7 +372,7 @@ async def test_words_that_may_not_leave_the_house_are_never_sent() -> None:
             open_ = await events(planning, asked())
     assert (written(told), notes(told)) == (WHOLE, ["FELL_BACK"])
     assert "leave the house" in decided(told).fell_back_because
-    assert decided(open_).controller == "llm"
+    assert decided(open_).controller == CONTROLLER_LLM
     assert len(llm.requests) == 1
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from experts.host.handler import Media
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, MODEL_LOCATION_EXTERNAL
 from services.common.errors import RecoveryAction, recovery_action
 from tests.fakes.llm import Says, ScriptedLLM
 from tests.fakes.llm.http import Request
@@ -69,7 +69,7 @@ async def test_cards_come_from_the_hub_by_task_most_downloaded_first_and_all_are
     assert [card.id for card in moods] == ["acme/mood"]  # the client knows no other provider for that
     assert (moods[0].downloads, moods[0].likes, moods[0].license, list(moods[0].languages)) == (1000, 10, "mit", ["en"])
     assert "hf-inference" in moods[0].description
-    assert {card.reach for card in described.models} == {REACH_EXTERNAL}
+    assert {card.location for card in described.models} == {MODEL_LOCATION_EXTERNAL}
     assert {card.state for card in described.models} == {MODEL_STATE_READY}
     assert [card.id for card in described.models if card.task == "text-to-image"] == ["acme/brush", "acme/brush-two"]
     assert not {"depth-estimation", "mask-generation", "keypoint-detection"} & {spec.name for spec in described.tasks}

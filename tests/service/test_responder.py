@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from protos.hugginggpt.internal.v1 import responder_pb2 as pb
 from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1 import artifact_pb2, failure_pb2, model_pb2, plan_pb2, run_pb2, task_pb2, usage_pb2
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED
 from services.common import errors
 from services.common.channel import connect
 from services.responder.__main__ import responder
@@ -43,7 +44,7 @@ def read() -> run_pb2.TaskStatus:
         task=task_pb2.Task(
             id=1,
             task="image-to-text",
-            arguments={"image": task_pb2.Argument(input=task_pb2.Input(name="file1"))},
+            arguments={"image": task_pb2.Argument(input=task_pb2.InputRef(name="file1"))},
             source="Read it",
         ),
         state=run_pb2.TASK_STATE_SUCCEEDED,
@@ -87,14 +88,14 @@ async def test_an_answer_is_streamed_and_signed(responding: "ResponderServiceAsy
     assert answer.startswith("sign.png says: “Exit”\n\n")
     assert "1. image-to-text: rapidocr (lite), 0.50 s\n" in answer
     assert answer.endswith("- text-to-speech (“Read it”) failed: no voice. What would help: install one.\n")
-    assert decision.controller == "composed"
+    assert decision.controller == CONTROLLER_COMPOSED
 
 
 async def test_an_answer_goes_on_where_it_was_left(responding: "ResponderServiceAsyncStub") -> None:
     whole, _ = await told(responding, request(tasks=[read()]))
     more, _ = await told(responding, request(tasks=[read()], sent=whole[:30]))
     nothing, decision = await told(responding, request(tasks=[read()], sent=whole))
-    assert (whole[:30] + more, nothing, decision.controller) == (whole, "", "composed")
+    assert (whole[:30] + more, nothing, decision.controller) == (whole, "", CONTROLLER_COMPOSED)
 
 
 @pytest.mark.parametrize(

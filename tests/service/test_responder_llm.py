@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from protos.hugginggpt.internal.v1 import responder_pb2 as pb
 from protos.hugginggpt.internal.v1 import responder_pb2_grpc as rpc
 from protos.hugginggpt.v1 import artifact_pb2, caller_pb2, failure_pb2, model_pb2, plan_pb2, run_pb2, task_pb2
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_LLM
 from services.common import call_context
 from services.common.channel import connect
 from services.llm.settings import LlmSettings, Price
@@ -116,7 +117,7 @@ async def test_an_answer_is_written_from_the_results_and_signed() -> None:
     async with answering(Says(TEXT), prices=prices) as (stub, llm):
         answer, decision = await told(stub, asked(READ, SPOKEN))
     assert answer == f"{SHOWN}\n"
-    assert (decision.controller, decision.llm_model, decision.fell_back_because) == ("llm", "scripted", "")
+    assert (decision.controller, decision.llm_model, decision.fell_back_because) == (CONTROLLER_LLM, "scripted", "")
     usage = decision.usage
     assert usage.input_tokens > 100
     assert usage.cost == usage.input_tokens + 2 * usage.output_tokens
@@ -131,7 +132,7 @@ async def test_no_llm_is_asked_when_the_tokens_of_the_run_are_spent() -> None:
         answer, decision = await told(stub, request)
     assert not llm.requests
     assert answer
-    assert (decision.controller, decision.fell_back_because) == ("composed", "the run's tokens are spent")
+    assert (decision.controller, decision.fell_back_because) == (CONTROLLER_COMPOSED, "the run's tokens are spent")
 
 
 async def test_the_first_words_arrive_before_the_model_has_finished() -> None:
@@ -139,7 +140,7 @@ async def test_the_first_words_arrive_before_the_model_has_finished() -> None:
         events = aiter(stub.Respond(asked(READ), metadata=call_context.metadata()))
         assert (await anext(events)).text == "The "
         llm.released.set()
-        assert [event async for event in events][-1].decision.controller == "llm"
+        assert [event async for event in events][-1].decision.controller == CONTROLLER_LLM
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 50])
@@ -178,7 +179,7 @@ async def test_a_failure_the_model_does_not_mention_is_added() -> None:
         "The sign says “Exit”.\n\n**What could not be done**\n\n"
         "- text-to-speech (“aloud”) failed: no voice is installed. What would help: install one.\n"
     )
-    assert decision.controller == "llm"
+    assert decision.controller == CONTROLLER_LLM
 
 
 async def test_a_failure_the_model_names_is_not_told_twice() -> None:
@@ -202,7 +203,7 @@ async def test_what_the_planner_could_not_map_is_not_forgotten() -> None:
 async def test_a_conversation_is_held_by_the_model() -> None:
     async with answering(Says("Hello! Ask me for config.json.")) as (stub, llm):
         answer, decision = await told(stub, asked(request="Hello", notes=[TALK]))
-    assert (answer, decision.controller) == ("Hello! Ask me for config.json.\n", "llm")
+    assert (answer, decision.controller) == ("Hello! Ask me for config.json.\n", CONTROLLER_LLM)
     assert "only wants an answer in words" in prompt(llm.requests[0])
 
 
@@ -210,7 +211,7 @@ async def test_a_conversation_without_its_model_says_so() -> None:
     async with answering(Fails(401)) as (stub, _):
         answer, decision = await told(stub, asked(request="Hello", notes=[TALK]))
     assert answer.startswith("The chat model this house talks with gave no answer")
-    assert decision.controller == "composed"
+    assert decision.controller == CONTROLLER_COMPOSED
 
 
 async def test_what_was_said_before_is_in_the_prompt_the_newest_first_to_stay() -> None:
@@ -330,7 +331,7 @@ async def test_without_a_word_of_the_model_the_answer_is_composed(script: list[T
         answer, decision = await told(stub, asked(READ, UNSPOKEN))
     assert answer.startswith("The picture says: “Exit”")
     assert "no voice is installed" in answer
-    assert (decision.controller, decision.llm_model) == ("composed", "scripted")
+    assert (decision.controller, decision.llm_model) == (CONTROLLER_COMPOSED, "scripted")
     assert decision.fell_back_because
 
 
@@ -339,7 +340,7 @@ async def test_an_endpoint_that_is_down_is_named_and_left_alone_after_a_while() 
         base_url = gone.base_url
     async with responding(base_url, attempts=1) as stub:
         decisions = [(await told(stub, asked(READ)))[1] for _ in range(8)]
-    assert {decision.controller for decision in decisions} == {"composed"}
+    assert {decision.controller for decision in decisions} == {CONTROLLER_COMPOSED}
     assert len({decision.fell_back_because for decision in decisions}) > 1
 
 
@@ -348,7 +349,7 @@ async def test_an_external_endpoint_is_not_asked_for_data_that_must_stay() -> No
         answer, decision = await told(stub, asked(READ), policy=caller_pb2.DATA_POLICY_LOCAL)
         assert llm.requests == []
     assert answer.startswith("The picture says: “Exit”")
-    assert decision.controller == "composed"
+    assert decision.controller == CONTROLLER_COMPOSED
     assert decision.fell_back_because
 
 
@@ -360,7 +361,7 @@ async def test_an_answer_that_breaks_off_is_ended_with_what_it_had_not_told() ->
         "Read aloud in speech.wav (recording, 9 bytes).\n\n**What could not be done**\n\n"
         "- text-to-speech (“aloud”) failed: no voice is installed. What would help: install one.\n"
     )
-    assert (decision.controller, decision.llm_model) == ("composed", "scripted")
+    assert (decision.controller, decision.llm_model) == (CONTROLLER_COMPOSED, "scripted")
     assert decision.fell_back_because
     assert decision.usage.output_tokens > 0
 
@@ -369,7 +370,7 @@ async def test_an_answer_that_is_cut_at_its_limit_is_finished() -> None:
     async with answering(Says("The sign says [speech.w", finish="length")) as (stub, _):
         answer, decision = await told(stub, asked(READ, UNSPOKEN))
     assert answer.startswith(f"The sign says \n\n{CUT} All results are kept with the run.\n\n**What could")
-    assert decision.controller == "llm"
+    assert decision.controller == CONTROLLER_LLM
     assert "limit" in decision.reason
 
 
@@ -381,7 +382,7 @@ async def test_a_slow_model_leaves_time_to_compose_the_answer() -> None:
     answer = "".join(event.text for event in events)
     assert answer.startswith(f"The sign \n\n{BROKE_OFF}")
     assert "“Exit”" in answer
-    assert events[-1].decision.controller == "composed"
+    assert events[-1].decision.controller == CONTROLLER_COMPOSED
 
 
 async def test_a_context_with_no_room_for_results_is_not_asked() -> None:
@@ -403,11 +404,11 @@ async def test_who_leaves_hangs_up_on_the_model() -> None:
 @pytest.mark.parametrize(
     ("turn", "controller"),
     [
-        (Says("<think>Exit, it says.</think>The sign says “Exit”."), "llm"),
-        (Says("<think>E", finish="length"), "composed"),
+        (Says("<think>Exit, it says.</think>The sign says “Exit”."), CONTROLLER_LLM),
+        (Says("<think>E", finish="length"), CONTROLLER_COMPOSED),
     ],
 )
-async def test_what_a_model_thinks_is_not_told(turn: Turn, controller: str) -> None:
+async def test_what_a_model_thinks_is_not_told(turn: Turn, controller: int) -> None:
     async with answering(turn) as (stub, _):
         answer, decision = await told(stub, asked(READ))
     assert "“Exit”" in answer
@@ -429,7 +430,7 @@ def test_the_responders_own_endpoint_goes_before_that_of_all(monkeypatch: pytest
 async def test_what_was_sent_is_continued_not_repeated() -> None:
     async with answering(Says(SHOWN)) as (stub, llm):
         more, decision = await told(stub, asked(READ, SPOKEN, sent=SHOWN[:30]))
-    assert (SHOWN[:30] + more, decision.controller) == (f"{SHOWN}\n", "llm")
+    assert (SHOWN[:30] + more, decision.controller) == (f"{SHOWN}\n", CONTROLLER_LLM)
     assert [message["role"] for message in llm.requests[0]["messages"]] == ["system", "user", "assistant", "user"]
     assert SHOWN[:30].startswith(llm.requests[0]["messages"][2]["content"])
 
@@ -438,7 +439,7 @@ async def test_what_the_house_had_begun_it_ends_itself() -> None:
     async with answering() as (stub, llm):
         whole, _ = await told(stub, asked(READ, UNSPOKEN), policy=caller_pb2.DATA_POLICY_LOCAL)
         more, decision = await told(stub, asked(READ, UNSPOKEN, sent=whole[:40]))
-    assert (whole[:40] + more, decision.controller) == (whole, "composed")
+    assert (whole[:40] + more, decision.controller) == (whole, CONTROLLER_COMPOSED)
     assert len(llm.requests) == 1
 
 
@@ -457,4 +458,4 @@ async def test_an_answer_begun_by_a_model_that_is_gone_is_ended_without_it() -> 
         more, decision = await told(stub, asked(READ, sent="The sign in your"))
     assert more.startswith(f"\n\n{INTERRUPTED} what it had not told yet follows")
     assert "“Exit”" in more
-    assert decision.controller == "composed"
+    assert decision.controller == CONTROLLER_COMPOSED

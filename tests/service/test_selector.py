@@ -15,15 +15,16 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_TEXT, Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
-from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, Load
+from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, ExpertLoad
 from protos.hugginggpt.v1.model_pb2 import (
     CANDIDATE_ROLE_FALLBACK,
     CANDIDATE_ROLE_PRIMARY,
     INFERENCE_MODE_REMOTE,
+    MODEL_LOCATION_EXTERNAL,
     MODEL_STATE_LOADABLE,
-    REACH_EXTERNAL,
     SELECTION_POLICY_LLM,
 )
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_PINNED, CONTROLLER_RANK
 from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common import errors
 from services.common.channel import connect
@@ -215,7 +216,7 @@ async def test_a_spec_that_disagrees_is_left_out_and_reported(opened: Open) -> N
 
 async def test_replicas_are_endpoints_of_one_candidate(opened: Open) -> None:
     one, two = FakeExpert("lite", [MOOD]), FakeExpert("lite", [MOOD])
-    one.load, two.load = Load(waiting=1, running=2, loaded=["mood"], free_bytes=5), Load()
+    one.load, two.load = ExpertLoad(waiting=1, running=2, loaded=["mood"], free_bytes=5), ExpertLoad()
     async with one.serving() as first, two.serving() as second, opened(experts=f"{first},{second}") as room:
         (candidate,) = (await room.select(Task(task="text-classification"))).candidates
         by_address = {endpoint.address: endpoint for endpoint in candidate.endpoints}
@@ -230,13 +231,13 @@ async def test_the_answer_is_ranked_and_explained(opened: Open) -> None:
         answer = await room.select(task, request="is it happy or sad", selection_policy=SELECTION_POLICY_LLM)
         assert [(found.model_id, found.role) for found in answer.candidates] == [("mood", CANDIDATE_ROLE_PRIMARY)]
         assert "happy" in answer.candidates[0].reason
-        assert (answer.decision.controller, bool(answer.decision.fell_back_because)) == ("rank", True)
+        assert (answer.decision.controller, bool(answer.decision.fell_back_because)) == (CONTROLLER_RANK, True)
         assert answer.spec.name == "text-classification"
         answer = await room.select(Task(task="text-classification"))
         roles = [found.role for found in answer.candidates]
         assert roles == [CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROLE_FALLBACK]
         answer = await room.select(Task(task="text-classification", pinned_model="mood"))
-        assert answer.decision.controller == "pinned"
+        assert answer.decision.controller == CONTROLLER_PINNED
 
 
 async def test_an_instruction_is_weighed_as_words_of_the_task(opened: Open) -> None:
@@ -248,7 +249,7 @@ async def test_an_instruction_is_weighed_as_words_of_the_task(opened: Open) -> N
 
 
 async def test_who_says_nothing_of_policy_gets_nothing_external(opened: Open) -> None:
-    outside = card("cloud", "text-classification", reach=REACH_EXTERNAL)
+    outside = card("cloud", "text-classification", location=MODEL_LOCATION_EXTERNAL)
     async with FakeExpert("remote", [outside]).serving() as address, opened(experts=address) as room:
         task = Task(task="text-classification")
         for who in (None, Caller(tenant="default")):
@@ -257,7 +258,7 @@ async def test_who_says_nothing_of_policy_gets_nothing_external(opened: Open) ->
             error = errors.from_rpc(refused.value)
             assert (error.code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "POLICY")
         answer = await room.select(task, Caller(policy=DATA_POLICY_OPEN), inference_mode=INFERENCE_MODE_REMOTE)
-        assert answer.candidates[0].reach == REACH_EXTERNAL
+        assert answer.candidates[0].location == MODEL_LOCATION_EXTERNAL
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from protos.hugginggpt.v1.model_pb2 import (
     Constraints,
     ModelCard,
 )
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_LLM, CONTROLLER_PINNED, CONTROLLER_RANK
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
@@ -115,7 +116,7 @@ async def test_the_llm_s_choice_comes_first_and_the_rest_as_it_is_ranked(opened:
         roles = [candidate.role for candidate in answer.candidates]
         assert roles == [CANDIDATE_ROLE_PRIMARY, CANDIDATE_ROLE_FALLBACK, CANDIDATE_ROLE_FALLBACK]
         decision = answer.decision
-        assert (decision.controller, decision.llm_model, decision.fell_back_because) == ("llm", "scripted", "")
+        assert (decision.controller, decision.llm_model, decision.fell_back_because) == (CONTROLLER_LLM, "scripted", "")
         assert decision.reason == answer.candidates[0].reason == "Wisdom was asked for."
         assert decision.usage.input_tokens == decision.usage.cost > 0
         assert decision.usage.output_tokens > 0
@@ -138,7 +139,7 @@ async def test_the_llm_is_told_what_is_wanted_and_who_can_do_it_and_how_to_answe
 async def test_an_answer_in_another_form_is_understood(opened: Opened, text: str) -> None:
     async with opened([Says(text)]) as room:
         answer = await room.select()
-        assert (answer.candidates[0].model_id, answer.decision.controller) == ("wise", "llm")
+        assert (answer.candidates[0].model_id, answer.decision.controller) == ("wise", CONTROLLER_LLM)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ async def test_what_cannot_be_used_is_ranked_and_said(opened: Opened, turn: Any,
     async with opened([turn]) as room:
         answer = await room.select()
         assert ids(answer) == ["loud", "calm", "wise"]
-        assert (answer.decision.controller, answer.decision.llm_model) == ("rank", "scripted")
+        assert (answer.decision.controller, answer.decision.llm_model) == (CONTROLLER_RANK, "scripted")
         assert answer.decision.fell_back_because
         assert because in answer.decision.fell_back_because
         assert (answer.decision.usage.output_tokens > 0) is bool(because)
@@ -167,11 +168,11 @@ async def test_what_cannot_be_used_is_ranked_and_said(opened: Opened, turn: Any,
 async def test_an_endpoint_that_is_down_or_slow_costs_no_selection(opened: Opened) -> None:
     async with opened([Stalls()]) as room:
         answer = await room.select(seconds=2)
-        assert (ids(answer)[0], answer.decision.controller) == ("loud", "rank")
+        assert (ids(answer)[0], answer.decision.controller) == ("loud", CONTROLLER_RANK)
         assert "in time" in answer.decision.fell_back_because
         await room.llm.stop()
         answer = await room.select()
-        assert (ids(answer)[0], answer.decision.controller) == ("loud", "rank")
+        assert (ids(answer)[0], answer.decision.controller) == ("loud", CONTROLLER_RANK)
         assert answer.decision.fell_back_because
 
 
@@ -179,11 +180,11 @@ async def test_what_may_not_leave_the_house_is_ranked_unless_the_llm_belongs_to_
     local = Caller(tenant="default", policy=DATA_POLICY_LOCAL)
     async with opened([says("wise")]) as room:
         answer = await room.select(who=local)
-        assert answer.decision.controller == "rank"
+        assert answer.decision.controller == CONTROLLER_RANK
         assert "may not leave the house" in answer.decision.fell_back_because
         assert room.llm.requests == []
     async with opened([says("wise")], internal=True) as room:
-        assert (await room.select(who=local)).decision.controller == "llm"
+        assert (await room.select(who=local)).decision.controller == CONTROLLER_LLM
 
 
 FAST, SLOW = (
@@ -191,24 +192,24 @@ FAST, SLOW = (
     for name, seconds in (("fast", 0.1), ("slow", 1.0))
 )
 
-UNASKED: dict[str, tuple[Sequence[ModelCard], dict[str, Any], str, str]] = {
-    "the ranking is asked for": (VOICES, {"selection_policy": SELECTION_POLICY_RANK}, "loud", "rank"),
-    "a model is pinned": (VOICES, {"pinned_model": "calm"}, "calm", "pinned"),
-    "there is only one": ([CALM], {}, "calm", "rank"),
-    "constraints leave only one": (VOICES, {"constraints": Constraints(allowed=["wise"])}, "wise", "rank"),
+UNASKED: dict[str, tuple[Sequence[ModelCard], dict[str, Any], str, int]] = {
+    "the ranking is asked for": (VOICES, {"selection_policy": SELECTION_POLICY_RANK}, "loud", CONTROLLER_RANK),
+    "a model is pinned": (VOICES, {"pinned_model": "calm"}, "calm", CONTROLLER_PINNED),
+    "there is only one": ([CALM], {}, "calm", CONTROLLER_RANK),
+    "constraints leave only one": (VOICES, {"constraints": Constraints(allowed=["wise"])}, "wise", CONTROLLER_RANK),
     "all others fail": (
         VOICES,
         {"avoid": [selector_pb2.Avoid(model_id="loud"), selector_pb2.Avoid(model_id="wise")]},
         "calm",
-        "rank",
+        CONTROLLER_RANK,
     ),
-    "one is clearly the quicker": ([SLOW, FAST], {"source": "in a calm voice"}, "fast", "rank"),
+    "one is clearly the quicker": ([SLOW, FAST], {"source": "in a calm voice"}, "fast", CONTROLLER_RANK),
 }
 
 
 @pytest.mark.parametrize(("models", "fields", "best", "controller"), UNASKED.values(), ids=UNASKED)
 async def test_no_llm_is_asked_where(
-    opened: Opened, models: Sequence[ModelCard], fields: dict[str, Any], best: str, controller: str
+    opened: Opened, models: Sequence[ModelCard], fields: dict[str, Any], best: str, controller: int
 ) -> None:
     async with opened([], models) as room:
         answer = await room.select(**fields)
@@ -235,7 +236,7 @@ async def test_a_description_can_persuade_but_only_for_a_candidate(opened: Opene
     async with opened(obey, models) as room:
         answer = await room.select()
         assert sorted(ids(answer)) == ["a", "b"]
-        assert answer.decision.controller == "rank"
+        assert answer.decision.controller == CONTROLLER_RANK
         assert "none of the candidates" in answer.decision.fell_back_because
 
 
@@ -244,7 +245,7 @@ async def test_ten_thousand_models_with_long_descriptions_are_asked_about_within
     async with opened([says("model-9998")], models, context_tokens=2048, answer_tokens=256) as room:
         answer = await room.select("say it. " * 500, request="Please. " * 5000)
         assert (len(answer.candidates), answer.candidates[0].model_id) == (5, "model-9998")
-        assert answer.decision.controller == "llm"
+        assert answer.decision.controller == CONTROLLER_LLM
         assert 0 < answer.decision.usage.input_tokens <= 2048 - 256
 
 
@@ -260,7 +261,7 @@ async def test_eight_equal_selections_at_a_time_cost_one_call(opened: Opened) ->
         answers = await asyncio.gather(*(room.select() for _ in range(8)))
         answers.append(await room.select())
         assert {ids(answer)[0] for answer in answers} == {"wise"}
-        assert {answer.decision.controller for answer in answers} == {"llm"}
+        assert {answer.decision.controller for answer in answers} == {CONTROLLER_LLM}
         assert len(room.llm.requests) == 1
         assert sum(answer.decision.usage.input_tokens > 0 for answer in answers) == 1
 

@@ -23,6 +23,7 @@ from protos.hugginggpt.v1.model_pb2 import (
     SELECTION_POLICY_LLM,
     SELECTION_POLICY_RANK,
 )
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_LLM, CONTROLLER_RANK, CONTROLLER_ROUTED
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
 from services.common.channel import connect
@@ -118,7 +119,7 @@ async def test_the_shadow_comes_last_under_its_role(tmp_path: Path) -> None:
         CANDIDATE_ROLE_FALLBACK,
         CANDIDATE_ROLE_SHADOW,
     ]
-    assert (reply.candidates[-1].model_id, reply.decision.controller) == ("things", "routed")
+    assert (reply.candidates[-1].model_id, reply.decision.controller) == ("things", CONTROLLER_ROUTED)
 
 
 async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_path: Path) -> None:
@@ -128,14 +129,14 @@ async def test_with_a_table_an_llm_is_asked_only_where_the_request_says_so(tmp_p
         told = await stub.ListModels(gateway_pb2.ListModelsRequest(), timeout=10)
         unasked, asked = await select(stub), await select(stub, selection_policy=SELECTION_POLICY_LLM)
     assert told.selection_policy == SELECTION_POLICY_RANK
-    assert (unasked.decision.controller, asked.decision.controller) == ("rank", "llm")
+    assert (unasked.decision.controller, asked.decision.controller) == (CONTROLLER_RANK, CONTROLLER_LLM)
     assert [candidate.model_id for candidate in asked.candidates] == ["things", "people"]
 
 
 async def test_what_the_table_decides_no_llm_decides_otherwise(tmp_path: Path) -> None:
     async with ScriptedLLM.serving([]) as llm, opened(tmp_path, TABLE, llm=endpoint(llm)) as stub:
         reply = await select(stub, selection_policy=SELECTION_POLICY_LLM)
-    assert reply.decision.controller == "routed"
+    assert reply.decision.controller == CONTROLLER_ROUTED
     assert not llm.requests
 
 

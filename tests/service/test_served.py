@@ -16,7 +16,7 @@ from PIL import Image
 from experts.host.expert import read_expert
 from experts.host.handler import Media
 from experts.served import oip
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, REACH_EXTERNAL, REACH_INTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
 from services.common.errors import FailedPrecondition, RecoveryAction, recovery_action
 from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors
@@ -178,7 +178,7 @@ async def test_tensors_are_made_of_ports_and_ports_of_tensors(write: Write, trit
         triton.raw = False
         assert (await room.ask("feature-extraction", text="four"))["embedding"] == [4.0, 0.5]
         card = await room.card("image-classification")
-        assert (card.id, card.revision, card.reach) == ("triton/colours", "3", REACH_INTERNAL)
+        assert (card.id, card.revision, card.location) == ("triton/colours", "3", MODEL_LOCATION_INTERNAL)
 
 
 async def test_internal_servers_are_asked_under_the_policy_local_and_external_ones_never(
@@ -191,7 +191,7 @@ async def test_internal_servers_are_asked_under_the_policy_local_and_external_on
     both = json.loads(openai(web, reach="external"))["servers"]
     write(json.dumps({"servers": both}))
     async with serving("experts.served", tmp_path) as room:
-        assert {card.reach for card in (await room.describe()).models} == {REACH_EXTERNAL}
+        assert {card.location for card in (await room.describe()).models} == {MODEL_LOCATION_EXTERNAL}
         before = len(web.requests)
         for task in ("summarization", "feature-extraction", "text-to-speech"):
             error = await room.refused(task, text="x", local=True)

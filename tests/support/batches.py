@@ -25,7 +25,7 @@ SECONDS = 60
 
 def given(name: str) -> task_pb2.Argument:
     """An argument that is a named input."""
-    return task_pb2.Argument(input=task_pb2.Input(name=name))
+    return task_pb2.Argument(input=task_pb2.InputRef(name=name))
 
 
 def step(task_id: int, name: str = "summarization", model: str = "", **arguments: task_pb2.Argument) -> task_pb2.Task:
@@ -54,7 +54,7 @@ def parts(
     )
     for begin in range(0, len(items), page):
         yield gateway_pb2.CreateBatchRequest(items=gateway_pb2.NewItems(items=items[begin : begin + page]))
-    yield gateway_pb2.CreateBatchRequest(whole=gateway_pb2.WholeBatch(items=len(items)))
+    yield gateway_pb2.CreateBatchRequest(end=gateway_pb2.BatchEnd(items=len(items)))
 
 
 SOURCES = {"plan", "pipeline", "request", "run_id"}

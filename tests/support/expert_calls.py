@@ -10,9 +10,9 @@ from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
-from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.event_pb2 import NextStep, RunEvent
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.model_pb2 import REACH_INTERNAL, Candidate, Endpoint
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, Candidate, Endpoint
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.channel import connect
@@ -27,7 +27,7 @@ SPEC = standard_tasks()["summarization"]
 def candidate(*addresses: str | Endpoint, model: str = "model", expert: str = "fake", **fields: Any) -> Candidate:
     """A model inside the house, at addresses."""
     endpoints = [Endpoint(address=each) if isinstance(each, str) else each for each in addresses]
-    given: dict[str, Any] = {"reach": REACH_INTERNAL} | fields
+    given: dict[str, Any] = {"location": MODEL_LOCATION_INTERNAL} | fields
     return Candidate(model_id=model, expert=expert, endpoints=endpoints, **given)
 
 
@@ -46,7 +46,7 @@ class Asked:
     def failures(self) -> list[tuple[str, str]]:
         """Status code and what followed, of every attempt that failed but the last."""
         failed = [event.attempt_failed for event in self.events if event.HasField("attempt_failed")]
-        return [(each.failure.code, each.next) for each in failed]
+        return [(each.failure.code, NextStep.Name(each.next).removeprefix("NEXT_STEP_").lower()) for each in failed]
 
 
 async def nobody_new() -> Sequence[Candidate]:

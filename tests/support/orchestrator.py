@@ -32,6 +32,7 @@ from protos.hugginggpt.v1 import (
     task_pb2,
     usage_pb2,
 )
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_EMBEDDED, CONTROLLER_RANK
 from services.common import call_context
 from services.common.channel import connect
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound
@@ -59,7 +60,9 @@ def note(kind: plan_pb2.NoteKind.ValueType, words: str) -> planner_pb2.PlanEvent
     return planner_pb2.PlanEvent(note=plan_pb2.Note(kind=kind, text=words))
 
 
-END = planner_pb2.PlanEvent(end=planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller="embedded", confidence=0.9)))
+END = planner_pb2.PlanEvent(
+    end=planner_pb2.PlanEnd(decision=plan_pb2.Decision(controller=CONTROLLER_EMBEDDED, confidence=0.9))
+)
 
 
 async def echo(request: expert_pb2.InferRequest) -> dict[str, artifact_pb2.Value]:
@@ -141,12 +144,12 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         pinned = request.task.pinned_model
         if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
-        outside = self.cast.candidates and all(each.reach != model_pb2.REACH_INTERNAL for each in self.cast.candidates)
+        outside = self.cast.candidates and all(each.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.cast.candidates)
         if outside and not call_context.allows_external_endpoints():
             raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
         return selector_pb2.SelectResponse(
             candidates=self.cast.candidates,
-            decision=plan_pb2.Decision(controller="rank", usage=self.cast.usage),
+            decision=plan_pb2.Decision(controller=CONTROLLER_RANK, usage=self.cast.usage),
             spec=standard_tasks()[request.task.task],
         )
 
@@ -168,7 +171,7 @@ class Responder(responder_pb2_grpc.ResponderServiceServicer):
                 await context.write(responder_pb2.RespondEvent(text=words))
         else:
             await context.write(responder_pb2.RespondEvent(text="so it is"))
-        decision = plan_pb2.Decision(controller="composed", usage=self.cast.usage)
+        decision = plan_pb2.Decision(controller=CONTROLLER_COMPOSED, usage=self.cast.usage)
         await context.write(responder_pb2.RespondEvent(decision=decision))
 
 
@@ -198,7 +201,9 @@ def registered(add: Any, servicer: Any) -> Callable[[grpc.aio.Server], None]:
 
 def candidate(model: str, address: str) -> model_pb2.Candidate:
     endpoints = [model_pb2.Endpoint(address=address)]
-    return model_pb2.Candidate(model_id=model, expert="fake", endpoints=endpoints, reach=model_pb2.REACH_INTERNAL)
+    return model_pb2.Candidate(
+        model_id=model, expert="fake", endpoints=endpoints, location=model_pb2.MODEL_LOCATION_INTERNAL
+    )
 
 
 def apart(peers: Mapping[str, str], journal: Path) -> dict[str, str]:

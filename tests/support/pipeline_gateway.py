@@ -65,7 +65,7 @@ class Keeping:
             async for line in response.aiter_lines():
                 if line.startswith("data: "):
                     batch = json.loads(line.removeprefix("data: "))
-        assert batch["ended"]
+        assert batch["end_time"]
         return batch
 
     async def results(self, batch_id: str, **wanted: Any) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ def ended_run(run_id: str, at: float, **caller: Any) -> EndedRun:
     """A run that has ended; of tenant a, who lets data out, unless the caller is another."""
     usage = Usage(input_tokens=7)
     run = EndedRun(run_id=run_id, caller=_caller(caller), state=RUN_STATE_COMPLETED, usage=usage)
-    run.ended.FromMicroseconds(int(at * 1e6))
+    run.end_time.FromMicroseconds(int(at * 1e6))
     return run
 
 
@@ -44,8 +44,8 @@ def ended_batch(batch_id: str, at: float, round_: int = 1, **caller: Any) -> End
         pipeline=PipelineRef(name="read-aloud", version=2),
         counts=BatchCounts(total=20, completed=19, failed=1),
     )
-    batch.created.FromMicroseconds(int((at - 60) * 1e6))
-    batch.ended.FromMicroseconds(int(at * 1e6))
+    batch.create_time.FromMicroseconds(int((at - 60) * 1e6))
+    batch.end_time.FromMicroseconds(int(at * 1e6))
     return batch
 
 

@@ -57,7 +57,7 @@ class GrpcDoor:
         self._stub: Any = GatewayServiceStub(channel)
 
     async def ask(self, spec: Spec, files: Mapping[str, bytes]) -> Refusal | Run:
-        sent = [pb.File(name=name, content=content) for name, content in files.items()]
+        sent = [pb.InlineFile(name=name, content=content) for name, content in files.items()]
         call = self._stub.CreateRun(pb.CreateRunRequest(spec=decode(RunSpec, spec), files=sent), timeout=SECONDS)
         try:
             events = [event async for event in call]

@@ -170,7 +170,7 @@ async def test_a_message_that_cannot_be_read_is_refused(
 
 
 async def test_a_message_over_the_limit_is_refused(house: House) -> None:
-    sent = pb.CreateRunRequest(files=[pb.File(name="a.bin", content=bytes(MESSAGE_BYTES))])
+    sent = pb.CreateRunRequest(files=[pb.InlineFile(name="a.bin", content=bytes(MESSAGE_BYTES))])
     async with grpc.aio.insecure_channel(house.grpc) as boundless:
         told = await refused(GatewayServiceStub(boundless).CreateRun(sent, timeout=20))
     assert told.status is StatusCode.RESOURCE_EXHAUSTED

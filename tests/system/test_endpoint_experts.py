@@ -11,7 +11,7 @@ from google.protobuf import json_format
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL
 from tests.system.test_expert_process import Start, reached, start
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ async def test_unconfigured_it_starts_all_the_same_and_ends_when_told(start: Sta
     async with reached(process) as channel:
         described = await rpc.ExpertServiceStub(channel).Describe(pb.DescribeRequest(), timeout=10, wait_for_ready=True)
         assert described.expert == package.rpartition(".")[2]
-        assert {card.reach for card in described.models} <= {REACH_EXTERNAL}
+        assert {card.location for card in described.models} <= {MODEL_LOCATION_EXTERNAL}
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(20):
             assert await process.wait() == 0

@@ -50,7 +50,7 @@ class Client:
 
     def lines(self, batch_id: str) -> list[dict[str, Any]]:
         """Its results, once it is over."""
-        eventually(lambda: bool(self.batch(batch_id).get("ended")), 60)
+        eventually(lambda: bool(self.batch(batch_id).get("end_time")), 60)
         text = self._http.get(f"/v1/batches/{batch_id}/results").raise_for_status().text
         return [json.loads(line) for line in text.splitlines()]
 

@@ -197,7 +197,7 @@ async def test_a_pipeline_whose_every_word_is_hostile_stays_text(tab: Tab) -> No
         "inputs": [port, {**port, "name": "__proto__"}],
         "outputs": [port],
         "plan": [{**task, "arguments": {HOSTILE: {"input": HOSTILE}}, "parameters": {HOSTILE: HOSTILE}}],
-        "created": HOSTILE,
+        "create_time": HOSTILE,
     }
     listed = json.dumps({"data": [told, {**told, "version": 2}]})
     answers = {"/v1/pipelines?": listed, "/versions": listed, "/v1/pipelines/": json.dumps(told)}

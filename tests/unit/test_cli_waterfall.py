@@ -101,8 +101,8 @@ def test_each_attempt_is_told_with_what_followed_on_it() -> None:
         started(0.1),
         failed(0.3, 1, "retry"),
         started(0.4, 2),
-        failed(0.5, 2, "next candidate"),
-        failed(0.5, 3, "next candidate"),  # passed over: it was never started
+        failed(0.5, 2, "next_candidate"),
+        failed(0.5, 3, "next_candidate"),  # passed over: it was never started
         started(0.6, 4, BACKUP),
         ended(0.9, by=BACKUP),
         over(1.0),

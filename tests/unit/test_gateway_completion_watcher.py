@@ -39,7 +39,7 @@ class Ledger(ScriptedOrchestrator):
     def end(self, run_id: str, at: float, tokens: int = 10, *, item: bool = False) -> None:
         who = Caller(tenant="a", key_id="k", priority=PRIORITY_BATCH if item else PRIORITY_INTERACTIVE)
         run = pb.EndedRun(run_id=run_id, caller=who, usage=Usage(input_tokens=tokens))
-        run.ended.FromMicroseconds(int(at * 1e6))
+        run.end_time.FromMicroseconds(int(at * 1e6))
         self.ended.append(run)
 
     async def ListEndedRuns(self, request: pb.ListEndedRunsRequest, context: Any) -> pb.ListEndedRunsResponse:
@@ -48,7 +48,7 @@ class Ledger(ScriptedOrchestrator):
         if self.away:
             raise Unavailable("away", remedy="wait")
         since, start = request.ended_after.ToMicroseconds() / 1e6, int(request.page_token or 0)
-        found = [run for run in self.ended if run.ended.ToMicroseconds() / 1e6 >= since]
+        found = [run for run in self.ended if run.end_time.ToMicroseconds() / 1e6 >= since]
         more = str(start + 2) if found[start + 2 :] else ""
         return pb.ListEndedRunsResponse(runs=found[start : start + 2], next_page_token=more)
 

@@ -14,8 +14,8 @@ from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent, TaskEnded
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.model_pb2 import (
     INFERENCE_MODE_LOCAL,
+    MODEL_LOCATION_INTERNAL,
     MODEL_STATE_READY,
-    REACH_INTERNAL,
     SELECTION_POLICY_RANK,
     Candidate,
     ModelCard,
@@ -36,7 +36,7 @@ from protos.hugginggpt.v1.task_pb2 import (
     DETERMINISM_NONE,
     Argument,
     ArgumentList,
-    Input,
+    InputRef,
     Parameter,
     Reference,
     Task,
@@ -63,7 +63,7 @@ ARGUMENTS = [
     (text(""), ""),
     (Argument(value=Value(artifact=PICTURE)), {"artifact": PICTURE_JSON}),
     (Argument(reference=Reference(task_id=1, output="text")), {"task_id": 1, "output": "text"}),
-    (Argument(input=Input(name="file1")), {"input": "file1"}),
+    (Argument(input=InputRef(name="file1")), {"input": "file1"}),
     (structured(5), 5),
     (structured(2.5), 2.5),
     (structured(None), None),
@@ -75,7 +75,7 @@ ARGUMENTS = [
     (structured({"task_id": 1}), {"json": {"task_id": 1}}),
     (structured({"json": 1}), {"json": {"json": 1}}),
     (
-        Argument(list=ArgumentList(items=[text("a"), Argument(input=Input(name="b")), structured([1])])),
+        Argument(list=ArgumentList(items=[text("a"), Argument(input=InputRef(name="b")), structured([1])])),
         ["a", {"input": "b"}, {"json": [1]}],
     ),
     (Argument(list=ArgumentList()), []),
@@ -108,7 +108,7 @@ def test_a_value_alone_needs_less_wrapping(value: Value, expected: Any) -> None:
 TASK = Task(
     id=3,
     task="object-detection",
-    arguments={"image": Argument(input=Input(name="file1"))},
+    arguments={"image": Argument(input=InputRef(name="file1"))},
     parameters_json='{"threshold":0.5}',
     pinned_model="a/b",
     pinned_revision="c0ffee",
@@ -198,7 +198,7 @@ MESSAGES: list[tuple[Message, Any]] = [
         {"reason": "MODEL_FAILED", "message": "nan", "retry_after": 0.25},
     ),
     (
-        ModelCard(id="a/b", reach=REACH_INTERNAL, state=MODEL_STATE_READY, downloads=3),
+        ModelCard(id="a/b", location=MODEL_LOCATION_INTERNAL, state=MODEL_STATE_READY, downloads=3),
         {
             "id": "a/b",
             "downloads": 3,
@@ -206,7 +206,7 @@ MESSAGES: list[tuple[Message, Any]] = [
             "languages": [],
             "parameter_count": 0,
             "outputs": [],
-            "reach": "internal",
+            "location": "internal",
             "state": "ready",
             "loaded_bytes": 0,
         },

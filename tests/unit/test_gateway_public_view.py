@@ -1,7 +1,15 @@
 import pytest
 
 from gateway.public_view import make_public
-from protos.hugginggpt.v1.event_pb2 import AttemptFailed, RunAccepted, RunEvent, TaskEnded, TaskSelected, TaskStarted
+from protos.hugginggpt.v1.event_pb2 import (
+    NEXT_STEP_RETRY,
+    AttemptFailed,
+    RunAccepted,
+    RunEvent,
+    TaskEnded,
+    TaskSelected,
+    TaskStarted,
+)
 from protos.hugginggpt.v1.model_pb2 import Candidate, Endpoint
 from protos.hugginggpt.v1.run_pb2 import TASK_STATE_PLANNED, Run, TaskResult, TaskStatus
 
@@ -14,7 +22,7 @@ BY = Candidate(model_id="m", expert="lite", endpoints=[Endpoint(address=INSIDE, 
     [
         RunEvent(task_selected=TaskSelected(candidates=[BY, BY])),
         RunEvent(task_started=TaskStarted(by=BY)),
-        RunEvent(attempt_failed=AttemptFailed(by=BY, next="retry")),
+        RunEvent(attempt_failed=AttemptFailed(by=BY, next=NEXT_STEP_RETRY)),
         RunEvent(task_ended=TaskEnded(result=TaskResult(task_id=1, by=BY))),
         Run(tasks=[TaskStatus(candidate=BY), TaskStatus(result=TaskResult(by=BY))]),
     ],

@@ -25,6 +25,7 @@ from protos.hugginggpt.v1 import (
     task_pb2,
 )
 from protos.hugginggpt.v1.event_pb2 import RunEvent
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_COMPOSED, CONTROLLER_LLM
 
 MARKER = "zebrafish"
 
@@ -108,7 +109,7 @@ def test_a_plan_that_was_edited_before_it_ran_is_the_one_that_counts() -> None:
 
 
 BY = model_pb2.Candidate(
-    model_id="m", revision="c1", expert="lite", expert_version="0.3", reach=model_pb2.REACH_INTERNAL
+    model_id="m", revision="c1", expert="lite", expert_version="0.3", location=model_pb2.MODEL_LOCATION_INTERNAL
 )
 
 
@@ -128,7 +129,7 @@ def story() -> Sequence[RunEvent]:
     known = run_pb2.TaskResult(
         task_id=2, by=BY, made_by_run="run_0", outputs={"data": artifact_pb2.Value(json='{"b":1, "a":2}')}
     )
-    llm = plan_pb2.Decision(controller="llm", llm_model="big", version="prompt:12", fell_back_because="")
+    llm = plan_pb2.Decision(controller=CONTROLLER_LLM, llm_model="big", version="prompt:12", fell_back_because="")
     return [
         at(1, run_accepted=event_pb2.RunAccepted(spec=spec, conversation_id="run_1", caller=who)),
         at(2, task_id=1, task_planned=event_pb2.TaskPlanned(task=task)),
@@ -145,7 +146,7 @@ def story() -> Sequence[RunEvent]:
             task_id=1,
             attempt=1,
             attempt_failed=event_pb2.AttemptFailed(
-                failure=failure_pb2.Failure(reason="MODEL_FAILED", message="no"), by=BY, next="retry"
+                failure=failure_pb2.Failure(reason="MODEL_FAILED", message="no"), by=BY, next=event_pb2.NEXT_STEP_RETRY
             ),
         ),
         at(7, task_id=1, attempt=2, task_started=event_pb2.TaskStarted(by=BY)),
@@ -153,21 +154,24 @@ def story() -> Sequence[RunEvent]:
         at(8, task_id=2, task_ended=event_pb2.TaskEnded(state=run_pb2.TASK_STATE_REUSED, result=known)),
         at(9, taken_over=event_pb2.TakenOver(owner="b")),
         at(9, answer_chunk=event_pb2.AnswerChunk(text="he")),
-        at(9, answer_chunk=event_pb2.AnswerChunk(text="llo", decision=plan_pb2.Decision(controller="composed"))),
+        at(
+            9,
+            answer_chunk=event_pb2.AnswerChunk(text="llo", decision=plan_pb2.Decision(controller=CONTROLLER_COMPOSED)),
+        ),
         at(10, run_ended=event_pb2.RunEnded(state=run_pb2.RUN_STATE_COMPLETED)),
     ]
 
 
 def test_what_did_what_is_in_it() -> None:
     told = encode(record(Account(story())))
-    hello = {"sha256": hashlib.sha256(b"hello").hexdigest(), "form": "text", "size_bytes": 5}
-    assert told["asked_by"] == {"tenant": "a", "key_id": "key_1"}
-    assert (told["policy"], told["asked"], told["state"]) == ("local", "1970-01-01T00:00:01Z", "completed")
+    hello = {"sha256": hashlib.sha256(b"hello").hexdigest(), "kind": "text", "size_bytes": 5}
+    assert told["caller"] == {"tenant": "a", "key_id": "key_1"}
+    assert (told["policy"], told["create_time"], told["state"]) == ("local", "1970-01-01T00:00:01Z", "completed")
     assert told["llm_models"] == ["big"]
     assert told["planning"][0]["version"] == "prompt:12"
     assert (told["answer"], told["takeovers"]) == (hello, 1)
     read, spoken = told["tasks"]
-    by = {"model_id": "m", "revision": "c1", "expert": "lite", "expert_version": "0.3", "reach": "internal"}
+    by = {"model_id": "m", "revision": "c1", "expert": "lite", "expert_version": "0.3", "location": "internal"}
     assert (read["model"], read["seed"], read["determinism"]) == (by, 5, "numeric")
     assert read["arguments"][0]["input"] == 1
     assert read["parameters"][0] == {"name": "top_k", "number": 2}

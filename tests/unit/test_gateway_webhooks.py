@@ -103,7 +103,7 @@ async def test_an_end_is_told_signed_and_without_content(house: Told) -> None:
     (request,) = house.web.requests
     said = told(request, webhook.secret)
     assert (said["type"], said["data"]["run_id"], said["data"]["state"]) == ("run.ended", "run_1", "completed")
-    assert said["data"].keys() == {"run_id", "state", "ended", "usage", "links"}
+    assert said["data"].keys() == {"run_id", "state", "end_time", "usage", "links"}
     assert said["data"]["usage"]["input_tokens"] == 7
     assert said["data"]["links"] == {"run": "/v1/runs/run_1", "events": "/v1/runs/run_1/events"}
     delivery = await house.only(webhook)
@@ -135,7 +135,16 @@ async def test_the_end_of_a_batch_is_told_with_its_counts(house: Told) -> None:
     (request,) = house.web.requests
     said = told(request, webhook.secret)
     assert (said["type"], said["data"]["batch_id"], said["data"]["state"]) == ("batch.ended", "batch_1", "incomplete")
-    assert said["data"].keys() == {"batch_id", "round", "state", "pipeline", "counts", "created", "ended", "links"}
+    assert said["data"].keys() == {
+        "batch_id",
+        "round",
+        "state",
+        "pipeline",
+        "counts",
+        "create_time",
+        "end_time",
+        "links",
+    }
     assert (said["data"]["round"], said["data"]["pipeline"]) == (2, {"name": "read-aloud", "version": 2})
     assert said["data"]["counts"] == {
         **dict.fromkeys(("waiting", "running", "incomplete", "cancelled"), 0),

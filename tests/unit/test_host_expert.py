@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from experts.host.expert import Expert, read_expert
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, REACH_INTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
 
 CARD = {"id": "m", "task": "summarization"}
@@ -43,12 +43,12 @@ def ids(expert: Expert) -> list[str]:
 
 
 def test_an_expert_is_read_from_its_package(package: Package) -> None:
-    cards = [CARD, {"id": "loud", "task": "text-shouting", "revision": "7", "reach": "REACH_EXTERNAL"}]
+    cards = [CARD, {"id": "loud", "task": "text-shouting", "revision": "7", "location": "MODEL_LOCATION_EXTERNAL"}]
     name = package(cards, specs=[SHOUTING])
     expert = read_expert(name)
     assert (expert.name, ids(expert), expert.preload) == (name, ["m", "loud"], ("m", "loud"))
     assert [offer.spec.name for offer in expert.offers] == ["summarization", "text-shouting"]
-    assert [offer.card.reach for offer in expert.offers] == [REACH_INTERNAL, REACH_EXTERNAL]
+    assert [offer.card.location for offer in expert.offers] == [MODEL_LOCATION_INTERNAL, MODEL_LOCATION_EXTERNAL]
     assert expert.offers[1].card.revision == "7"
 
 

@@ -78,7 +78,7 @@ async def test_run_with_undecodable_event_ends_as_failed(database: Database, sta
     assert run.failure.code == "DATA_LOSS"
     assert "again" in run.failure.remedy
     assert run.spec.request == "do it"
-    assert run.HasField("ended")
+    assert run.HasField("end_time")
 
 
 async def test_run_whose_events_lead_to_no_state_ends_as_failed(database: Database, stages: Stages) -> None:

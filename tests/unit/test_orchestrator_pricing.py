@@ -82,7 +82,7 @@ def test_what_no_call_can_take_is_left_out_and_a_run_can_be_summed_up(told: Usag
     prices = Prices(PRICES)
     prices.charge(told, "summarization", "model")
     run = Run(tasks=[run_pb2.TaskStatus(result=run_pb2.TaskResult(usage=told)) for _ in range(3)])
-    run.created.GetCurrentTime()
+    run.create_time.GetCurrentTime()
     whole = spent(run, [], [])
     assert (whole.cost, whole.input_tokens, whole.output_tokens, dict(whole.pool_seconds)) == (0, 0, 0, {})
     assert whole.busy.ToTimedelta() == timedelta()

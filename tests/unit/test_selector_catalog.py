@@ -8,7 +8,7 @@ import pytest
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_AUDIO, MODALITY_TEXT
-from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from protos.hugginggpt.v1.model_pb2 import (
     MODEL_STATE_DORMANT,
     MODEL_STATE_FAILED,
@@ -311,7 +311,7 @@ def test_forgetting(catalog: Catalog) -> None:
 def test_load_is_fresh_and_no_news(catalog: Catalog) -> None:
     answers(catalog, HERE, reply("vision", OCR))
     before = catalog.view
-    load = Load(waiting=2, running=1, loaded=["ocr"], free_bytes=7)
+    load = ExpertLoad(waiting=2, running=1, loaded=["ocr"], free_bytes=7)
     catalog.heard(HERE, DescribeResponse(unchanged=True, load=load))
     assert catalog.view is before
     shelf = catalog.view.shelf("image-to-text")

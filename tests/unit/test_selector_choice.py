@@ -7,7 +7,12 @@ import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, REACH_UNSPECIFIED, ModelCard
+from protos.hugginggpt.v1.model_pb2 import (
+    MODEL_LOCATION_EXTERNAL,
+    MODEL_LOCATION_UNSPECIFIED,
+    MODEL_STATE_FAILED,
+    ModelCard,
+)
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
@@ -21,9 +26,11 @@ MOOD = card("vader", TEXT, "Sentiment of English text: happy or sad, positive or
 TONGUE = card("langid", TEXT, "Which of 97 languages a text is written in.", license="bsd", parameter_count=10)
 FACES = card("yunet", OBJECTS, "Finds faces.")
 PEOPLE = card("hog", OBJECTS, "Finds people who stand or walk.")
-CLOUD = card("cloud/distilbert", TEXT, "Sentiment, happy or sad.", reach=REACH_EXTERNAL, region="EU-central-1")
-CLOUD_ONLY = card("cloud/svd", "text-to-video", reach=REACH_EXTERNAL)
-UNSAID = card("anyone/whisper", "automatic-speech-recognition", reach=REACH_UNSPECIFIED)
+CLOUD = card(
+    "cloud/distilbert", TEXT, "Sentiment, happy or sad.", location=MODEL_LOCATION_EXTERNAL, region="EU-central-1"
+)
+CLOUD_ONLY = card("cloud/svd", "text-to-video", location=MODEL_LOCATION_EXTERNAL)
+UNSAID = card("anyone/whisper", "automatic-speech-recognition", location=MODEL_LOCATION_UNSPECIFIED)
 BROKEN = card("broken", "summarization", state=MODEL_STATE_FAILED, failure="file is gone")
 OIL, PHOTO = card("oil", "text-to-image", "Oil paintings."), card("photo", "text-to-image", "Photographs.")
 DULL = card("detr", OBJECTS, "Finds 80 things.")
@@ -114,7 +121,7 @@ def test_only_what_is_allowed_is_chosen(wanted: Wanted, expected: Sequence[str])
 def test_what_the_house_runs_itself_stands_where_the_house_says_and_nobody_else_does() -> None:
     catalog, standard = Catalog(standard_tasks()), standard_tasks()
     elsewhere = card("elsewhere", TEXT, region="us-east-1")
-    silent = card("silent", TEXT, reach=REACH_EXTERNAL)
+    silent = card("silent", TEXT, location=MODEL_LOCATION_EXTERNAL)
     catalog.listed("lite:1")
     catalog.heard("lite:1", DescribeResponse(expert="lite", models=[MOOD, elsewhere, silent]))
     wanted = Wanted(TEXT, constraints=Constraints(regions=frozenset({"ch"})), may_leave=True)

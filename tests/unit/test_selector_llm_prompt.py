@@ -8,7 +8,7 @@ import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.selector.catalog import Catalog
 from services.selector.llm_prompt import Question, can_be_named, posed
 from services.selector.query import Mode, Wanted
@@ -76,7 +76,7 @@ def test_a_candidate_is_described_by_what_is_known_of_it() -> None:
 
 
 def test_a_candidate_outside_the_house_is_said_to_be_there() -> None:
-    cards = [card(name, TASK, reach=REACH_EXTERNAL) for name in "ab"]
+    cards = [card(name, TASK, location=MODEL_LOCATION_EXTERNAL) for name in "ab"]
     assert {fields["where"] for fields in listed(posed_of(*cards, may_leave=True))} == {"outside the house"}
 
 

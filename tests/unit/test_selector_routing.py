@@ -7,7 +7,7 @@ import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.model_pb2 import REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.common.errors import FailedPrecondition, NotFound
 from services.selector.catalog import Catalog
 from services.selector.constraints import Constraints
@@ -20,7 +20,7 @@ from tests.fakes import card
 TASK = "object-detection"
 CARDS = (
     *(card("faces", TASK, "Finds faces."), card("people", TASK, "Finds people.")),
-    *(card("things", TASK), card("cloud", TASK, reach=REACH_EXTERNAL)),
+    *(card("things", TASK), card("cloud", TASK, location=MODEL_LOCATION_EXTERNAL)),
 )
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_LOADABLE, REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_LOADABLE, ModelCard
 from services.selector.catalog import Catalog
 from services.selector.query import Avoid, Mode, Wanted
 from services.selector.selector import Choice, Selector
@@ -35,7 +35,9 @@ class House:
         for number, offered in enumerate(cards):
             self.hear(f"e{number}:1", offered)
 
-    def hear(self, address: str, offered: ModelCard, load: Load | None = None, *, may_sleep: bool = False) -> None:
+    def hear(
+        self, address: str, offered: ModelCard, load: ExpertLoad | None = None, *, may_sleep: bool = False
+    ) -> None:
         self.catalog.listed(address)
         expert = address.partition(":")[0]
         reply = DescribeResponse(expert=expert, models=[offered], load=load, may_sleep=may_sleep)
@@ -108,7 +110,7 @@ def test_one_that_answers_is_not_clear_of_a_sleeper_that_fits_better() -> None:
 def test_a_queue_makes_slow() -> None:
     house = House(voice("a", p50=0.2), voice("b", p50=0.2))
     assert not house.settles()
-    house.hear("e1:1", voice("b", p50=0.2), Load(waiting=1, running=1))
+    house.hear("e1:1", voice("b", p50=0.2), ExpertLoad(waiting=1, running=1))
     assert house.settles()
 
 
@@ -123,6 +125,8 @@ def test_what_fails_comes_into_question_only_where_all_fail() -> None:
 
 
 def test_what_is_outside_comes_into_question_with_what_is_inside_only_where_the_mode_says_so() -> None:
-    house = House(voice("a"), voice("b", reach=REACH_EXTERNAL), voice("c", reach=REACH_EXTERNAL))
+    house = House(
+        voice("a"), voice("b", location=MODEL_LOCATION_EXTERNAL), voice("c", location=MODEL_LOCATION_EXTERNAL)
+    )
     assert ids(house.choose(Wanted(TASK, may_leave=True))) == ["a"]
     assert ids(house.choose(Wanted(TASK, may_leave=True, mode=Mode.REMOTE))) == ["b", "c"]

@@ -3,7 +3,7 @@ import asyncio
 from obstore.store import MemoryStore
 
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, Load
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from services.common.errors import Unavailable
 from services.common.kv_store import KeyValueStore
 from services.selector.catalog import Catalog
@@ -77,7 +77,7 @@ async def test_what_has_not_changed_is_not_written_again() -> None:
         await written(notes)
         busier = DescribeResponse()
         busier.CopyFrom(ASLEEP)
-        busier.MergeFrom(DescribeResponse(revision="2", load=Load(waiting=3)))
+        busier.MergeFrom(DescribeResponse(revision="2", load=ExpertLoad(waiting=3)))
         catalog.heard("host:1", busier)
         catalog.listed("host:2")
         catalog.heard("host:2", DescribeResponse(expert="lite", models=[card("ocr", "image-to-text")]))

@@ -39,7 +39,7 @@ def tell(ended: Ended, *, as_json: bool) -> None:
 
 def line(batch: Batch) -> Text:
     """A batch in a list."""
-    begun = batch.created.astimezone().strftime("%Y-%m-%d %H:%M") if batch.created else ""
+    begun = batch.create_time.astimezone().strftime("%Y-%m-%d %H:%M") if batch.create_time else ""
     return Text.assemble(
         (batch.batch_id, "bold"), f"  {batch.state:<10}  {begun}  {counted(batch.counts)}  ", (source(batch), "dim")
     )

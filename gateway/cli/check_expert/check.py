@@ -22,7 +22,7 @@ from gateway.cli.errors import NobodyThere, Problem
 from gateway.cli.live_view import printable
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, PRIORITY_INTERACTIVE, Caller
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_READY, REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_READY, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.artifacts import ArtifactStore
 from services.common.channel import dial
@@ -221,7 +221,7 @@ async def _with(target: Target, answered: Answered, wanted: Wanted, report: Repo
 
 def _first_outside(specs: list[TaskSpec], described: DescribeResponse) -> list[tuple[TaskSpec, ModelCard]]:
     """For each task the first model outside the house."""
-    first = {card.task: card for card in reversed(described.models) if card.reach == REACH_EXTERNAL}
+    first = {card.task: card for card in reversed(described.models) if card.location == MODEL_LOCATION_EXTERNAL}
     return [(spec, first[spec.name]) for spec in specs if spec.name in first]
 
 
@@ -230,7 +230,7 @@ def _to_ask(specs: list[TaskSpec], described: DescribeResponse, wanted: Wanted) 
     chosen = []
     for spec in specs:
         cards = [card for card in described.models if card.task == spec.name]
-        cards = [card for card in cards if wanted.is_open or card.reach != REACH_EXTERNAL]
+        cards = [card for card in cards if wanted.is_open or card.location != MODEL_LOCATION_EXTERNAL]
         cards.sort(key=lambda card: card.state != MODEL_STATE_READY)
         chosen += [(spec, card) for card in (cards if wanted.every_model else cards[:1])]
     return chosen

@@ -16,7 +16,7 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_UNSPECIFIED
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, REACH_EXTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_FAILED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import from_rpc
 
@@ -31,7 +31,7 @@ _WHY = {
     "description": "people and the selector choose by the description",
     "license": "people choose by the license, an SPDX name",
     "revision": "results are used again only of a known revision: a commit, a tag or a version",
-    "reach": "REACH_INTERNAL if it runs in the house, REACH_EXTERNAL if bytes leave for it",
+    "location": "MODEL_LOCATION_INTERNAL if it runs inside the deployment, MODEL_LOCATION_EXTERNAL if data leaves it",
 }
 
 
@@ -101,7 +101,7 @@ def _lacking(described: DescribeResponse) -> Iterator[Finding]:
     lacking: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for card in described.models:
         for field in _WHY:
-            known = getattr(card, field) or (field == "revision" and card.reach == REACH_EXTERNAL)
+            known = getattr(card, field) or (field == "revision" and card.location == MODEL_LOCATION_EXTERNAL)
             if not known:
                 lacking[field][card.id] = None
     for field, models in lacking.items():

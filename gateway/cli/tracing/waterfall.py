@@ -240,7 +240,7 @@ def _attempt_failed(waterfall: Waterfall, event: Event, body: Body) -> None:
         task.parts.append(attempt)
     failure = body.get("failure", {})
     attempt.end, attempt.state = now, "failed"
-    attempt.note = ", then ".join(filter(None, (failure.get("message", ""), body.get("next", ""))))
+    attempt.note = ", then ".join(filter(None, (failure.get("message", ""), body.get("next", "").replace("_", " "))))
 
 
 def _task_ended(waterfall: Waterfall, event: Event, body: Body) -> None:

@@ -22,7 +22,7 @@ class Pipeline(Told):
     """What it gives."""
     plan: tuple[dict[str, Any], ...] = ()
     """Its tasks."""
-    created: datetime | None = None
+    create_time: datetime | None = None
     source_run_id: str = ""
     """The run from which it was kept."""
     policy: str = ""
@@ -56,8 +56,8 @@ class Batch(Told):
     pipeline: Pipeline | None = None
     """What each item runs through; None until it has been planned."""
     counts: BatchCounts = BatchCounts()
-    created: datetime | None = None
-    ended: datetime | None = None
+    create_time: datetime | None = None
+    end_time: datetime | None = None
     failure: Failure | None = None
     """Why it failed as a whole."""
     waiting_for: str = ""

@@ -134,7 +134,7 @@ export class BatchView {
   }
 
   _head(batch) {
-    const { spec, pipeline, created, counts, failure } = batch;
+    const { spec, pipeline, create_time: created, counts, failure } = batch;
     this._title.textContent = titled(spec);
     document.title = `${titled(spec)}, ${counted(counts.total, "item")} · HuggingGPT`;
     this._badge.replaceChildren(badge(batch.state));
@@ -264,7 +264,7 @@ function shown(place, content, element) {
   content.replaceChildren(...(element ? [element] : []));
 }
 
-function pace({ state, counts, items_per_second: rate, remaining, created, ended }) {
+function pace({ state, counts, items_per_second: rate, remaining, create_time: created, end_time: ended }) {
   const how = `${amount(done(counts))} of ${amount(counts.total)}`;
   if (ENDED.has(state)) return ended ? `${how}, in ${duration((Date.parse(ended) - Date.parse(created)) / 1000)}` : how;
   return [

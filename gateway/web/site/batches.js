@@ -38,7 +38,7 @@ class BatchRow {
     this._title.textContent = titled(batch.spec);
     this._tally.show(batch.counts);
     this._counts.textContent = progress(batch.counts);
-    this._when.textContent = batch.created ? ago(batch.created) : "";
+    this._when.textContent = batch.create_time ? ago(batch.create_time) : "";
     if (this._shown !== batch.state) this._state.replaceChildren(badge(batch.state));
     this._shown = batch.state;
   }

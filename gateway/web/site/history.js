@@ -79,7 +79,7 @@ function item(run) {
       { href: runAddress(run.run_id), "data-at": run.run_id, title: words },
       mark,
       h("span.words", {}, words),
-      h("small", {}, ago(run.created)),
+      h("small", {}, ago(run.create_time)),
     ),
   );
 }

@@ -75,7 +75,7 @@ export class PipelineView {
 }
 
 function head(pipeline, versions) {
-  const { name, version, created, description, source_run_id: run, policy } = pipeline;
+  const { name, version, create_time: created, description, source_run_id: run, policy } = pipeline;
   const about = [
     `Version ${version}`,
     created && `, kept ${ago(created)}`,

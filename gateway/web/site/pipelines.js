@@ -39,7 +39,7 @@ class PipelineRow {
           pipeline.description && h("span", {}, pipeline.description),
           h("small", {}, [takes(pipeline), steps].filter(Boolean).join(" → ")),
         ),
-        h("small", {}, [`version ${pipeline.version}`, pipeline.created && ago(pipeline.created)].join(", ")),
+        h("small", {}, [`version ${pipeline.version}`, pipeline.create_time && ago(pipeline.create_time)].join(", ")),
       ),
     );
   }

@@ -233,8 +233,8 @@ class Batch(_message.Message):
     SPEC_FIELD_NUMBER: _builtins.int
     PIPELINE_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
-    CREATED_FIELD_NUMBER: _builtins.int
-    ENDED_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     WAITING_FOR_FIELD_NUMBER: _builtins.int
     ITEMS_PER_SECOND_FIELD_NUMBER: _builtins.int
@@ -257,9 +257,9 @@ class Batch(_message.Message):
     @_builtins.property
     def counts(self) -> Global___BatchCounts: ...
     @_builtins.property
-    def created(self) -> _timestamp_pb2.Timestamp: ...
+    def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
-    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    def end_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def failure(self) -> _failure_pb2.Failure:
         """Why the batch as a whole FAILED."""
@@ -276,16 +276,16 @@ class Batch(_message.Message):
         spec: Global___BatchSpec | None = ...,
         pipeline: _pipeline_pb2.Pipeline | None = ...,
         counts: Global___BatchCounts | None = ...,
-        created: _timestamp_pb2.Timestamp | None = ...,
-        ended: _timestamp_pb2.Timestamp | None = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
         failure: _failure_pb2.Failure | None = ...,
         waiting_for: _builtins.str = ...,
         items_per_second: _builtins.float = ...,
         remaining: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "created", b"created", "ended", b"ended", "failure", b"failure", "pipeline", b"pipeline", "remaining", b"remaining", "spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "create_time", b"create_time", "end_time", b"end_time", "failure", b"failure", "pipeline", b"pipeline", "remaining", b"remaining", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "counts", b"counts", "created", b"created", "ended", b"ended", "failure", b"failure", "items_per_second", b"items_per_second", "pipeline", b"pipeline", "remaining", b"remaining", "spec", b"spec", "state", b"state", "waiting_for", b"waiting_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "counts", b"counts", "create_time", b"create_time", "end_time", b"end_time", "failure", b"failure", "items_per_second", b"items_per_second", "pipeline", b"pipeline", "remaining", b"remaining", "spec", b"spec", "state", b"state", "waiting_for", b"waiting_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

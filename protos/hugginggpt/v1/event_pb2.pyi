@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.hugginggpt.v1 import caller_pb2 as _caller_pb2
 from protos.hugginggpt.v1 import failure_pb2 as _failure_pb2
 from protos.hugginggpt.v1 import model_pb2 as _model_pb2
@@ -26,6 +27,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _NextStep:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _NextStepEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NextStep.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    NEXT_STEP_UNSPECIFIED: _NextStep.ValueType  # 0
+    """Nothing; it was the last attempt."""
+    NEXT_STEP_RETRY: _NextStep.ValueType  # 1
+    """The same candidate is called again."""
+    NEXT_STEP_NEXT_CANDIDATE: _NextStep.ValueType  # 2
+    """The next candidate is called."""
+
+class NextStep(_NextStep, metaclass=_NextStepEnumTypeWrapper):
+    """What follows a failed attempt."""
+
+NEXT_STEP_UNSPECIFIED: NextStep.ValueType  # 0
+"""Nothing; it was the last attempt."""
+NEXT_STEP_RETRY: NextStep.ValueType  # 1
+"""The same candidate is called again."""
+NEXT_STEP_NEXT_CANDIDATE: NextStep.ValueType  # 2
+"""The next candidate is called."""
+Global___NextStep: _TypeAlias = NextStep  # noqa: Y015
 
 @_typing.final
 class RunEvent(_message.Message):
@@ -252,19 +277,19 @@ class ApprovalRequested(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    EXPIRES_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def expires(self) -> _timestamp_pb2.Timestamp:
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When the run is cancelled without approval."""
 
     def __init__(
         self,
         *,
-        expires: _timestamp_pb2.Timestamp | None = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["expires", b"expires"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires", b"expires"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -364,13 +389,13 @@ class TaskWaiting(_message.Message):
 
     EXPERT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    START_TIME_FIELD_NUMBER: _builtins.int
+    START_DURATION_FIELD_NUMBER: _builtins.int
     expert: _builtins.str
     """Name of the expert that it waits for."""
     reason: _builtins.str
     """Why, in one sentence."""
     @_builtins.property
-    def start_time(self) -> _duration_pb2.Duration:
+    def start_duration(self) -> _duration_pb2.Duration:
         """Duration of the expert's last start. Absent: never observed."""
 
     def __init__(
@@ -378,11 +403,11 @@ class TaskWaiting(_message.Message):
         *,
         expert: _builtins.str = ...,
         reason: _builtins.str = ...,
-        start_time: _duration_pb2.Duration | None = ...,
+        start_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "reason", b"reason", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "reason", b"reason", "start_duration", b"start_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -449,8 +474,7 @@ class AttemptFailed(_message.Message):
     NEXT_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
-    next: _builtins.str
-    """The next step: "retry" (same candidate) or "next candidate"."""
+    next: Global___NextStep.ValueType
     @_builtins.property
     def failure(self) -> _failure_pb2.Failure: ...
     @_builtins.property
@@ -470,7 +494,7 @@ class AttemptFailed(_message.Message):
         *,
         failure: _failure_pb2.Failure | None = ...,
         by: _model_pb2.Candidate | None = ...,
-        next: _builtins.str = ...,
+        next: Global___NextStep.ValueType = ...,
         delay: _duration_pb2.Duration | None = ...,
         usage: _usage_pb2.Usage | None = ...,
     ) -> None: ...

@@ -204,7 +204,7 @@ class DescribeResponse(_message.Message):
     MODELS_FIELD_NUMBER: _builtins.int
     MAY_SLEEP_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
-    START_TIME_FIELD_NUMBER: _builtins.int
+    START_DURATION_FIELD_NUMBER: _builtins.int
     expert: _builtins.str
     """Name of the expert; the same for all replicas."""
     version: _builtins.str
@@ -220,9 +220,9 @@ class DescribeResponse(_message.Message):
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[_model_pb2.ModelCard]: ...
     @_builtins.property
-    def load(self) -> Global___Load: ...
+    def load(self) -> Global___ExpertLoad: ...
     @_builtins.property
-    def start_time(self) -> _duration_pb2.Duration:
+    def start_duration(self) -> _duration_pb2.Duration:
         """Time from the start of the process until it was ready."""
 
     def __init__(
@@ -235,20 +235,20 @@ class DescribeResponse(_message.Message):
         tasks: _abc.Iterable[_task_pb2.TaskSpec] | None = ...,
         models: _abc.Iterable[_model_pb2.ModelCard] | None = ...,
         may_sleep: _builtins.bool = ...,
-        load: Global___Load | None = ...,
-        start_time: _duration_pb2.Duration | None = ...,
+        load: Global___ExpertLoad | None = ...,
+        start_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "load", b"load", "may_sleep", b"may_sleep", "models", b"models", "revision", b"revision", "start_time", b"start_time", "tasks", b"tasks", "unchanged", b"unchanged", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "load", b"load", "may_sleep", b"may_sleep", "models", b"models", "revision", b"revision", "start_duration", b"start_duration", "tasks", b"tasks", "unchanged", b"unchanged", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeResponse: _TypeAlias = DescribeResponse  # noqa: Y015
 
 @_typing.final
-class Load(_message.Message):
-    """Load of an expert."""
+class ExpertLoad(_message.Message):
+    """ExpertLoad of an expert."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -268,7 +268,7 @@ class Load(_message.Message):
         """Ids of the loaded models."""
 
     @_builtins.property
-    def loading(self) -> _containers.RepeatedCompositeFieldContainer[Global___Loading]:
+    def loading(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelLoading]:
         """Models that are being loaded."""
 
     def __init__(
@@ -278,7 +278,7 @@ class Load(_message.Message):
         running: _builtins.int = ...,
         loaded: _abc.Iterable[_builtins.str] | None = ...,
         free_bytes: _builtins.int = ...,
-        loading: _abc.Iterable[Global___Loading] | None = ...,
+        loading: _abc.Iterable[Global___ModelLoading] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -286,10 +286,10 @@ class Load(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Load: _TypeAlias = Load  # noqa: Y015
+Global___ExpertLoad: _TypeAlias = ExpertLoad  # noqa: Y015
 
 @_typing.final
-class Loading(_message.Message):
+class ModelLoading(_message.Message):
     """A model that is being loaded."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -315,7 +315,7 @@ class Loading(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Loading: _TypeAlias = Loading  # noqa: Y015
+Global___ModelLoading: _TypeAlias = ModelLoading  # noqa: Y015
 
 @_typing.final
 class ProgressRequest(_message.Message):

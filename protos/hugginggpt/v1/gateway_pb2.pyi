@@ -28,7 +28,7 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class File(_message.Message):
+class InlineFile(_message.Message):
     """---------------------------------------------------------------- runs
 
     A file in a request.
@@ -52,7 +52,7 @@ class File(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___File: _TypeAlias = File  # noqa: Y015
+Global___InlineFile: _TypeAlias = InlineFile  # noqa: Y015
 
 @_typing.final
 class CreateRunRequest(_message.Message):
@@ -68,7 +68,7 @@ class CreateRunRequest(_message.Message):
     @_builtins.property
     def spec(self) -> _run_pb2.RunSpec: ...
     @_builtins.property
-    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___File]:
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___InlineFile]:
         """Become the inputs file1, file2, … after those of the spec. Send larger files with UploadArtifact and name the
         artifact in spec.inputs.
         """
@@ -77,7 +77,7 @@ class CreateRunRequest(_message.Message):
         self,
         *,
         spec: _run_pb2.RunSpec | None = ...,
-        files: _abc.Iterable[Global___File] | None = ...,
+        files: _abc.Iterable[Global___InlineFile] | None = ...,
         policy: _caller_pb2.DataPolicy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
@@ -776,32 +776,32 @@ class CreateBatchRequest(_message.Message):
 
     SPEC_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
-    WHOLE_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def spec(self) -> _batch_pb2.BatchSpec: ...
     @_builtins.property
     def items(self) -> Global___NewItems: ...
     @_builtins.property
-    def whole(self) -> Global___WholeBatch: ...
+    def end(self) -> Global___BatchEnd: ...
     def __init__(
         self,
         *,
         spec: _batch_pb2.BatchSpec | None = ...,
         items: Global___NewItems | None = ...,
-        whole: Global___WholeBatch | None = ...,
+        end: Global___BatchEnd | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec", "whole", b"whole"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "items", b"items", "part", b"part", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "part", b"part", "spec", b"spec", "whole", b"whole"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "items", b"items", "part", b"part", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["spec", "items", "whole"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["spec", "items", "end"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 
 Global___CreateBatchRequest: _TypeAlias = CreateBatchRequest  # noqa: Y015
 
 @_typing.final
-class WholeBatch(_message.Message):
+class BatchEnd(_message.Message):
     """Marks the end of a new batch. Without it a complete stream looks like one whose client disconnected."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -820,7 +820,7 @@ class WholeBatch(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___WholeBatch: _TypeAlias = WholeBatch  # noqa: Y015
+Global___BatchEnd: _TypeAlias = BatchEnd  # noqa: Y015
 
 @_typing.final
 class NewItems(_message.Message):

@@ -20,27 +20,27 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _Reach:
+class _ModelLocation:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
 
-class _ReachEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reach.ValueType], _builtins.type):
+class _ModelLocationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelLocation.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    REACH_UNSPECIFIED: _Reach.ValueType  # 0
-    REACH_INTERNAL: _Reach.ValueType  # 1
+    MODEL_LOCATION_UNSPECIFIED: _ModelLocation.ValueType  # 0
+    MODEL_LOCATION_INTERNAL: _ModelLocation.ValueType  # 1
     """On machines of the operator. Data stays inside the deployment."""
-    REACH_EXTERNAL: _Reach.ValueType  # 2
+    MODEL_LOCATION_EXTERNAL: _ModelLocation.ValueType  # 2
     """Outside the deployment. Never receives data under DATA_POLICY_LOCAL."""
 
-class Reach(_Reach, metaclass=_ReachEnumTypeWrapper):
+class ModelLocation(_ModelLocation, metaclass=_ModelLocationEnumTypeWrapper):
     """Where a model runs, relative to the deployment."""
 
-REACH_UNSPECIFIED: Reach.ValueType  # 0
-REACH_INTERNAL: Reach.ValueType  # 1
+MODEL_LOCATION_UNSPECIFIED: ModelLocation.ValueType  # 0
+MODEL_LOCATION_INTERNAL: ModelLocation.ValueType  # 1
 """On machines of the operator. Data stays inside the deployment."""
-REACH_EXTERNAL: Reach.ValueType  # 2
+MODEL_LOCATION_EXTERNAL: ModelLocation.ValueType  # 2
 """Outside the deployment. Never receives data under DATA_POLICY_LOCAL."""
-Global___Reach: _TypeAlias = Reach  # noqa: Y015
+Global___ModelLocation: _TypeAlias = ModelLocation  # noqa: Y015
 
 class _ModelState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -166,7 +166,7 @@ class ModelCard(_message.Message):
     LANGUAGES_FIELD_NUMBER: _builtins.int
     PARAMETER_COUNT_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
-    REACH_FIELD_NUMBER: _builtins.int
+    LOCATION_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     EXPERT_FIELD_NUMBER: _builtins.int
@@ -190,7 +190,7 @@ class ModelCard(_message.Message):
     """SPDX identifier, or the Hub's name of the licence."""
     parameter_count: _builtins.int
     """Number of parameters; 0: unknown."""
-    reach: Global___Reach.ValueType
+    location: Global___ModelLocation.ValueType
     state: Global___ModelState.ValueType
     failure: _builtins.str
     """Why the state is FAILED, and how to fix it."""
@@ -231,7 +231,7 @@ class ModelCard(_message.Message):
         languages: _abc.Iterable[_builtins.str] | None = ...,
         parameter_count: _builtins.int = ...,
         outputs: _abc.Iterable[_builtins.str] | None = ...,
-        reach: Global___Reach.ValueType = ...,
+        location: Global___ModelLocation.ValueType = ...,
         state: Global___ModelState.ValueType = ...,
         failure: _builtins.str = ...,
         expert: _builtins.str = ...,
@@ -242,7 +242,7 @@ class ModelCard(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["p50", b"p50", "p95", b"p95"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "reach", b"reach", "region", b"region", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "location", b"location", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "region", b"region", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -295,9 +295,9 @@ class Candidate(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
-    REACH_FIELD_NUMBER: _builtins.int
+    LOCATION_FIELD_NUMBER: _builtins.int
     DORMANT_FIELD_NUMBER: _builtins.int
-    START_TIME_FIELD_NUMBER: _builtins.int
+    START_DURATION_FIELD_NUMBER: _builtins.int
     EXPERT_VERSION_FIELD_NUMBER: _builtins.int
     model_id: _builtins.str
     revision: _builtins.str
@@ -308,7 +308,7 @@ class Candidate(_message.Message):
     """Score of the ranking, whichever controller chose; higher is better. Comparable only within one list."""
     reason: _builtins.str
     """Why the candidate has its position, in one sentence."""
-    reach: Global___Reach.ValueType
+    location: Global___ModelLocation.ValueType
     dormant: _builtins.bool
     """The expert is scaled to zero: the first call waits until it has started."""
     expert_version: _builtins.str
@@ -316,7 +316,7 @@ class Candidate(_message.Message):
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]: ...
     @_builtins.property
-    def start_time(self) -> _duration_pb2.Duration:
+    def start_duration(self) -> _duration_pb2.Duration:
         """Duration of the expert's last start. Absent: never observed."""
 
     def __init__(
@@ -329,14 +329,14 @@ class Candidate(_message.Message):
         role: Global___CandidateRole.ValueType = ...,
         score: _builtins.float = ...,
         reason: _builtins.str = ...,
-        reach: Global___Reach.ValueType = ...,
+        location: Global___ModelLocation.ValueType = ...,
         dormant: _builtins.bool = ...,
-        start_time: _duration_pb2.Duration | None = ...,
+        start_duration: _duration_pb2.Duration | None = ...,
         expert_version: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dormant", b"dormant", "endpoints", b"endpoints", "expert", b"expert", "expert_version", b"expert_version", "model_id", b"model_id", "reach", b"reach", "reason", b"reason", "revision", b"revision", "role", b"role", "score", b"score", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dormant", b"dormant", "endpoints", b"endpoints", "expert", b"expert", "expert_version", b"expert_version", "location", b"location", "model_id", b"model_id", "reason", b"reason", "revision", b"revision", "role", b"role", "score", b"score", "start_duration", b"start_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,7 +28,7 @@ from protos.hugginggpt.v1 import plan_pb2 as protos_dot_hugginggpt_dot_v1_dot_pl
 from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/hugginggpt/v1/pipeline.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!protos/hugginggpt/v1/caller.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\",\n\x0bPipelineRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\"\x9b\x02\n\x08Pipeline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12#\n\x06inputs\x18\x04 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12$\n\x07outputs\x18\x05 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12!\n\x04plan\x18\x06 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\x12+\n\x07\x63reated\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rsource_run_id\x18\x08 \x01(\t\x12)\n\x06policy\x18\t \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicyB5\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/hugginggpt/v1/pipeline.proto\x12\rhugginggpt.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!protos/hugginggpt/v1/caller.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\",\n\x0bPipelineRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\"\x9f\x02\n\x08Pipeline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12#\n\x06inputs\x18\x04 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12$\n\x07outputs\x18\x05 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12!\n\x04plan\x18\x06 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rsource_run_id\x18\x08 \x01(\t\x12)\n\x06policy\x18\t \x01(\x0e\x32\x19.hugginggpt.v1.DataPolicyB5\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,5 +39,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PIPELINEREF']._serialized_start=188
   _globals['_PIPELINEREF']._serialized_end=232
   _globals['_PIPELINE']._serialized_start=235
-  _globals['_PIPELINE']._serialized_end=518
+  _globals['_PIPELINE']._serialized_end=522
 # @@protoc_insertion_point(module_scope)

@@ -59,7 +59,7 @@ class Pipeline(_message.Message):
     INPUTS_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
-    CREATED_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
     SOURCE_RUN_ID_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
@@ -88,7 +88,7 @@ class Pipeline(_message.Message):
         """Tasks with a pinned model run only on that model."""
 
     @_builtins.property
-    def created(self) -> _timestamp_pb2.Timestamp: ...
+    def create_time(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -98,13 +98,13 @@ class Pipeline(_message.Message):
         inputs: _abc.Iterable[_task_pb2.Port] | None = ...,
         outputs: _abc.Iterable[_task_pb2.Port] | None = ...,
         plan: _plan_pb2.Plan | None = ...,
-        created: _timestamp_pb2.Timestamp | None = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
         source_run_id: _builtins.str = ...,
         policy: _caller_pb2.DataPolicy.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "description", b"description", "inputs", b"inputs", "name", b"name", "outputs", b"outputs", "plan", b"plan", "policy", b"policy", "source_run_id", b"source_run_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "description", b"description", "inputs", b"inputs", "name", b"name", "outputs", b"outputs", "plan", b"plan", "policy", b"policy", "source_run_id", b"source_run_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

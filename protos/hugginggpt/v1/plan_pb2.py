@@ -26,7 +26,7 @@ from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_ta
 from protos.hugginggpt.v1 import usage_pb2 as protos_dot_hugginggpt_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/hugginggpt/v1/plan.proto\x12\rhugginggpt.v1\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"*\n\x04Plan\x12\"\n\x05tasks\x18\x01 \x03(\x0b\x32\x13.hugginggpt.v1.Task\"\xa6\x01\n\x08\x44\x65\x63ision\x12\x12\n\ncontroller\x18\x01 \x01(\t\x12\x11\n\tllm_model\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x01\x12\x19\n\x11\x66\x65ll_back_because\x18\x05 \x01(\t\x12#\n\x05usage\x18\x06 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x12\x0f\n\x07version\x18\x07 \x01(\t\"I\n\x04Note\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.hugginggpt.v1.NoteKind\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0c\n\x04span\x18\x03 \x01(\t*\x98\x01\n\x08NoteKind\x12\x19\n\x15NOTE_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12NOTE_KIND_UNMAPPED\x10\x01\x12\x15\n\x11NOTE_KIND_CLARIFY\x10\x02\x12\x12\n\x0eNOTE_KIND_CHAT\x10\x03\x12\x17\n\x13NOTE_KIND_FELL_BACK\x10\x04\x12\x15\n\x11NOTE_KIND_TRIMMED\x10\x05\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/hugginggpt/v1/plan.proto\x12\rhugginggpt.v1\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"*\n\x04Plan\x12\"\n\x05tasks\x18\x01 \x03(\x0b\x32\x13.hugginggpt.v1.Task\"\xc1\x01\n\x08\x44\x65\x63ision\x12-\n\ncontroller\x18\x01 \x01(\x0e\x32\x19.hugginggpt.v1.Controller\x12\x11\n\tllm_model\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x01\x12\x19\n\x11\x66\x65ll_back_because\x18\x05 \x01(\t\x12#\n\x05usage\x18\x06 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x12\x0f\n\x07version\x18\x07 \x01(\t\"I\n\x04Note\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.hugginggpt.v1.NoteKind\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0c\n\x04span\x18\x03 \x01(\t*\xca\x01\n\nController\x12\x1a\n\x16\x43ONTROLLER_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x43ONTROLLER_LLM\x10\x01\x12\x17\n\x13\x43ONTROLLER_EMBEDDED\x10\x02\x12\x13\n\x0f\x43ONTROLLER_RANK\x10\x03\x12\x15\n\x11\x43ONTROLLER_ROUTED\x10\x04\x12\x15\n\x11\x43ONTROLLER_PINNED\x10\x05\x12\x17\n\x13\x43ONTROLLER_SUPPLIED\x10\x06\x12\x17\n\x13\x43ONTROLLER_COMPOSED\x10\x07*\x98\x01\n\x08NoteKind\x12\x19\n\x15NOTE_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12NOTE_KIND_UNMAPPED\x10\x01\x12\x15\n\x11NOTE_KIND_CLARIFY\x10\x02\x12\x12\n\x0eNOTE_KIND_CHAT\x10\x03\x12\x17\n\x13NOTE_KIND_FELL_BACK\x10\x04\x12\x15\n\x11NOTE_KIND_TRIMMED\x10\x05\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,12 +34,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.hugginggpt.v1.plan_p
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.hugginggpt.v1P\001Z\036hugginggpt.dev/v1;hugginggptv1'
-  _globals['_NOTEKIND']._serialized_start=406
-  _globals['_NOTEKIND']._serialized_end=558
+  _globals['_CONTROLLER']._serialized_start=433
+  _globals['_CONTROLLER']._serialized_end=635
+  _globals['_NOTEKIND']._serialized_start=638
+  _globals['_NOTEKIND']._serialized_end=790
   _globals['_PLAN']._serialized_start=117
   _globals['_PLAN']._serialized_end=159
   _globals['_DECISION']._serialized_start=162
-  _globals['_DECISION']._serialized_end=328
-  _globals['_NOTE']._serialized_start=330
-  _globals['_NOTE']._serialized_end=403
+  _globals['_DECISION']._serialized_end=355
+  _globals['_NOTE']._serialized_start=357
+  _globals['_NOTE']._serialized_end=430
 # @@protoc_insertion_point(module_scope)

@@ -21,6 +21,48 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Controller:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ControllerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Controller.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONTROLLER_UNSPECIFIED: _Controller.ValueType  # 0
+    CONTROLLER_LLM: _Controller.ValueType  # 1
+    """An LLM."""
+    CONTROLLER_EMBEDDED: _Controller.ValueType  # 2
+    """The embedded planner, without an LLM."""
+    CONTROLLER_RANK: _Controller.ValueType  # 3
+    """The ranking of models by score."""
+    CONTROLLER_ROUTED: _Controller.ValueType  # 4
+    """The operator's routing table."""
+    CONTROLLER_PINNED: _Controller.ValueType  # 5
+    """The plan, which pins the model."""
+    CONTROLLER_SUPPLIED: _Controller.ValueType  # 6
+    """The client, which supplied the plan."""
+    CONTROLLER_COMPOSED: _Controller.ValueType  # 7
+    """The responder's templates, without an LLM."""
+
+class Controller(_Controller, metaclass=_ControllerEnumTypeWrapper):
+    """Who or what makes a decision."""
+
+CONTROLLER_UNSPECIFIED: Controller.ValueType  # 0
+CONTROLLER_LLM: Controller.ValueType  # 1
+"""An LLM."""
+CONTROLLER_EMBEDDED: Controller.ValueType  # 2
+"""The embedded planner, without an LLM."""
+CONTROLLER_RANK: Controller.ValueType  # 3
+"""The ranking of models by score."""
+CONTROLLER_ROUTED: Controller.ValueType  # 4
+"""The operator's routing table."""
+CONTROLLER_PINNED: Controller.ValueType  # 5
+"""The plan, which pins the model."""
+CONTROLLER_SUPPLIED: Controller.ValueType  # 6
+"""The client, which supplied the plan."""
+CONTROLLER_COMPOSED: Controller.ValueType  # 7
+"""The responder's templates, without an LLM."""
+Global___Controller: _TypeAlias = Controller  # noqa: Y015
+
 class _NoteKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -81,7 +123,7 @@ Global___Plan: _TypeAlias = Plan  # noqa: Y015
 
 @_typing.final
 class Decision(_message.Message):
-    """How a controller (an LLM or embedded) made a plan, a selection or an answer."""
+    """How a controller made a plan, a selection or an answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -92,8 +134,7 @@ class Decision(_message.Message):
     FELL_BACK_BECAUSE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
-    controller: _builtins.str
-    """"embedded", "llm", "rank", "composed", "pinned", "routed" or "supplied"."""
+    controller: Global___Controller.ValueType
     llm_model: _builtins.str
     """The LLM that was called, if any."""
     reason: _builtins.str
@@ -111,7 +152,7 @@ class Decision(_message.Message):
     def __init__(
         self,
         *,
-        controller: _builtins.str = ...,
+        controller: Global___Controller.ValueType = ...,
         llm_model: _builtins.str = ...,
         reason: _builtins.str = ...,
         confidence: _builtins.float = ...,

@@ -12,7 +12,9 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.hugginggpt.v1 import caller_pb2 as _caller_pb2
+from protos.hugginggpt.v1 import event_pb2 as _event_pb2
 from protos.hugginggpt.v1 import model_pb2 as _model_pb2
+from protos.hugginggpt.v1 import plan_pb2 as _plan_pb2
 from protos.hugginggpt.v1 import run_pb2 as _run_pb2
 from protos.hugginggpt.v1 import task_pb2 as _task_pb2
 from protos.hugginggpt.v1 import usage_pb2 as _usage_pb2
@@ -27,65 +29,65 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _Form:
+class _DigestKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
 
-class _FormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Form.ValueType], _builtins.type):
+class _DigestKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DigestKind.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    FORM_UNSPECIFIED: _Form.ValueType  # 0
-    FORM_TEXT: _Form.ValueType  # 1
+    DIGEST_KIND_UNSPECIFIED: _DigestKind.ValueType  # 0
+    DIGEST_KIND_TEXT: _DigestKind.ValueType  # 1
     """The UTF-8 bytes of a text."""
-    FORM_JSON: _Form.ValueType  # 2
+    DIGEST_KIND_JSON: _DigestKind.ValueType  # 2
     """The UTF-8 bytes of canonical JSON: sorted keys, no spaces."""
-    FORM_ARTIFACT: _Form.ValueType  # 3
+    DIGEST_KIND_ARTIFACT: _DigestKind.ValueType  # 3
     """The bytes of a file."""
 
-class Form(_Form, metaclass=_FormEnumTypeWrapper):
+class DigestKind(_DigestKind, metaclass=_DigestKindEnumTypeWrapper):
     """What a digest was computed over."""
 
-FORM_UNSPECIFIED: Form.ValueType  # 0
-FORM_TEXT: Form.ValueType  # 1
+DIGEST_KIND_UNSPECIFIED: DigestKind.ValueType  # 0
+DIGEST_KIND_TEXT: DigestKind.ValueType  # 1
 """The UTF-8 bytes of a text."""
-FORM_JSON: Form.ValueType  # 2
+DIGEST_KIND_JSON: DigestKind.ValueType  # 2
 """The UTF-8 bytes of canonical JSON: sorted keys, no spaces."""
-FORM_ARTIFACT: Form.ValueType  # 3
+DIGEST_KIND_ARTIFACT: DigestKind.ValueType  # 3
 """The bytes of a file."""
-Global___Form: _TypeAlias = Form  # noqa: Y015
+Global___DigestKind: _TypeAlias = DigestKind  # noqa: Y015
 
-class _Outcome:
+class _VerificationOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
 
-class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.ValueType], _builtins.type):
+class _VerificationOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VerificationOutcome.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    OUTCOME_UNSPECIFIED: _Outcome.ValueType  # 0
-    OUTCOME_SAME: _Outcome.ValueType  # 1
+    VERIFICATION_OUTCOME_UNSPECIFIED: _VerificationOutcome.ValueType  # 0
+    VERIFICATION_OUTCOME_SAME: _VerificationOutcome.ValueType  # 1
     """All outputs are equal: byte by byte, or within the tolerance of their type."""
-    OUTCOME_DIFFERENT: _Outcome.ValueType  # 2
+    VERIFICATION_OUTCOME_DIFFERENT: _VerificationOutcome.ValueType  # 2
     """At least one output differs."""
-    OUTCOME_NOT_COMPARABLE: _Outcome.ValueType  # 3
+    VERIFICATION_OUTCOME_NOT_COMPARABLE: _VerificationOutcome.ValueType  # 3
     """The task is not deterministic, had no result, or its outputs cannot be compared."""
-    OUTCOME_GONE: _Outcome.ValueType  # 4
+    VERIFICATION_OUTCOME_GONE: _VerificationOutcome.ValueType  # 4
     """The model, its revision or an input is no longer available."""
-    OUTCOME_FAILED: _Outcome.ValueType  # 5
+    VERIFICATION_OUTCOME_FAILED: _VerificationOutcome.ValueType  # 5
     """The task failed when it was run again."""
 
-class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper):
+class VerificationOutcome(_VerificationOutcome, metaclass=_VerificationOutcomeEnumTypeWrapper):
     """Result of verifying one task."""
 
-OUTCOME_UNSPECIFIED: Outcome.ValueType  # 0
-OUTCOME_SAME: Outcome.ValueType  # 1
+VERIFICATION_OUTCOME_UNSPECIFIED: VerificationOutcome.ValueType  # 0
+VERIFICATION_OUTCOME_SAME: VerificationOutcome.ValueType  # 1
 """All outputs are equal: byte by byte, or within the tolerance of their type."""
-OUTCOME_DIFFERENT: Outcome.ValueType  # 2
+VERIFICATION_OUTCOME_DIFFERENT: VerificationOutcome.ValueType  # 2
 """At least one output differs."""
-OUTCOME_NOT_COMPARABLE: Outcome.ValueType  # 3
+VERIFICATION_OUTCOME_NOT_COMPARABLE: VerificationOutcome.ValueType  # 3
 """The task is not deterministic, had no result, or its outputs cannot be compared."""
-OUTCOME_GONE: Outcome.ValueType  # 4
+VERIFICATION_OUTCOME_GONE: VerificationOutcome.ValueType  # 4
 """The model, its revision or an input is no longer available."""
-OUTCOME_FAILED: Outcome.ValueType  # 5
+VERIFICATION_OUTCOME_FAILED: VerificationOutcome.ValueType  # 5
 """The task failed when it was run again."""
-Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
+Global___VerificationOutcome: _TypeAlias = VerificationOutcome  # noqa: Y015
 
 @_typing.final
 class Digest(_message.Message):
@@ -94,12 +96,12 @@ class Digest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SHA256_FIELD_NUMBER: _builtins.int
-    FORM_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     MEDIA_TYPE_FIELD_NUMBER: _builtins.int
     sha256: _builtins.str
     """SHA-256, 64 lower-case hexadecimal digits."""
-    form: Global___Form.ValueType
+    kind: Global___DigestKind.ValueType
     size_bytes: _builtins.int
     """Number of bytes digested."""
     media_type: _builtins.str
@@ -108,13 +110,13 @@ class Digest(_message.Message):
         self,
         *,
         sha256: _builtins.str = ...,
-        form: Global___Form.ValueType = ...,
+        kind: Global___DigestKind.ValueType = ...,
         size_bytes: _builtins.int = ...,
         media_type: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["form", b"form", "media_type", b"media_type", "sha256", b"sha256", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "media_type", b"media_type", "sha256", b"sha256", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -130,9 +132,9 @@ class RunRecord(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
-    ASKED_BY_FIELD_NUMBER: _builtins.int
-    ASKED_FIELD_NUMBER: _builtins.int
-    ENDED_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
@@ -168,15 +170,15 @@ class RunRecord(_message.Message):
     takeovers: _builtins.int
     """How often another orchestrator continued the run."""
     @_builtins.property
-    def asked_by(self) -> Global___Asker:
+    def caller(self) -> Global___RecordedCaller:
         """Absent for runs accepted before records had this field."""
 
     @_builtins.property
-    def asked(self) -> _timestamp_pb2.Timestamp:
+    def create_time(self) -> _timestamp_pb2.Timestamp:
         """When the run was accepted."""
 
     @_builtins.property
-    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    def end_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def request(self) -> Global___Digest:
         """The request in natural language. Absent: none."""
@@ -212,9 +214,9 @@ class RunRecord(_message.Message):
         run_id: _builtins.str = ...,
         conversation_id: _builtins.str = ...,
         parent_run_id: _builtins.str = ...,
-        asked_by: Global___Asker | None = ...,
-        asked: _timestamp_pb2.Timestamp | None = ...,
-        ended: _timestamp_pb2.Timestamp | None = ...,
+        caller: Global___RecordedCaller | None = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
         state: _run_pb2.RunState.ValueType = ...,
         reason: _builtins.str = ...,
         policy: _caller_pb2.DataPolicy.ValueType = ...,
@@ -232,16 +234,16 @@ class RunRecord(_message.Message):
         takeovers: _builtins.int = ...,
         usage: _usage_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "answering", b"answering", "asked", b"asked", "asked_by", b"asked_by", "ended", b"ended", "request", b"request", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "answering", b"answering", "caller", b"caller", "create_time", b"create_time", "end_time", b"end_time", "request", b"request", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "answering", b"answering", "asked", b"asked", "asked_by", b"asked_by", "bypass_memo", b"bypass_memo", "conversation_id", b"conversation_id", "ended", b"ended", "inference_mode", b"inference_mode", "inputs", b"inputs", "llm_models", b"llm_models", "mode", b"mode", "parent_run_id", b"parent_run_id", "planning", b"planning", "policy", b"policy", "reason", b"reason", "request", b"request", "run_id", b"run_id", "selection_policy", b"selection_policy", "state", b"state", "takeovers", b"takeovers", "tasks", b"tasks", "usage", b"usage", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "answering", b"answering", "bypass_memo", b"bypass_memo", "caller", b"caller", "conversation_id", b"conversation_id", "create_time", b"create_time", "end_time", b"end_time", "inference_mode", b"inference_mode", "inputs", b"inputs", "llm_models", b"llm_models", "mode", b"mode", "parent_run_id", b"parent_run_id", "planning", b"planning", "policy", b"policy", "reason", b"reason", "request", b"request", "run_id", b"run_id", "selection_policy", b"selection_policy", "state", b"state", "takeovers", b"takeovers", "tasks", b"tasks", "usage", b"usage", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunRecord: _TypeAlias = RunRecord  # noqa: Y015
 
 @_typing.final
-class Asker(_message.Message):
+class RecordedCaller(_message.Message):
     """The caller that requested a run."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -270,7 +272,7 @@ class Asker(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Asker: _TypeAlias = Asker  # noqa: Y015
+Global___RecordedCaller: _TypeAlias = RecordedCaller  # noqa: Y015
 
 @_typing.final
 class RecordedDecision(_message.Message):
@@ -285,7 +287,7 @@ class RecordedDecision(_message.Message):
     FELL_BACK_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
-    controller: _builtins.str
+    controller: _plan_pb2.Controller.ValueType
     llm_model: _builtins.str
     version: _builtins.str
     """Version of the prompt or weights, as in Decision."""
@@ -300,7 +302,7 @@ class RecordedDecision(_message.Message):
         self,
         *,
         time: _timestamp_pb2.Timestamp | None = ...,
-        controller: _builtins.str = ...,
+        controller: _plan_pb2.Controller.ValueType = ...,
         llm_model: _builtins.str = ...,
         version: _builtins.str = ...,
         fell_back: _builtins.bool = ...,
@@ -325,13 +327,13 @@ class RecordedModel(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     EXPERT_FIELD_NUMBER: _builtins.int
     EXPERT_VERSION_FIELD_NUMBER: _builtins.int
-    REACH_FIELD_NUMBER: _builtins.int
+    LOCATION_FIELD_NUMBER: _builtins.int
     model_id: _builtins.str
     revision: _builtins.str
     """Commit of the model. Empty: unknown."""
     expert: _builtins.str
     expert_version: _builtins.str
-    reach: _model_pb2.Reach.ValueType
+    location: _model_pb2.ModelLocation.ValueType
     def __init__(
         self,
         *,
@@ -339,11 +341,11 @@ class RecordedModel(_message.Message):
         revision: _builtins.str = ...,
         expert: _builtins.str = ...,
         expert_version: _builtins.str = ...,
-        reach: _model_pb2.Reach.ValueType = ...,
+        location: _model_pb2.ModelLocation.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "expert_version", b"expert_version", "model_id", b"model_id", "reach", b"reach", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert", b"expert", "expert_version", b"expert_version", "location", b"location", "model_id", b"model_id", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -431,8 +433,8 @@ class RecordedAttempt(_message.Message):
 
     ATTEMPT_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
-    BEGAN_FIELD_NUMBER: _builtins.int
-    ENDED_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     NEXT_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
@@ -440,14 +442,14 @@ class RecordedAttempt(_message.Message):
     """Counts from 1."""
     reason: _builtins.str
     """Why it failed, such as "MODEL_FAILED". Empty: it succeeded."""
-    next: _builtins.str
-    """The next step, as in AttemptFailed. Empty for the last attempt."""
+    next: _event_pb2.NextStep.ValueType
+    """Unspecified for the last attempt."""
     @_builtins.property
     def model(self) -> Global___RecordedModel: ...
     @_builtins.property
-    def began(self) -> _timestamp_pb2.Timestamp: ...
+    def start_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
-    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    def end_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage:
         """Absent if the expert did not report it."""
@@ -457,15 +459,15 @@ class RecordedAttempt(_message.Message):
         *,
         attempt: _builtins.int = ...,
         model: Global___RecordedModel | None = ...,
-        began: _timestamp_pb2.Timestamp | None = ...,
-        ended: _timestamp_pb2.Timestamp | None = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
-        next: _builtins.str = ...,
+        next: _event_pb2.NextStep.ValueType = ...,
         usage: _usage_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["began", b"began", "ended", b"ended", "model", b"model", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "model", b"model", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "began", b"began", "ended", b"ended", "model", b"model", "next", b"next", "reason", b"reason", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "end_time", b"end_time", "model", b"model", "next", b"next", "reason", b"reason", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -595,7 +597,7 @@ class VerifiedTask(_message.Message):
     id: _builtins.int
     task: _builtins.str
     """Name of the TaskSpec."""
-    outcome: Global___Outcome.ValueType
+    outcome: Global___VerificationOutcome.ValueType
     determinism: _task_pb2.Determinism.ValueType
     @_builtins.property
     def model(self) -> Global___RecordedModel: ...
@@ -608,7 +610,7 @@ class VerifiedTask(_message.Message):
         *,
         id: _builtins.int = ...,
         task: _builtins.str = ...,
-        outcome: Global___Outcome.ValueType = ...,
+        outcome: Global___VerificationOutcome.ValueType = ...,
         model: Global___RecordedModel | None = ...,
         determinism: _task_pb2.Determinism.ValueType = ...,
         findings: _abc.Iterable[_builtins.str] | None = ...,

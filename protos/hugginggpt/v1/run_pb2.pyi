@@ -497,8 +497,8 @@ class Run(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
-    CREATED_FIELD_NUMBER: _builtins.int
-    ENDED_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     DEADLINE_FIELD_NUMBER: _builtins.int
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
@@ -521,9 +521,9 @@ class Run(_message.Message):
         """Why the state is INCOMPLETE, FAILED or CANCELLED."""
 
     @_builtins.property
-    def created(self) -> _timestamp_pb2.Timestamp: ...
+    def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
-    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    def end_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def deadline(self) -> _timestamp_pb2.Timestamp:
         """When the run must have ended."""
@@ -541,15 +541,15 @@ class Run(_message.Message):
         answer: _builtins.str = ...,
         failure: _failure_pb2.Failure | None = ...,
         last_sequence: _builtins.int = ...,
-        created: _timestamp_pb2.Timestamp | None = ...,
-        ended: _timestamp_pb2.Timestamp | None = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
         deadline: _timestamp_pb2.Timestamp | None = ...,
         conversation_id: _builtins.str = ...,
         usage: _usage_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "deadline", b"deadline", "ended", b"ended", "failure", b"failure", "spec", b"spec", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "failure", b"failure", "spec", b"spec", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "conversation_id", b"conversation_id", "created", b"created", "deadline", b"deadline", "ended", b"ended", "failure", b"failure", "last_sequence", b"last_sequence", "notes", b"notes", "run_id", b"run_id", "spec", b"spec", "state", b"state", "tasks", b"tasks", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "conversation_id", b"conversation_id", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "failure", b"failure", "last_sequence", b"last_sequence", "notes", b"notes", "run_id", b"run_id", "spec", b"spec", "state", b"state", "tasks", b"tasks", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.hugginggpt.v1 import artifact_pb2 as protos_dot_hugginggpt_dot_v1_dot_artifact__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/hugginggpt/v1/task.proto\x12\rhugginggpt.v1\x1a#protos/hugginggpt/v1/artifact.proto\"t\n\x04Port\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x08modality\x18\x02 \x01(\x0e\x32\x17.hugginggpt.v1.Modality\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x0c\n\x04many\x18\x04 \x01(\x08\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\"C\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bjson_schema\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"\xe9\x01\n\x08TaskSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12#\n\x06inputs\x18\x03 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12$\n\x07outputs\x18\x04 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12,\n\nparameters\x18\x05 \x03(\x0b\x32\x18.hugginggpt.v1.Parameter\x12/\n\x0b\x64\x65terminism\x18\x06 \x01(\x0e\x32\x1a.hugginggpt.v1.Determinism\x12\x10\n\x08\x65xamples\x18\x07 \x03(\t\"V\n\x0b\x43\x61talogTask\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12\x0f\n\x07\x65xperts\x18\x02 \x03(\t\x12\x0f\n\x07\x64ormant\x18\x03 \x01(\x08\",\n\tReference\x12\x0f\n\x07task_id\x18\x01 \x01(\x05\x12\x0e\n\x06output\x18\x02 \x01(\t\"\x15\n\x05Input\x12\x0c\n\x04name\x18\x01 \x01(\t\"6\n\x0c\x41rgumentList\x12&\n\x05items\x18\x01 \x03(\x0b\x32\x17.hugginggpt.v1.Argument\"\xbc\x01\n\x08\x41rgument\x12%\n\x05value\x18\x01 \x01(\x0b\x32\x14.hugginggpt.v1.ValueH\x00\x12-\n\treference\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.ReferenceH\x00\x12+\n\x04list\x18\x03 \x01(\x0b\x32\x1b.hugginggpt.v1.ArgumentListH\x00\x12%\n\x05input\x18\x04 \x01(\x0b\x32\x14.hugginggpt.v1.InputH\x00\x42\x06\n\x04kind\"\xfa\x01\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\x35\n\targuments\x18\x03 \x03(\x0b\x32\".hugginggpt.v1.Task.ArgumentsEntry\x12\x17\n\x0fparameters_json\x18\x04 \x01(\t\x12\x14\n\x0cpinned_model\x18\x05 \x01(\t\x12\x17\n\x0fpinned_revision\x18\x06 \x01(\t\x12\x0e\n\x06source\x18\x07 \x01(\t\x1aI\n\x0e\x41rgumentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Argument:\x02\x38\x01*p\n\x0b\x44\x65terminism\x12\x1b\n\x17\x44\x45TERMINISM_UNSPECIFIED\x10\x00\x12\x14\n\x10\x44\x45TERMINISM_NONE\x10\x01\x12\x17\n\x13\x44\x45TERMINISM_NUMERIC\x10\x02\x12\x15\n\x11\x44\x45TERMINISM_EXACT\x10\x03\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotos/hugginggpt/v1/task.proto\x12\rhugginggpt.v1\x1a#protos/hugginggpt/v1/artifact.proto\"t\n\x04Port\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x08modality\x18\x02 \x01(\x0e\x32\x17.hugginggpt.v1.Modality\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x0c\n\x04many\x18\x04 \x01(\x08\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\"C\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bjson_schema\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\"\xe9\x01\n\x08TaskSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12#\n\x06inputs\x18\x03 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12$\n\x07outputs\x18\x04 \x03(\x0b\x32\x13.hugginggpt.v1.Port\x12,\n\nparameters\x18\x05 \x03(\x0b\x32\x18.hugginggpt.v1.Parameter\x12/\n\x0b\x64\x65terminism\x18\x06 \x01(\x0e\x32\x1a.hugginggpt.v1.Determinism\x12\x10\n\x08\x65xamples\x18\x07 \x03(\t\"V\n\x0b\x43\x61talogTask\x12%\n\x04spec\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12\x0f\n\x07\x65xperts\x18\x02 \x03(\t\x12\x0f\n\x07\x64ormant\x18\x03 \x01(\x08\",\n\tReference\x12\x0f\n\x07task_id\x18\x01 \x01(\x05\x12\x0e\n\x06output\x18\x02 \x01(\t\"\x18\n\x08InputRef\x12\x0c\n\x04name\x18\x01 \x01(\t\"6\n\x0c\x41rgumentList\x12&\n\x05items\x18\x01 \x03(\x0b\x32\x17.hugginggpt.v1.Argument\"\xbf\x01\n\x08\x41rgument\x12%\n\x05value\x18\x01 \x01(\x0b\x32\x14.hugginggpt.v1.ValueH\x00\x12-\n\treference\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.ReferenceH\x00\x12+\n\x04list\x18\x03 \x01(\x0b\x32\x1b.hugginggpt.v1.ArgumentListH\x00\x12(\n\x05input\x18\x04 \x01(\x0b\x32\x17.hugginggpt.v1.InputRefH\x00\x42\x06\n\x04kind\"\xfa\x01\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\x35\n\targuments\x18\x03 \x03(\x0b\x32\".hugginggpt.v1.Task.ArgumentsEntry\x12\x17\n\x0fparameters_json\x18\x04 \x01(\t\x12\x14\n\x0cpinned_model\x18\x05 \x01(\t\x12\x17\n\x0fpinned_revision\x18\x06 \x01(\t\x12\x0e\n\x06source\x18\x07 \x01(\t\x1aI\n\x0e\x41rgumentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Argument:\x02\x38\x01*p\n\x0b\x44\x65terminism\x12\x1b\n\x17\x44\x45TERMINISM_UNSPECIFIED\x10\x00\x12\x14\n\x10\x44\x45TERMINISM_NONE\x10\x01\x12\x17\n\x13\x44\x45TERMINISM_NUMERIC\x10\x02\x12\x15\n\x11\x44\x45TERMINISM_EXACT\x10\x03\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.hugginggpt.v1P\001Z\036hugginggpt.dev/v1;hugginggptv1'
   _globals['_TASK_ARGUMENTSENTRY']._loaded_options = None
   _globals['_TASK_ARGUMENTSENTRY']._serialized_options = b'8\001'
-  _globals['_DETERMINISM']._serialized_start=1167
-  _globals['_DETERMINISM']._serialized_end=1279
+  _globals['_DETERMINISM']._serialized_start=1173
+  _globals['_DETERMINISM']._serialized_end=1285
   _globals['_PORT']._serialized_start=87
   _globals['_PORT']._serialized_end=203
   _globals['_PARAMETER']._serialized_start=205
@@ -47,14 +47,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CATALOGTASK']._serialized_end=596
   _globals['_REFERENCE']._serialized_start=598
   _globals['_REFERENCE']._serialized_end=642
-  _globals['_INPUT']._serialized_start=644
-  _globals['_INPUT']._serialized_end=665
-  _globals['_ARGUMENTLIST']._serialized_start=667
-  _globals['_ARGUMENTLIST']._serialized_end=721
-  _globals['_ARGUMENT']._serialized_start=724
-  _globals['_ARGUMENT']._serialized_end=912
-  _globals['_TASK']._serialized_start=915
-  _globals['_TASK']._serialized_end=1165
-  _globals['_TASK_ARGUMENTSENTRY']._serialized_start=1092
-  _globals['_TASK_ARGUMENTSENTRY']._serialized_end=1165
+  _globals['_INPUTREF']._serialized_start=644
+  _globals['_INPUTREF']._serialized_end=668
+  _globals['_ARGUMENTLIST']._serialized_start=670
+  _globals['_ARGUMENTLIST']._serialized_end=724
+  _globals['_ARGUMENT']._serialized_start=727
+  _globals['_ARGUMENT']._serialized_end=918
+  _globals['_TASK']._serialized_start=921
+  _globals['_TASK']._serialized_end=1171
+  _globals['_TASK_ARGUMENTSENTRY']._serialized_start=1098
+  _globals['_TASK_ARGUMENTSENTRY']._serialized_end=1171
 # @@protoc_insertion_point(module_scope)

@@ -216,7 +216,7 @@ class Reference(_message.Message):
 Global___Reference: _TypeAlias = Reference  # noqa: Y015
 
 @_typing.final
-class Input(_message.Message):
+class InputRef(_message.Message):
     """Refers to a named input of the run or of the pipeline."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -234,7 +234,7 @@ class Input(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Input: _TypeAlias = Input  # noqa: Y015
+Global___InputRef: _TypeAlias = InputRef  # noqa: Y015
 
 @_typing.final
 class ArgumentList(_message.Message):
@@ -277,14 +277,14 @@ class Argument(_message.Message):
         """Only for ports with `many`. Lists are never nested."""
 
     @_builtins.property
-    def input(self) -> Global___Input: ...
+    def input(self) -> Global___InputRef: ...
     def __init__(
         self,
         *,
         value: _artifact_pb2.Value | None = ...,
         reference: Global___Reference | None = ...,
         list: Global___ArgumentList | None = ...,
-        input: Global___Input | None = ...,
+        input: Global___InputRef | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "kind", b"kind", "list", b"list", "reference", b"reference", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

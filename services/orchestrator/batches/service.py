@@ -115,7 +115,7 @@ class Batches:
                 yield batch
             elif batch != shown:
                 yield batch
-            if batch.HasField("ended"):
+            if batch.HasField("end_time"):
                 return
             shown = planless(batch)
 
@@ -161,9 +161,9 @@ def _shown(row: BatchRow, counts: Counts) -> Batch:
         failure=row.failure if row.failure.reason else None,
         waiting_for=row.waiting_for,
     )
-    batch.created.CopyFrom(timestamp(row.created))
+    batch.create_time.CopyFrom(timestamp(row.created))
     if row.over:
-        batch.ended.CopyFrom(timestamp(row.ended))
+        batch.end_time.CopyFrom(timestamp(row.ended))
     return batch
 
 

@@ -7,10 +7,19 @@ from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 
-from protos.hugginggpt.v1.event_pb2 import AttemptFailed, RunEvent, TaskProgress, TaskStarted, TaskWaiting
+from protos.hugginggpt.v1.event_pb2 import (
+    NEXT_STEP_NEXT_CANDIDATE,
+    NEXT_STEP_RETRY,
+    NEXT_STEP_UNSPECIFIED,
+    AttemptFailed,
+    RunEvent,
+    TaskProgress,
+    TaskStarted,
+    TaskWaiting,
+)
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, REACH_INTERNAL, Candidate
+from protos.hugginggpt.v1.model_pb2 import CANDIDATE_ROLE_SHADOW, MODEL_LOCATION_INTERNAL, Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from protos.hugginggpt.v1.usage_pb2 import Usage
@@ -36,6 +45,13 @@ Again = Callable[[], Awaitable[Sequence[Candidate]]]
 
 class OutOfReach(Unavailable):
     """A candidate that cannot be called now, nor soon enough."""
+
+
+_NEXT_STEPS = {
+    RecoveryAction.RETRY: NEXT_STEP_RETRY,
+    RecoveryAction.NEXT_CANDIDATE: NEXT_STEP_NEXT_CANDIDATE,
+    RecoveryAction.GIVE_UP: NEXT_STEP_UNSPECIFIED,
+}
 
 
 @dataclass(frozen=True)
@@ -114,20 +130,20 @@ class Asking:
             names.EXPERT: by.expert,
             names.MODEL: by.model_id,
             names.ERROR: error.reason,
-            names.NEXT: then.value,
+            names.NEXT: then.name.lower(),
             names.DELAY: delay,
         }
         tracing.add_event(names.ATTEMPT_FAILED, facts)
-        event = AttemptFailed(failure=to_failure(error), by=by, next=then.value, usage=self._taken())
+        event = AttemptFailed(failure=to_failure(error), by=by, next=_NEXT_STEPS[then], usage=self._taken())
         event.delay.FromTimedelta(timedelta(seconds=delay))
         self._tell(RunEvent(attempt_failed=event))
 
-    def waits(self, expert: str, reason: str, start_time: Duration | None = None) -> None:
+    def waits(self, expert: str, reason: str, start_duration: Duration | None = None) -> None:
         """It cannot go on just now; told once for the same reason."""
         if reason not in self._waited_for:
             self._waited_for.add(reason)
             tracing.add_event(names.WAITING, {names.EXPERT: expert})
-            waiting = TaskWaiting(expert=expert, reason=reason, start_time=start_time)
+            waiting = TaskWaiting(expert=expert, reason=reason, start_duration=start_duration)
             self._tell(RunEvent(task_waiting=waiting))
 
     def progressed(self, fraction: float, message: str) -> None:
@@ -268,5 +284,5 @@ def _allowed(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [
         candidate
         for candidate in candidates
-        if candidate.role != CANDIDATE_ROLE_SHADOW and (open_ or candidate.reach == REACH_INTERNAL)
+        if candidate.role != CANDIDATE_ROLE_SHADOW and (open_ or candidate.location == MODEL_LOCATION_INTERNAL)
     ]

@@ -256,12 +256,12 @@ class Trying:
         candidate, expert = self._candidate, self._candidate.expert
         if not candidate.dormant:
             raise OutOfReach(f"expert {expert} has no address", remedy="start the expert, or try again later")
-        start = candidate.start_time.ToTimedelta().total_seconds() or USUAL_START_SECONDS
+        start = candidate.start_duration.ToTimedelta().total_seconds() or USUAL_START_SECONDS
         if start > self._asking.left:
             what = f"expert {expert} sleeps, and takes about {start:.0f} s to start: longer than there is time"
             raise OutOfReach(what, reason="ASLEEP", remedy=f"wake {expert} before, or {_MORE_TIME}")
         reason = f"{expert} sleeps; it takes about {start:.0f} s to start"
-        self._asking.waits(expert, reason, candidate.start_time if candidate.HasField("start_time") else None)
+        self._asking.waits(expert, reason, candidate.start_duration if candidate.HasField("start_duration") else None)
         try:
             async with asyncio.timeout(max(self._left, min(start, self._asking.left))):
                 with self._sleepers.watched() as changed:

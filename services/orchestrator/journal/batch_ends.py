@@ -45,8 +45,8 @@ class BatchEnds:
             pipeline=pipeline if pipeline.name else None,
             counts=await self._counted(id_, round_, total),
         )
-        told.created.CopyFrom(timestamp(created))
-        told.ended.CopyFrom(timestamp(ended))
+        told.create_time.CopyFrom(timestamp(created))
+        told.end_time.CopyFrom(timestamp(ended))
         return told
 
     async def _counted(self, id_: str, round_: int, total: int) -> BatchCounts:

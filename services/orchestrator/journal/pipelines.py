@@ -93,7 +93,7 @@ def _version(pipeline: Pipeline, version: int) -> Pipeline:
     saved = Pipeline()
     saved.CopyFrom(pipeline)
     saved.version = version
-    saved.created.GetCurrentTime()
+    saved.create_time.GetCurrentTime()
     return saved
 
 

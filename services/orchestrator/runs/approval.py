@@ -34,7 +34,7 @@ def is_due(run: LiveRun, failure: Failure | None) -> bool:
 def ask(run: LiveRun) -> None:
     """Tells that the plan waits; with that the run is let go of."""
     event = RunEvent(approval_requested=ApprovalRequested())
-    event.approval_requested.expires.FromMicroseconds(int((time.time() + WAITING_SECONDS) * 1e6))
+    event.approval_requested.expire_time.FromMicroseconds(int((time.time() + WAITING_SECONDS) * 1e6))
     run.emit(event)
 
 

@@ -8,7 +8,7 @@ import grpc
 from protos.hugginggpt.internal.v1 import planner_pb2
 from protos.hugginggpt.v1.event_pb2 import PlanCompleted, RunEvent, TaskPlanned
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.plan_pb2 import Decision, Plan
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_SUPPLIED, Decision, Plan
 from protos.hugginggpt.v1.run_pb2 import TaskStatus, Turn
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import call_context
@@ -173,7 +173,7 @@ def _supplied(run: LiveRun, add: Add) -> Failure | None:
                 _planned(run, task, add)
     except ServiceError as error:
         return _given_up(run, error)
-    _completed(run, Decision(controller="supplied", confidence=1.0))
+    _completed(run, Decision(controller=CONTROLLER_SUPPLIED, confidence=1.0))
     return None
 
 

@@ -46,7 +46,7 @@ def spent(run: Run, decided: Iterable[Decision], lost: Iterable[Usage]) -> Usage
     total = Usage(elapsed=Duration(), busy=Duration())
     usages = [*(status.result.usage for status in run.tasks), *(decision.usage for decision in decided), *lost]
     total.busy.FromNanoseconds(sum(usage.busy.ToNanoseconds() for usage in usages))
-    total.elapsed.FromNanoseconds(max(0, time.time_ns() - run.created.ToNanoseconds()))
+    total.elapsed.FromNanoseconds(max(0, time.time_ns() - run.create_time.ToNanoseconds()))
     total.input_tokens = sum(usage.input_tokens for usage in usages)
     total.output_tokens = sum(usage.output_tokens for usage in usages)
     total.cost = sum(usage.cost for usage in usages)

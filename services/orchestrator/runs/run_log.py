@@ -85,7 +85,7 @@ class _Batch:
         last = self.events[-1]
         if not last.HasField("approval_requested"):
             return None
-        return last.approval_requested.expires.ToNanoseconds() / 1e9
+        return last.approval_requested.expire_time.ToNanoseconds() / 1e9
 
     @property
     def last(self) -> bool:

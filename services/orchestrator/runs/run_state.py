@@ -32,11 +32,11 @@ def summarize(row: Row, last: RunEvent | None) -> Run:
     """
     run = Run(run_id=row.id, state=row.state, conversation_id=row.conversation_id, last_sequence=row.seq)
     run.spec.request = row.request
-    run.created.FromNanoseconds(int(row.created * 1e9))
+    run.create_time.FromNanoseconds(int(row.created * 1e9))
     run.deadline.FromNanoseconds(int(row.deadline * 1e9))
     if last and last.HasField("run_ended"):
         run.usage.CopyFrom(last.run_ended.usage)
-        run.ended.CopyFrom(last.time)
+        run.end_time.CopyFrom(last.time)
         if last.run_ended.HasField("failure"):
             run.failure.CopyFrom(last.run_ended.failure)
     return run
@@ -127,7 +127,7 @@ class RunView:
         self.run.run_id = event.run_id
         self.run.state = RUN_STATE_QUEUED
         self.run.spec.CopyFrom(accepted.spec)
-        self.run.created.CopyFrom(event.time)
+        self.run.create_time.CopyFrom(event.time)
         self.run.deadline.CopyFrom(accepted.deadline)
         self.run.conversation_id = accepted.conversation_id
 
@@ -208,4 +208,4 @@ class RunView:
         if event.run_ended.HasField("failure"):
             self.run.failure.CopyFrom(event.run_ended.failure)
         self.run.usage.CopyFrom(event.run_ended.usage)
-        self.run.ended.CopyFrom(event.time)
+        self.run.end_time.CopyFrom(event.time)

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 
 from protos.hugginggpt.v1 import event_pb2
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.plan_pb2 import Decision
+from protos.hugginggpt.v1.plan_pb2 import Controller, Decision
 from protos.hugginggpt.v1.run_pb2 import RunSpec, RunState, TaskResult
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import semantic_conventions as names
@@ -73,7 +73,7 @@ def ended(run: LiveRun, state: "RunState.ValueType", failure: Failure | None) ->
             traces.resource,
             {name: value for name, value in attributes.items() if value},
             status=Status(StatusCode.ERROR) if failure else Status(),
-            start_time=run.view.run.created.ToNanoseconds(),
+            start_time=run.view.run.create_time.ToNanoseconds(),
             end_time=time.time_ns(),
         )
     )
@@ -89,9 +89,10 @@ def planning(run: LiveRun, goal: str) -> Iterator[Span]:
 
 def planned(span: Span, decision: Decision, tasks: int) -> None:
     """What came of it."""
-    span.set_attributes({names.CONTROLLER: decision.controller, names.TASKS: tasks})
+    controller = Controller.Name(decision.controller).removeprefix("CONTROLLER_").lower()
+    span.set_attributes({names.CONTROLLER: controller, names.TASKS: tasks})
     if decision.fell_back_because:
-        span.add_event(names.FELL_BACK, {names.CONTROLLER: decision.controller})
+        span.add_event(names.FELL_BACK, {names.CONTROLLER: controller})
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def seconds(batch: Batch) -> float:
     """
     if batch.state != RUN_STATE_COMPLETED:
         raise RuntimeError(f"a batch of the benchmark failed: {batch.counts}{batch.failure.message}")
-    return (batch.ended.ToNanoseconds() - batch.created.ToNanoseconds()) / 1e9
+    return (batch.end_time.ToNanoseconds() - batch.create_time.ToNanoseconds()) / 1e9
 
 
 def loaded() -> str:

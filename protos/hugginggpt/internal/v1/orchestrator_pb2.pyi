@@ -89,7 +89,7 @@ class EndedRun(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     CALLER_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    ENDED_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: _run_pb2.RunState.ValueType
@@ -98,7 +98,7 @@ class EndedRun(_message.Message):
         """The caller that created it."""
 
     @_builtins.property
-    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    def end_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     def __init__(
@@ -107,12 +107,12 @@ class EndedRun(_message.Message):
         run_id: _builtins.str = ...,
         caller: _caller_pb2.Caller | None = ...,
         state: _run_pb2.RunState.ValueType = ...,
-        ended: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
         usage: _usage_pb2.Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "ended", b"ended", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "end_time", b"end_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "ended", b"ended", "run_id", b"run_id", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "end_time", b"end_time", "run_id", b"run_id", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -233,8 +233,8 @@ class EndedBatch(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     PIPELINE_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
-    CREATED_FIELD_NUMBER: _builtins.int
-    ENDED_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.str
     round: _builtins.int
     """Counts from 1 and grows when the batch is resumed. Batch and round identify an end."""
@@ -250,9 +250,9 @@ class EndedBatch(_message.Message):
     @_builtins.property
     def counts(self) -> _batch_pb2.BatchCounts: ...
     @_builtins.property
-    def created(self) -> _timestamp_pb2.Timestamp: ...
+    def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
-    def ended(self) -> _timestamp_pb2.Timestamp: ...
+    def end_time(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -262,12 +262,12 @@ class EndedBatch(_message.Message):
         state: _run_pb2.RunState.ValueType = ...,
         pipeline: _pipeline_pb2.PipelineRef | None = ...,
         counts: _batch_pb2.BatchCounts | None = ...,
-        created: _timestamp_pb2.Timestamp | None = ...,
-        ended: _timestamp_pb2.Timestamp | None = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "counts", b"counts", "created", b"created", "ended", b"ended", "pipeline", b"pipeline"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "counts", b"counts", "create_time", b"create_time", "end_time", b"end_time", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "caller", b"caller", "counts", b"counts", "created", b"created", "ended", b"ended", "pipeline", b"pipeline", "round", b"round", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "caller", b"caller", "counts", b"counts", "create_time", b"create_time", "end_time", b"end_time", "pipeline", b"pipeline", "round", b"round", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -170,8 +170,8 @@ class Expert(_message.Message):
     MAY_SLEEP_FIELD_NUMBER: _builtins.int
     DORMANT_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
-    START_TIME_FIELD_NUMBER: _builtins.int
-    LAST_SEEN_FIELD_NUMBER: _builtins.int
+    START_DURATION_FIELD_NUMBER: _builtins.int
+    LAST_SEEN_TIME_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the expert. An address that never responded, or an unreadable address list, appears under its own name."""
@@ -190,11 +190,11 @@ class Expert(_message.Message):
         """Names of the tasks that it offers."""
 
     @_builtins.property
-    def start_time(self) -> _duration_pb2.Duration:
+    def start_duration(self) -> _duration_pb2.Duration:
         """Duration of its last start. Absent: never observed."""
 
     @_builtins.property
-    def last_seen(self) -> _timestamp_pb2.Timestamp: ...
+    def last_seen_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong, such as an address that does not respond or a task that differs from the standard specification."""
@@ -208,13 +208,13 @@ class Expert(_message.Message):
         may_sleep: _builtins.bool = ...,
         dormant: _builtins.bool = ...,
         tasks: _abc.Iterable[_builtins.str] | None = ...,
-        start_time: _duration_pb2.Duration | None = ...,
-        last_seen: _timestamp_pb2.Timestamp | None = ...,
+        start_duration: _duration_pb2.Duration | None = ...,
+        last_seen_time: _timestamp_pb2.Timestamp | None = ...,
         problems: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_seen", b"last_seen", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_seen_time", b"last_seen_time", "start_duration", b"start_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "dormant", b"dormant", "last_seen", b"last_seen", "may_sleep", b"may_sleep", "name", b"name", "problems", b"problems", "revision", b"revision", "start_time", b"start_time", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "dormant", b"dormant", "last_seen_time", b"last_seen_time", "may_sleep", b"may_sleep", "name", b"name", "problems", b"problems", "revision", b"revision", "start_duration", b"start_duration", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
