@@ -78,7 +78,7 @@ async def test_an_item_is_a_run_for_nobody_in_particular_that_lists_leave_out(ho
     batch = await asking.ended((await asking.start(notes(2))).batch_id)
     (first, _) = await asking.items(batch.batch_id)
     run = await house.stub.GetRun(gateway_pb2.GetRunRequest(run_id=first.run_id), **asking.means)
-    assert (run.spec.batch.batch_id, run.spec.batch.index, run.spec.batch.name) == (batch.batch_id, 1, "note 1")
+    assert (run.batch.batch_id, run.batch.index, run.batch.name) == (batch.batch_id, 1, "note 1")
     assert (await house.stub.ListRuns(gateway_pb2.ListRunsRequest(), **asking.means)).runs == []
     listed = await house.stub.ListRuns(gateway_pb2.ListRunsRequest(batch_id=batch.batch_id), **asking.means)
     assert {each.run_id for each in listed.runs} == {item.run_id for item in await asking.items(batch.batch_id)}

@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from protos.hugginggpt.v1.plan_pb2 import Plan
-from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, BatchPlace, RunSpec
+from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, BatchPosition
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.database import Database, Query, Steps, sqlite
 from services.common.errors import NotFound
@@ -72,9 +72,9 @@ def _item(sha256: str) -> NewItem:
 
 
 def _run(name: str, batch_id: str, index: int) -> NewRun:
-    spec = RunSpec(batch=BatchPlace(batch_id=batch_id, index=index))
-    first = RunEvent(run_id=name, sequence=1, run_accepted=RunAccepted(spec=spec))
-    return NewRun(name, name, "", "", 9e9, CALLER, "", "d", first, spec.batch)
+    position = BatchPosition(batch_id=batch_id, index=index)
+    first = RunEvent(run_id=name, sequence=1, run_accepted=RunAccepted(batch=position))
+    return NewRun(name, name, "", "", 9e9, CALLER, "", "d", first, position)
 
 
 async def test_files_of_items_that_wait_are_kept_as_long_as_the_batch(world: Batched) -> None:

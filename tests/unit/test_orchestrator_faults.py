@@ -307,7 +307,7 @@ async def test_item_fails_with_its_run(database: Database, stages: Stages) -> No
     spec = RunSpec(request="do it")
     stages.work = forever
     async with running(Troubled(database, "first"), stages) as runs:
-        run_id = await runs.accept(spec, run_pb2.BatchPlace(batch_id="batch", index=1))
+        run_id = await runs.accept(spec, run_pb2.BatchPosition(batch_id="batch", index=1))
         await stages.running.wait()
     await corrupt(database, run_id, 1)
     await ended(database, stages, run_id)

@@ -135,8 +135,8 @@ export class BatchView {
 
   _head(batch) {
     const { spec, pipeline, create_time: created, counts, failure } = batch;
-    this._title.textContent = titled(spec);
-    document.title = `${titled(spec)}, ${counted(counts.total, "item")} · HuggingGPT`;
+    this._title.textContent = titled(batch);
+    document.title = `${titled(batch)}, ${counted(counts.total, "item")} · HuggingGPT`;
     this._badge.replaceChildren(badge(batch.state));
     this._about.replaceChildren(
       `A batch of ${counted(counts.total, "item")}`,
@@ -152,7 +152,7 @@ export class BatchView {
     const over = ENDED.has(state);
     const open = (counts.waiting || 0) + (counts.cancelled || 0);
     const bad = (counts.failed || 0) + (counts.incomplete || 0);
-    const keep = () => this._listener.keep({ plan: pipeline.plan }, titled(spec));
+    const keep = () => this._listener.keep({ plan: pipeline.plan }, titled({ spec }));
     this._actions.replaceChildren(
       ...[
         !over && act("Cancel", () => this._send("cancel")),

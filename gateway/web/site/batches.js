@@ -35,7 +35,7 @@ class BatchRow {
 
   show(batch) {
     this._link.setAttribute("href", batchAddress(batch.batch_id));
-    this._title.textContent = titled(batch.spec);
+    this._title.textContent = titled(batch);
     this._tally.show(batch.counts);
     this._counts.textContent = progress(batch.counts);
     this._when.textContent = batch.create_time ? ago(batch.create_time) : "";

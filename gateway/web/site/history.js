@@ -70,7 +70,7 @@ function item(run) {
     glyph(shape(run.state)),
     h("span.unseen", {}, said(run.state)),
   );
-  const words = titled(run.spec);
+  const words = titled(run);
   return h(
     "li",
     {},

@@ -19,6 +19,7 @@ export class RunRecord {
   constructor(id) {
     this.id = id;
     this.spec = { request: "", inputs: [] };
+    this.batch = null;
     this.state = "queued";
     /** @type {Map<number, TaskRecord>} */
     this.tasks = new Map();
@@ -87,6 +88,7 @@ export class RunRecord {
 const TAKES = {
   run_accepted(run, what, time) {
     run.spec = what.spec;
+    run.batch = what.batch || null;
     run.conversation = what.conversation_id || "";
     run.began = time;
     run.state = "running";

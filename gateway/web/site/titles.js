@@ -4,9 +4,9 @@ import { h } from "./element.js";
 
 const UNNAMED = "A plan of its own";
 
-/** @param {any} spec of a run or a batch */
-export function titled(spec) {
-  return spec?.batch?.name || spec?.request || spec?.pipeline?.name || UNNAMED;
+/** @param {{spec?: any, batch?: any}} named a run or a batch */
+export function titled({ spec, batch }) {
+  return batch?.name || spec?.request || spec?.pipeline?.name || UNNAMED;
 }
 
 /** @param {string} run its id */

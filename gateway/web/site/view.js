@@ -127,8 +127,8 @@ export class RunView {
     const state = JSON.stringify([run.state, run.failure]);
     if (state !== this._shownState) {
       this._shownState = state;
-      this._title.textContent = titled(run.spec);
-      document.title = `${titled(run.spec)} · HuggingGPT`;
+      this._title.textContent = titled(run);
+      document.title = `${titled(run)} · HuggingGPT`;
       this._from.replaceChildren(...origin(run.spec));
       this._inputs.replaceChildren(
         ...(run.spec.inputs || []).map((input) =>

@@ -33,7 +33,7 @@ from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_ta
 from protos.hugginggpt.v1 import usage_pb2 as protos_dot_hugginggpt_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/hugginggpt/v1/event.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!protos/hugginggpt/v1/caller.proto\x1a\"protos/hugginggpt/v1/failure.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1eprotos/hugginggpt/v1/run.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"\xc0\x07\n\x08RunEvent\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07task_id\x18\x04 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x32\n\x0crun_accepted\x18\n \x01(\x0b\x32\x1a.hugginggpt.v1.RunAcceptedH\x00\x12(\n\tplan_note\x18\x0b \x01(\x0b\x32\x13.hugginggpt.v1.NoteH\x00\x12\x32\n\x0ctask_planned\x18\x0c \x01(\x0b\x32\x1a.hugginggpt.v1.TaskPlannedH\x00\x12\x36\n\x0eplan_completed\x18\r \x01(\x0b\x32\x1c.hugginggpt.v1.PlanCompletedH\x00\x12>\n\x12\x61pproval_requested\x18\x0e \x01(\x0b\x32 .hugginggpt.v1.ApprovalRequestedH\x00\x12\x34\n\rtask_selected\x18\x0f \x01(\x0b\x32\x1b.hugginggpt.v1.TaskSelectedH\x00\x12\x32\n\x0ctask_waiting\x18\x10 \x01(\x0b\x32\x1a.hugginggpt.v1.TaskWaitingH\x00\x12\x32\n\x0ctask_started\x18\x11 \x01(\x0b\x32\x1a.hugginggpt.v1.TaskStartedH\x00\x12\x34\n\rtask_progress\x18\x12 \x01(\x0b\x32\x1b.hugginggpt.v1.TaskProgressH\x00\x12\x36\n\x0e\x61ttempt_failed\x18\x13 \x01(\x0b\x32\x1c.hugginggpt.v1.AttemptFailedH\x00\x12.\n\ntask_ended\x18\x14 \x01(\x0b\x32\x18.hugginggpt.v1.TaskEndedH\x00\x12\x32\n\x0c\x61nswer_chunk\x18\x15 \x01(\x0b\x32\x1a.hugginggpt.v1.AnswerChunkH\x00\x12.\n\ntaken_over\x18\x16 \x01(\x0b\x32\x18.hugginggpt.v1.TakenOverH\x00\x12,\n\trun_ended\x18\x17 \x01(\x0b\x32\x17.hugginggpt.v1.RunEndedH\x00\x12\x34\n\rplan_approved\x18\x18 \x01(\x0b\x32\x1b.hugginggpt.v1.PlanApprovedH\x00\x12/\n\nreplanning\x18\x19 \x01(\x0b\x32\x19.hugginggpt.v1.ReplanningH\x00\x42\x07\n\x05\x65vent\"\xc6\x01\n\x0bRunAccepted\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12%\n\x06\x63\x61ller\x18\x04 \x01(\x0b\x32\x15.hugginggpt.v1.Caller\x12#\n\x05trace\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Trace\"/\n\x05Trace\x12\x13\n\x0btraceparent\x18\x01 \x01(\t\x12\x11\n\tparent_id\x18\x02 \x01(\t\"0\n\x0bTaskPlanned\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\"I\n\rPlanCompleted\x12)\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12\r\n\x05tasks\x18\x02 \x01(\x05\"D\n\x11\x41pprovalRequested\x12/\n\x0b\x65xpire_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"_\n\x0cPlanApproved\x12!\n\x04plan\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1c\n\nReplanning\x12\x0e\n\x06\x66\x61iled\x18\x01 \x03(\x05\"\x98\x01\n\x0cTaskSelected\x12,\n\ncandidates\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.Candidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12/\n\x0b\x64\x65terminism\x18\x03 \x01(\x0e\x32\x1a.hugginggpt.v1.Determinism\"`\n\x0bTaskWaiting\x12\x0e\n\x06\x65xpert\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x31\n\x0estart_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"3\n\x0bTaskStarted\x12$\n\x02\x62y\x18\x01 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\"1\n\x0cTaskProgress\x12\x10\n\x08\x66raction\x18\x01 \x01(\x01\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xd4\x01\n\rAttemptFailed\x12\'\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12$\n\x02\x62y\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\x12%\n\x04next\x18\x03 \x01(\x0e\x32\x17.hugginggpt.v1.NextStep\x12(\n\x05\x64\x65lay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\x05usage\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"_\n\tTaskEnded\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.hugginggpt.v1.TaskState\x12)\n\x06result\x18\x02 \x01(\x0b\x32\x19.hugginggpt.v1.TaskResult\"F\n\x0b\x41nswerChunk\x12\x0c\n\x04text\x18\x01 \x01(\t\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\"*\n\tTakenOver\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x80\x01\n\x08RunEnded\x12&\n\x05state\x18\x01 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x14.hugginggpt.v1.Usage*X\n\x08NextStep\x12\x19\n\x15NEXT_STEP_UNSPECIFIED\x10\x00\x12\x13\n\x0fNEXT_STEP_RETRY\x10\x01\x12\x1c\n\x18NEXT_STEP_NEXT_CANDIDATE\x10\x02\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/hugginggpt/v1/event.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!protos/hugginggpt/v1/caller.proto\x1a\"protos/hugginggpt/v1/failure.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1fprotos/hugginggpt/v1/plan.proto\x1a\x1eprotos/hugginggpt/v1/run.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"\xc0\x07\n\x08RunEvent\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x03\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07task_id\x18\x04 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x32\n\x0crun_accepted\x18\n \x01(\x0b\x32\x1a.hugginggpt.v1.RunAcceptedH\x00\x12(\n\tplan_note\x18\x0b \x01(\x0b\x32\x13.hugginggpt.v1.NoteH\x00\x12\x32\n\x0ctask_planned\x18\x0c \x01(\x0b\x32\x1a.hugginggpt.v1.TaskPlannedH\x00\x12\x36\n\x0eplan_completed\x18\r \x01(\x0b\x32\x1c.hugginggpt.v1.PlanCompletedH\x00\x12>\n\x12\x61pproval_requested\x18\x0e \x01(\x0b\x32 .hugginggpt.v1.ApprovalRequestedH\x00\x12\x34\n\rtask_selected\x18\x0f \x01(\x0b\x32\x1b.hugginggpt.v1.TaskSelectedH\x00\x12\x32\n\x0ctask_waiting\x18\x10 \x01(\x0b\x32\x1a.hugginggpt.v1.TaskWaitingH\x00\x12\x32\n\x0ctask_started\x18\x11 \x01(\x0b\x32\x1a.hugginggpt.v1.TaskStartedH\x00\x12\x34\n\rtask_progress\x18\x12 \x01(\x0b\x32\x1b.hugginggpt.v1.TaskProgressH\x00\x12\x36\n\x0e\x61ttempt_failed\x18\x13 \x01(\x0b\x32\x1c.hugginggpt.v1.AttemptFailedH\x00\x12.\n\ntask_ended\x18\x14 \x01(\x0b\x32\x18.hugginggpt.v1.TaskEndedH\x00\x12\x32\n\x0c\x61nswer_chunk\x18\x15 \x01(\x0b\x32\x1a.hugginggpt.v1.AnswerChunkH\x00\x12.\n\ntaken_over\x18\x16 \x01(\x0b\x32\x18.hugginggpt.v1.TakenOverH\x00\x12,\n\trun_ended\x18\x17 \x01(\x0b\x32\x17.hugginggpt.v1.RunEndedH\x00\x12\x34\n\rplan_approved\x18\x18 \x01(\x0b\x32\x1b.hugginggpt.v1.PlanApprovedH\x00\x12/\n\nreplanning\x18\x19 \x01(\x0b\x32\x19.hugginggpt.v1.ReplanningH\x00\x42\x07\n\x05\x65vent\"\xf3\x01\n\x0bRunAccepted\x12$\n\x04spec\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.RunSpec\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12%\n\x06\x63\x61ller\x18\x04 \x01(\x0b\x32\x15.hugginggpt.v1.Caller\x12#\n\x05trace\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Trace\x12+\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x1c.hugginggpt.v1.BatchPosition\"/\n\x05Trace\x12\x13\n\x0btraceparent\x18\x01 \x01(\t\x12\x11\n\tparent_id\x18\x02 \x01(\t\"0\n\x0bTaskPlanned\x12!\n\x04task\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Task\"I\n\rPlanCompleted\x12)\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12\r\n\x05tasks\x18\x02 \x01(\x05\"D\n\x11\x41pprovalRequested\x12/\n\x0b\x65xpire_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"_\n\x0cPlanApproved\x12!\n\x04plan\x18\x01 \x01(\x0b\x32\x13.hugginggpt.v1.Plan\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x1c\n\nReplanning\x12\x0e\n\x06\x66\x61iled\x18\x01 \x03(\x05\"\x98\x01\n\x0cTaskSelected\x12,\n\ncandidates\x18\x01 \x03(\x0b\x32\x18.hugginggpt.v1.Candidate\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\x12/\n\x0b\x64\x65terminism\x18\x03 \x01(\x0e\x32\x1a.hugginggpt.v1.Determinism\"`\n\x0bTaskWaiting\x12\x0e\n\x06\x65xpert\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x31\n\x0estart_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"3\n\x0bTaskStarted\x12$\n\x02\x62y\x18\x01 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\"1\n\x0cTaskProgress\x12\x10\n\x08\x66raction\x18\x01 \x01(\x01\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xd4\x01\n\rAttemptFailed\x12\'\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12$\n\x02\x62y\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.Candidate\x12%\n\x04next\x18\x03 \x01(\x0e\x32\x17.hugginggpt.v1.NextStep\x12(\n\x05\x64\x65lay\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\x05usage\x18\x05 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"_\n\tTaskEnded\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.hugginggpt.v1.TaskState\x12)\n\x06result\x18\x02 \x01(\x0b\x32\x19.hugginggpt.v1.TaskResult\"F\n\x0b\x41nswerChunk\x12\x0c\n\x04text\x18\x01 \x01(\t\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x17.hugginggpt.v1.Decision\"*\n\tTakenOver\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x80\x01\n\x08RunEnded\x12&\n\x05state\x18\x01 \x01(\x0e\x32\x17.hugginggpt.v1.RunState\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x14.hugginggpt.v1.Usage*X\n\x08NextStep\x12\x19\n\x15NEXT_STEP_UNSPECIFIED\x10\x00\x12\x13\n\x0fNEXT_STEP_RETRY\x10\x01\x12\x1c\n\x18NEXT_STEP_NEXT_CANDIDATE\x10\x02\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,40 +41,40 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.hugginggpt.v1.event_
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.hugginggpt.v1P\001Z\036hugginggpt.dev/v1;hugginggptv1'
-  _globals['_NEXTSTEP']._serialized_start=2804
-  _globals['_NEXTSTEP']._serialized_end=2892
+  _globals['_NEXTSTEP']._serialized_start=2849
+  _globals['_NEXTSTEP']._serialized_end=2937
   _globals['_RUNEVENT']._serialized_start=354
   _globals['_RUNEVENT']._serialized_end=1314
   _globals['_RUNACCEPTED']._serialized_start=1317
-  _globals['_RUNACCEPTED']._serialized_end=1515
-  _globals['_TRACE']._serialized_start=1517
-  _globals['_TRACE']._serialized_end=1564
-  _globals['_TASKPLANNED']._serialized_start=1566
-  _globals['_TASKPLANNED']._serialized_end=1614
-  _globals['_PLANCOMPLETED']._serialized_start=1616
-  _globals['_PLANCOMPLETED']._serialized_end=1689
-  _globals['_APPROVALREQUESTED']._serialized_start=1691
-  _globals['_APPROVALREQUESTED']._serialized_end=1759
-  _globals['_PLANAPPROVED']._serialized_start=1761
-  _globals['_PLANAPPROVED']._serialized_end=1856
-  _globals['_REPLANNING']._serialized_start=1858
-  _globals['_REPLANNING']._serialized_end=1886
-  _globals['_TASKSELECTED']._serialized_start=1889
-  _globals['_TASKSELECTED']._serialized_end=2041
-  _globals['_TASKWAITING']._serialized_start=2043
-  _globals['_TASKWAITING']._serialized_end=2139
-  _globals['_TASKSTARTED']._serialized_start=2141
-  _globals['_TASKSTARTED']._serialized_end=2192
-  _globals['_TASKPROGRESS']._serialized_start=2194
-  _globals['_TASKPROGRESS']._serialized_end=2243
-  _globals['_ATTEMPTFAILED']._serialized_start=2246
-  _globals['_ATTEMPTFAILED']._serialized_end=2458
-  _globals['_TASKENDED']._serialized_start=2460
-  _globals['_TASKENDED']._serialized_end=2555
-  _globals['_ANSWERCHUNK']._serialized_start=2557
-  _globals['_ANSWERCHUNK']._serialized_end=2627
-  _globals['_TAKENOVER']._serialized_start=2629
-  _globals['_TAKENOVER']._serialized_end=2671
-  _globals['_RUNENDED']._serialized_start=2674
-  _globals['_RUNENDED']._serialized_end=2802
+  _globals['_RUNACCEPTED']._serialized_end=1560
+  _globals['_TRACE']._serialized_start=1562
+  _globals['_TRACE']._serialized_end=1609
+  _globals['_TASKPLANNED']._serialized_start=1611
+  _globals['_TASKPLANNED']._serialized_end=1659
+  _globals['_PLANCOMPLETED']._serialized_start=1661
+  _globals['_PLANCOMPLETED']._serialized_end=1734
+  _globals['_APPROVALREQUESTED']._serialized_start=1736
+  _globals['_APPROVALREQUESTED']._serialized_end=1804
+  _globals['_PLANAPPROVED']._serialized_start=1806
+  _globals['_PLANAPPROVED']._serialized_end=1901
+  _globals['_REPLANNING']._serialized_start=1903
+  _globals['_REPLANNING']._serialized_end=1931
+  _globals['_TASKSELECTED']._serialized_start=1934
+  _globals['_TASKSELECTED']._serialized_end=2086
+  _globals['_TASKWAITING']._serialized_start=2088
+  _globals['_TASKWAITING']._serialized_end=2184
+  _globals['_TASKSTARTED']._serialized_start=2186
+  _globals['_TASKSTARTED']._serialized_end=2237
+  _globals['_TASKPROGRESS']._serialized_start=2239
+  _globals['_TASKPROGRESS']._serialized_end=2288
+  _globals['_ATTEMPTFAILED']._serialized_start=2291
+  _globals['_ATTEMPTFAILED']._serialized_end=2503
+  _globals['_TASKENDED']._serialized_start=2505
+  _globals['_TASKENDED']._serialized_end=2600
+  _globals['_ANSWERCHUNK']._serialized_start=2602
+  _globals['_ANSWERCHUNK']._serialized_end=2672
+  _globals['_TAKENOVER']._serialized_start=2674
+  _globals['_TAKENOVER']._serialized_end=2716
+  _globals['_RUNENDED']._serialized_start=2719
+  _globals['_RUNENDED']._serialized_end=2847
 # @@protoc_insertion_point(module_scope)

@@ -165,6 +165,7 @@ class RunAccepted(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     CALLER_FIELD_NUMBER: _builtins.int
     TRACE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     @_builtins.property
     def spec(self) -> _run_pb2.RunSpec: ...
@@ -180,6 +181,10 @@ class RunAccepted(_message.Message):
     def trace(self) -> Global___Trace:
         """Trace context of the run. Absent if the run is not traced."""
 
+    @_builtins.property
+    def batch(self) -> _run_pb2.BatchPosition:
+        """Absent for runs outside of batches."""
+
     def __init__(
         self,
         *,
@@ -188,10 +193,11 @@ class RunAccepted(_message.Message):
         conversation_id: _builtins.str = ...,
         caller: _caller_pb2.Caller | None = ...,
         trace: Global___Trace | None = ...,
+        batch: _run_pb2.BatchPosition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "deadline", b"deadline", "spec", b"spec", "trace", b"trace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "caller", b"caller", "deadline", b"deadline", "spec", b"spec", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "conversation_id", b"conversation_id", "deadline", b"deadline", "spec", b"spec", "trace", b"trace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "caller", b"caller", "conversation_id", b"conversation_id", "deadline", b"deadline", "spec", b"spec", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -228,35 +228,6 @@ class Turn(_message.Message):
 Global___Turn: _TypeAlias = Turn  # noqa: Y015
 
 @_typing.final
-class BatchPlace(_message.Message):
-    """Position of a run in a batch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    BATCH_ID_FIELD_NUMBER: _builtins.int
-    INDEX_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    batch_id: _builtins.str
-    index: _builtins.int
-    """Index of the item; 0 for the run that plans the batch."""
-    name: _builtins.str
-    """Name of the item."""
-    def __init__(
-        self,
-        *,
-        batch_id: _builtins.str = ...,
-        index: _builtins.int = ...,
-        name: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "index", b"index", "name", b"name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___BatchPlace: _TypeAlias = BatchPlace  # noqa: Y015
-
-@_typing.final
 class RunSpec(_message.Message):
     """What a run should do."""
 
@@ -297,7 +268,6 @@ class RunSpec(_message.Message):
     CONSTRAINTS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     PIPELINE_FIELD_NUMBER: _builtins.int
-    BATCH_FIELD_NUMBER: _builtins.int
     request: _builtins.str
     """The request in natural language. May be empty if there is a plan or a pipeline."""
     mode: Global___RunMode.ValueType
@@ -336,10 +306,6 @@ class RunSpec(_message.Message):
     def pipeline(self) -> _pipeline_pb2.PipelineRef:
         """A stored pipeline to execute; its parameters are taken from the inputs of the same name."""
 
-    @_builtins.property
-    def batch(self) -> Global___BatchPlace:
-        """The batch that the run belongs to; set only by the orchestrator."""
-
     def __init__(
         self,
         *,
@@ -358,11 +324,10 @@ class RunSpec(_message.Message):
         constraints: _model_pb2.Constraints | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         pipeline: _pipeline_pb2.PipelineRef | None = ...,
-        batch: Global___BatchPlace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "budget", b"budget", "constraints", b"constraints", "pipeline", b"pipeline", "plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "constraints", b"constraints", "pipeline", b"pipeline", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "metadata", b"metadata", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "pipeline", b"pipeline", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "bypass_memo", b"bypass_memo", "constraints", b"constraints", "history", b"history", "idempotency_key", b"idempotency_key", "inference_mode", b"inference_mode", "inputs", b"inputs", "metadata", b"metadata", "mode", b"mode", "on_disconnect", b"on_disconnect", "parent_run_id", b"parent_run_id", "pipeline", b"pipeline", "plan", b"plan", "request", b"request", "selection_policy", b"selection_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -484,6 +449,35 @@ class TaskStatus(_message.Message):
 Global___TaskStatus: _TypeAlias = TaskStatus  # noqa: Y015
 
 @_typing.final
+class BatchPosition(_message.Message):
+    """Position of a run in a batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    batch_id: _builtins.str
+    index: _builtins.int
+    """Index of the item; 0 for the run that plans the batch."""
+    name: _builtins.str
+    """Name of the item."""
+    def __init__(
+        self,
+        *,
+        batch_id: _builtins.str = ...,
+        index: _builtins.int = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "index", b"index", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchPosition: _TypeAlias = BatchPosition  # noqa: Y015
+
+@_typing.final
 class Run(_message.Message):
     """A run."""
 
@@ -502,6 +496,7 @@ class Run(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     state: Global___RunState.ValueType
     answer: _builtins.str
@@ -530,6 +525,10 @@ class Run(_message.Message):
 
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
+    @_builtins.property
+    def batch(self) -> Global___BatchPosition:
+        """Absent for runs outside of batches."""
+
     def __init__(
         self,
         *,
@@ -546,10 +545,11 @@ class Run(_message.Message):
         deadline: _timestamp_pb2.Timestamp | None = ...,
         conversation_id: _builtins.str = ...,
         usage: _usage_pb2.Usage | None = ...,
+        batch: Global___BatchPosition | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "failure", b"failure", "spec", b"spec", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "failure", b"failure", "spec", b"spec", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "conversation_id", b"conversation_id", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "failure", b"failure", "last_sequence", b"last_sequence", "notes", b"notes", "run_id", b"run_id", "spec", b"spec", "state", b"state", "tasks", b"tasks", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "batch", b"batch", "conversation_id", b"conversation_id", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "failure", b"failure", "last_sequence", b"last_sequence", "notes", b"notes", "run_id", b"run_id", "spec", b"spec", "state", b"state", "tasks", b"tasks", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
     RUN_STATE_QUEUED,
-    BatchPlace,
+    BatchPosition,
     RunSpec,
     RunState,
 )
@@ -92,7 +92,7 @@ class Driver:
         """The run that plans, once there is a place for it; empty if the batch is to stop before."""
         while not await self._means.kept.wish(batch_id):
             try:
-                return await self._means.runs.accept(spec, BatchPlace(batch_id=batch_id))
+                return await self._means.runs.accept(spec, BatchPosition(batch_id=batch_id))
             except Overloaded as error:
                 await asyncio.sleep(error.retry_after.total_seconds() if error.retry_after else 1.0)
         return ""

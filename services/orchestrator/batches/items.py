@@ -6,7 +6,7 @@ from protos.hugginggpt.v1.batch_pb2 import BatchItem
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, Caller
 from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK
 from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
-from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, BatchPlace, Run, RunSpec
+from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, BatchPosition, Run, RunSpec
 from services.orchestrator.journal.batch_rows import BatchRow, Item
 from services.orchestrator.journal.row_writers import Puts
 from services.orchestrator.journal.statements import BATCH_RUNS
@@ -28,8 +28,12 @@ def spec_of(batch: BatchRow, item: Item) -> RunSpec:
         bypass_memo=asked.bypass_memo,
         constraints=asked.constraints,
         metadata=asked.metadata,
-        batch=BatchPlace(batch_id=batch.id, index=item.index, name=item.name),
     )
+
+
+def position_of(batch: BatchRow, item: Item) -> BatchPosition:
+    """Position of an item's run in its batch."""
+    return BatchPosition(batch_id=batch.id, index=item.index, name=item.name)
 
 
 def caller_of(batch: BatchRow) -> Caller:
@@ -42,7 +46,7 @@ def caller_of(batch: BatchRow) -> Caller:
 
 def settled(run: Run) -> Puts:
     """What became of the item whose run has ended; nothing for other runs."""
-    place = run.spec.batch
+    place = run.batch
     if not place.index:
         return ()
     item = BatchItem(usage=run.usage, failure=run.failure if run.HasField("failure") else None)

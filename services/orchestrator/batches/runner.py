@@ -11,7 +11,7 @@ import structlog
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common import call_context
 from services.common.errors import DeadlineExceeded, FailedPrecondition, InvalidRequest, NotFound, Unavailable
-from services.orchestrator.batches.items import spec_of
+from services.orchestrator.batches.items import position_of, spec_of
 from services.orchestrator.batches.slots import Places
 from services.orchestrator.experts.client import to_failure
 from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Item
@@ -131,7 +131,8 @@ class Course:
             except InvalidRequest as error:
                 misfits[item.index] = to_failure(error)
             else:
-                runs.append(acceptance.new_run(spec_of(self._batch, item), who, None, "", self._means.run_seconds))
+                spec, position = spec_of(self._batch, item), position_of(self._batch, item)
+                runs.append(acceptance.new_run(spec, who, None, "", self._means.run_seconds, batch=position))
         self._means.places.give_back(self._batch.caller, taken - len(runs))
         self._keeping = self._means.kept.admit(self._claimed, runs, misfits)
         self._keeping.add_done_callback(partial(self._start, runs))

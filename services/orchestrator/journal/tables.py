@@ -9,7 +9,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     RUN_STATE_COMPLETED,
     RUN_STATE_FAILED,
     RUN_STATE_INCOMPLETE,
-    BatchPlace,
+    BatchPosition,
     RunState,
     TaskResult,
 )
@@ -211,7 +211,7 @@ class NewRun:
     idempotency_key: str
     digest: str
     first: RunEvent
-    batch: BatchPlace = field(default_factory=BatchPlace)
+    batch: BatchPosition = field(default_factory=BatchPosition)
 
 
 @dataclass(frozen=True)

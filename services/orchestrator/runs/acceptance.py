@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
 from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
 from protos.hugginggpt.v1.plan_pb2 import Plan
-from protos.hugginggpt.v1.run_pb2 import RunSpec
+from protos.hugginggpt.v1.run_pb2 import BatchPosition, RunSpec
 from services.common.errors import InvalidRequest
 from services.orchestrator.journal.tables import NewRun, Row
 from services.orchestrator.runs import spans
@@ -82,7 +82,15 @@ def bound(who: Caller, parent: Row | None) -> Caller:
     return kept_in
 
 
-def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seconds: float) -> NewRun:
+def new_run(
+    spec: RunSpec,
+    who: Caller,
+    parent: Row | None,
+    asked: str,
+    run_seconds: float,
+    *,
+    batch: BatchPosition | None = None,
+) -> NewRun:
     """A run with its id, deadline and first event.
 
     Args:
@@ -91,6 +99,7 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         parent: the run it continues.
         asked: digest of what the caller sent.
         run_seconds: most time it can have.
+        batch: position in a batch.
     """
     now = time.time()
     run_id = f"run_{int(now * 1000):011x}{secrets.token_hex(8)}"
@@ -106,7 +115,8 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         deadline=kept.deadline,
         conversation_id=conversation,
         caller=_told(who),
-        trace=spans.begun(spec),
+        trace=spans.begun(in_batch=batch is not None),
+        batch=batch,
     )
     first = RunEvent(run_id=run_id, sequence=1, run_accepted=accepted)
     first.time.FromMicroseconds(int(now * 1e6))
@@ -114,19 +124,19 @@ def new_run(spec: RunSpec, who: Caller, parent: Row | None, asked: str, run_seco
         id=run_id,
         conversation_id=conversation,
         parent_id=parent.id if parent else "",
-        request=_called(spec)[:REQUEST_IN_LISTS],
+        request=_called(spec, batch)[:REQUEST_IN_LISTS],
         deadline=deadline,
         caller=kept,
         idempotency_key=spec.idempotency_key,
         digest=asked,
         first=first,
-        batch=spec.batch,
+        batch=batch or BatchPosition(),
     )
 
 
-def _called(spec: RunSpec) -> str:
+def _called(spec: RunSpec, batch: BatchPosition | None) -> str:
     """What a list of runs says of one that was asked for without words: which item it is, or of which pipeline."""
-    return spec.request or spec.batch.name or spec.pipeline.name
+    return spec.request or (batch.name if batch else "") or spec.pipeline.name
 
 
 def _told(who: Caller) -> Caller:

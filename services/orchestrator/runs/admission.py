@@ -113,7 +113,7 @@ class Admission:
 
 def _counts(run: LiveRun) -> bool:
     """Whether it takes a place: items of batches have their own."""
-    return not run.view.run.spec.batch.index
+    return not run.view.run.batch.index
 
 
 def _overloaded(message: str) -> Overloaded:

@@ -109,7 +109,7 @@ class LiveRun:
         self.caller = caller
         self.trace = events[0].run_accepted.trace
         self.view = RunView(events)
-        self.of_batch = bool(self.view.run.spec.batch.index)
+        self.of_batch = bool(self.view.run.batch.index)
         """Whether it is an item's."""
         self.feed = Feed(events)
         self.fence = fence

@@ -130,6 +130,8 @@ class RunView:
         self.run.create_time.CopyFrom(event.time)
         self.run.deadline.CopyFrom(accepted.deadline)
         self.run.conversation_id = accepted.conversation_id
+        if accepted.HasField("batch"):
+            self.run.batch.CopyFrom(accepted.batch)
 
     def _plan_note(self, event: RunEvent) -> None:
         self.run.state = RUN_STATE_RUNNING

@@ -15,7 +15,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     ON_DISCONNECT_CANCEL,
     RUN_STATE_AWAITING_APPROVAL,
     RUN_STATE_QUEUED,
-    BatchPlace,
+    BatchPosition,
     Run,
     RunSpec,
 )
@@ -99,12 +99,12 @@ class Runs:
         """This process stops: its runs are others'."""
         return self._owned.closed
 
-    async def accept(self, spec: RunSpec, place: BatchPlace | None = None) -> str:
+    async def accept(self, spec: RunSpec, position: BatchPosition | None = None) -> str:
         """Keeps a run and starts it; gives its id, or that of the earlier run with the same idempotency key.
 
         Args:
             spec: what it is asked to do.
-            place: where it stands in a batch.
+            position: position in a batch, for the run that plans it.
 
         Raises:
             InvalidRequest: there is nothing to do, the supplied plan is not valid, or the inputs do not fit a pipeline.
@@ -114,16 +114,13 @@ class Runs:
             FailedPrecondition: VANISHED, nobody offers a task of the pipeline, or its pinned model, any more.
             Unavailable: the journal or, for a supplied plan, the planner does not answer; or this process stops.
         """
-        spec.ClearField("batch")
-        if place:
-            spec.batch.CopyFrom(place)
         acceptance.check(spec)
         if self.closed:
             raise stopping()
         with self.admission.place(call_context.current().tenant, spec.ByteSize()):
-            return await self._accept(spec)
+            return await self._accept(spec, position)
 
-    async def _accept(self, spec: RunSpec) -> str:
+    async def _accept(self, spec: RunSpec, position: BatchPosition | None) -> str:
         who = call_context.current()
         asked = acceptance.digest(spec, who)
         parent = await self._journal.row(spec.parent_run_id, who.tenant) if spec.parent_run_id else None
@@ -131,7 +128,7 @@ class Runs:
             who = await self._pipelines.fill(spec)
         elif spec.HasField("plan"):
             spec.plan.CopyFrom(await self._pipeline.check(acceptance.plan_to_check(spec, spec.plan)))
-        new = acceptance.new_run(spec, acceptance.bound(who, parent), parent, asked, self._run_seconds)
+        new = acceptance.new_run(spec, acceptance.bound(who, parent), parent, asked, self._run_seconds, batch=position)
         keeping = self._keeping.add(self._journal.accept(new))
         keeping.add_done_callback(partial(self._start_kept, new))
         try:

@@ -14,7 +14,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 from protos.hugginggpt.v1 import event_pb2
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import Controller, Decision
-from protos.hugginggpt.v1.run_pb2 import RunSpec, RunState, TaskResult
+from protos.hugginggpt.v1.run_pb2 import RunState, TaskResult
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.common import semantic_conventions as names
 from services.common import tracing
@@ -23,13 +23,13 @@ from services.orchestrator.runs.run_log import LiveRun
 _NONE = trace.INVALID_SPAN_CONTEXT
 
 
-def begun(spec: RunSpec) -> event_pb2.Trace | None:
+def begun(*, in_batch: bool) -> event_pb2.Trace | None:
     """The name of a new run's span, within what asks for it; a batch's item has a trace of its own. None: no traces."""
     if not (traces := tracing.provider()):
         return None
     from services.common.rpc_telemetry import new_span_context  # noqa: PLC0415  # loaded where traces are
 
-    parent = _NONE if spec.HasField("batch") else tracing.current_span_context()
+    parent = _NONE if in_batch else tracing.current_span_context()
     span = new_span_context(traces, SpanKind.INTERNAL, names.INVOKE_WORKFLOW, parent)
     return event_pb2.Trace(
         traceparent=tracing.traceparent(span), parent_id=f"{parent.span_id:016x}" if parent.is_valid else ""
