@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from experts.host.handler import Media
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, MODEL_LOCATION_EXTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_FAILED, MODEL_STATE_READY
 from services.common.errors import RecoveryAction, recovery_action
 from tests.fakes.llm import Says, ScriptedLLM
 from tests.fakes.llm.http import Request

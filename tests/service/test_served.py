@@ -16,7 +16,12 @@ from PIL import Image
 from experts.host.expert import read_expert
 from experts.host.handler import Media
 from experts.served import oip
-from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY, MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
+from protos.hugginggpt.v1.model_pb2 import (
+    MODEL_LOCATION_EXTERNAL,
+    MODEL_LOCATION_INTERNAL,
+    MODEL_STATE_FAILED,
+    MODEL_STATE_READY,
+)
 from services.common.errors import FailedPrecondition, RecoveryAction, recovery_action
 from tests.fakes.llm.http import Request
 from tests.fakes.oip import Tensors, tensors

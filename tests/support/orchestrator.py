@@ -144,7 +144,9 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         pinned = request.task.pinned_model
         if pinned and pinned not in {candidate.model_id for candidate in self.cast.candidates}:
             raise NotFound(f"nobody offers model {pinned}", reason="MODEL", remedy="pin model")
-        outside = self.cast.candidates and all(each.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.cast.candidates)
+        outside = self.cast.candidates and all(
+            each.location != model_pb2.MODEL_LOCATION_INTERNAL for each in self.cast.candidates
+        )
         if outside and not call_context.allows_external_endpoints():
             raise FailedPrecondition("it is offered only outside", reason="POLICY", remedy="allow the policy open")
         return selector_pb2.SelectResponse(
