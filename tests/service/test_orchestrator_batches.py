@@ -161,8 +161,8 @@ async def test_an_item_that_does_not_fit_costs_itself(asking: Asking) -> None:
         ([gateway_pb2.CreateBatchRequest(items=gateway_pb2.NewItems(items=notes(1)))], "must come first"),
         ([], "must come first"),
         ([*parts(notes(1)), *parts(notes(1))], "one spec"),
-        ([*parts(notes(2))][:-1], "not said that all items have come"),
-        ([*[*parts(notes(2))][:-1], *[*parts(notes(1))][-1:]], "2 items came of 1"),
+        ([*parts(notes(2))][:-1], "ended without the number of its items"),
+        ([*[*parts(notes(2))][:-1], *[*parts(notes(1))][-1:]], "2 of 1 items were received"),
     ],
     ids=range(10),
 )
