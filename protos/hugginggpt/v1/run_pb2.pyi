@@ -40,7 +40,7 @@ class _RunStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunState.Val
     RUN_STATE_AWAITING_APPROVAL: _RunState.ValueType  # 3
     """The plan waits for ApproveRun."""
     RUN_STATE_COMPLETED: _RunState.ValueType  # 4
-    """Ended; every task succeeded."""
+    """Ended with everything that was requested."""
     RUN_STATE_INCOMPLETE: _RunState.ValueType  # 5
     """Ended with an answer, but a deadline, a budget or a failed task left something out."""
     RUN_STATE_FAILED: _RunState.ValueType  # 6
@@ -57,7 +57,7 @@ RUN_STATE_RUNNING: RunState.ValueType  # 2
 RUN_STATE_AWAITING_APPROVAL: RunState.ValueType  # 3
 """The plan waits for ApproveRun."""
 RUN_STATE_COMPLETED: RunState.ValueType  # 4
-"""Ended; every task succeeded."""
+"""Ended with everything that was requested."""
 RUN_STATE_INCOMPLETE: RunState.ValueType  # 5
 """Ended with an answer, but a deadline, a budget or a failed task left something out."""
 RUN_STATE_FAILED: RunState.ValueType  # 6

@@ -29,7 +29,7 @@ class _DeterminismEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Determini
     DETERMINISM_UNSPECIFIED: _Determinism.ValueType  # 0
     """Not stated; treated as NONE."""
     DETERMINISM_NONE: _Determinism.ValueType  # 1
-    """Outputs may differ between calls, even with the same seed."""
+    """Outputs may differ between calls, unless a seed is given."""
     DETERMINISM_NUMERIC: _Determinism.ValueType  # 2
     """Outputs are equal up to rounding of numbers."""
     DETERMINISM_EXACT: _Determinism.ValueType  # 3
@@ -41,7 +41,7 @@ class Determinism(_Determinism, metaclass=_DeterminismEnumTypeWrapper):
 DETERMINISM_UNSPECIFIED: Determinism.ValueType  # 0
 """Not stated; treated as NONE."""
 DETERMINISM_NONE: Determinism.ValueType  # 1
-"""Outputs may differ between calls, even with the same seed."""
+"""Outputs may differ between calls, unless a seed is given."""
 DETERMINISM_NUMERIC: Determinism.ValueType  # 2
 """Outputs are equal up to rounding of numbers."""
 DETERMINISM_EXACT: Determinism.ValueType  # 3
