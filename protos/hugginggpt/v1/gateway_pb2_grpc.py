@@ -32,10 +32,10 @@ if _version_not_supported:
 
 
 class GatewayServiceStub:
-    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
-    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
-    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
-    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>`
+    identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key does not allow
+    it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has an impossible
+    value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     def __init__(self, channel):
@@ -167,10 +167,10 @@ class GatewayServiceStub:
 
 
 class GatewayServiceServicer:
-    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
-    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
-    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
-    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>`
+    identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key does not allow
+    it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has an impossible
+    value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     def CreateRun(self, request, context):
@@ -486,10 +486,10 @@ def add_GatewayServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GatewayService:
-    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
-    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
-    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
-    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>`
+    identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key does not allow
+    it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has an impossible
+    value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     @staticmethod

@@ -33,10 +33,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GatewayServiceStub:
-    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
-    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
-    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
-    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>`
+    identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key does not allow
+    it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has an impossible
+    value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     @_typing.overload
@@ -114,10 +114,10 @@ class GatewayServiceStub:
 
 @_typing.type_check_only
 class GatewayServiceAsyncStub(GatewayServiceStub):
-    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
-    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
-    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
-    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>`
+    identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key does not allow
+    it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has an impossible
+    value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -191,10 +191,10 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     """Deletes an ended batch with its items and their runs. FAILED_PRECONDITION/RUNNING if it has not ended."""
 
 class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>` or
-    `x-api-key` identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key
-    does not allow it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has
-    an impossible value). Errors carry ErrorInfo: its reason is named after the slash below.
+    """Runs, pipelines, batches, artifacts and the catalogue of one tenant. The metadata `authorization: Bearer <key>`
+    identifies the client. Any call can end with UNAUTHENTICATED (no valid key), PERMISSION_DENIED (the key does not allow
+    it), RESOURCE_EXHAUSTED with RetryInfo (a limit is reached) or INVALID_ARGUMENT/INVALID (a field has an impossible
+    value). Errors carry ErrorInfo: its reason is named after the slash below.
     """
 
     @_abc_1.abstractmethod
