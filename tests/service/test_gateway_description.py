@@ -17,7 +17,7 @@ from tests.support.pipeline_gateway import opened_keeping
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SECONDS = 240.0
-HOOKS = Path(__file__).parents[1] / "schemathesis_hooks.py"
+HOOKS = Path(__file__).parents[1] / "support" / "schemathesis_hooks.py"
 CONFIGURATION = Path(__file__).parents[1] / "schemathesis.toml"
 
 OTHERS = re.compile(r"/|/openapi\.json|/(docs|web)(/.*)?|/mcp(/.*)?")
