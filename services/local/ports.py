@@ -1,11 +1,15 @@
 """Local addresses for child processes that have not started yet."""
 
+import random
 import socket
 from contextlib import ExitStack
 
 from services.common.errors import InvalidRequest, Unavailable
 
 LAST_PORT = 65535
+FREE_PORTS = range(15_000, 32_000)
+"""Ports to choose from for port 0: below those that systems assign to connections, so that none takes a chosen port."""
+_TRIES = 100
 
 
 class Ports(ExitStack):
@@ -37,12 +41,16 @@ def free_address(address: str, *, option: str) -> str:
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) <= LAST_PORT):
         raise InvalidRequest(f"{option} {address} is not host:port", remedy=f"for example {option} 127.0.0.1:8080")
-    try:
-        family, kind, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
-            probe.bind(target)
-            return f"{host}:{probe.getsockname()[1]}"
-    except OSError as error:
-        remedy = f"stop the program that listens there, or choose another address with {option} 127.0.0.1:PORT"
-        raise Unavailable(f"cannot listen on {address}: {error.strerror}", remedy=remedy) from error
+    candidates = [int(port)] if int(port) else random.sample(FREE_PORTS, _TRIES)
+    error: OSError | None = None
+    for candidate in candidates:
+        try:
+            family, kind, _, _, target = socket.getaddrinfo(host.strip("[]"), candidate, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
+                probe.bind(target)
+                return f"{host}:{candidate}"
+        except OSError as failure:
+            error = failure
+    remedy = f"stop the program that listens there, or choose another address with {option} 127.0.0.1:PORT"
+    raise Unavailable(f"cannot listen on {address}: {error and error.strerror}", remedy=remedy) from error

@@ -123,7 +123,7 @@ async def test_who_follows_a_batch_does_so_through_a_restart(cast: Cast, setting
 
 
 async def test_without_an_orchestrator_it_is_said_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("backends", "keeping.batches"):
+    for module in ("service_calls", "pipelines.batches"):
         monkeypatch.setattr(f"gateway.{module}.CALL_SECONDS", 0.5)
     async with opened_doors(tmp_path, settings={"orchestrator": "127.0.0.1:1"}) as doors:
         keeping = Keeping(doors, Cast())

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from services.common.errors import FailedPrecondition, InvalidRequest, ServiceError, Unavailable
-from services.local.ports import Ports, free_address
+from services.local.ports import FREE_PORTS, Ports, free_address
 from services.local.supervisor import Child, supervise
 
 TELLING = """
@@ -261,10 +261,18 @@ async def test_reserved_port_is_not_free() -> None:
         free_address(ports.reserve(), option="--http")
 
 
-async def test_port_zero_is_replaced_by_a_free_port() -> None:
+async def test_port_zero_is_replaced_by_a_free_port_that_no_connection_takes() -> None:
     host, port = free_address("127.0.0.1:0", option="--http").split(":")
     assert host == "127.0.0.1"
-    assert int(port) > 0
+    assert int(port) in FREE_PORTS
+
+
+async def test_used_port_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        port = used.getsockname()[1]
+        monkeypatch.setattr("services.local.ports.random.sample", lambda *_: [port, FREE_PORTS[0]])
+        assert free_address("127.0.0.1:0", option="--http") == f"127.0.0.1:{FREE_PORTS[0]}"
 
 
 @pytest.mark.parametrize(
