@@ -1,4 +1,4 @@
-"""The gateway as a process."""
+"""Gateway process: HTTP and gRPC servers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,22 +9,22 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from gateway.admission import Admission
-from gateway.auth.caller import Callers
-from gateway.auth.wiring import entry
+from gateway.auth.caller import CallerFactory
+from gateway.auth.wiring import access_control
 from gateway.call_log import CallLog
 from gateway.catalog import Catalogue, CatalogueRoutes
 from gateway.database import gateway_store
-from gateway.file_references import Mentions
+from gateway.file_references import FileResolver
 from gateway.health import Health
-from gateway.http.app import application
-from gateway.http.artifacts import Downloads
+from gateway.http.app import create_app
+from gateway.http.artifacts import ArtifactRoutes
 from gateway.http.batch_routes import BatchRoutes
 from gateway.http.conversation_routes import ConversationRoutes
 from gateway.http.file_routes import FileRoutes
-from gateway.http.middleware import Door
+from gateway.http.middleware import RequestContextMiddleware
 from gateway.http.pipeline_routes import PipelineRoutes
 from gateway.http.run_routes import RunRoutes
-from gateway.http.server import bound, refuse_strangers, serving_http
+from gateway.http.server import bind_listener, require_loopback, serve_http
 from gateway.mcp.file_references import References
 from gateway.mcp.resources import Resources
 from gateway.mcp.server import McpServer
@@ -38,19 +38,19 @@ from gateway.openai.message_parts import Parts
 from gateway.openai.models import ModelRoutes
 from gateway.openai.response_routes import ResponseRoutes
 from gateway.openai.run_adapter import House
-from gateway.pipelines.batch_items import Items
+from gateway.pipelines.batch_items import ItemPreparer
 from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
 from gateway.provenance.routes import RecordRoutes
-from gateway.provenance.verification import Verifying
-from gateway.run_request import Intake
+from gateway.provenance.verification import Verifier
+from gateway.run_request import RunRequestReader
 from gateway.runs import Runs
-from gateway.servicer import GatewayServicer, Kept
+from gateway.servicer import GatewayServicer, PipelineServices
 from gateway.settings import Settings
-from gateway.stored_files.files import Files, sweeping
-from gateway.url_inputs import Fetching
+from gateway.stored_files.files import Files, deleting_expired
+from gateway.url_inputs import UrlFetcher
 from gateway.web.site_files import Site
-from gateway.webhooks.delivery import Delivering
+from gateway.webhooks.delivery import DeliveryWorker
 from gateway.webhooks.registry import Webhooks
 from gateway.webhooks.routes import WebhookRoutes
 from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
@@ -68,7 +68,7 @@ from services.common.server import RunningServer, bind_public, run, serving
 
 @dataclass(frozen=True)
 class Gateway:
-    """Both doors, open."""
+    """The running HTTP application and gRPC server."""
 
     app: FastAPI
     http_port: int
@@ -77,25 +77,25 @@ class Gateway:
 
 @asynccontextmanager
 async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
-    """Both servers, with all they stand on.
+    """Runs both servers and everything they depend on until the block exits.
 
     Raises:
-        InvalidRequest: without authentication, an address is not on this machine's loopback.
-        Unavailable: an address is taken, or the artifact store cannot be opened.
+        InvalidRequest: without authentication, a listen address is not a loopback address.
+        Unavailable: an address is in use, or the artifact store cannot be opened.
     """
     if settings.authentication == "none":
         for listen in (settings.listen, settings.http_listen):
-            refuse_strangers(listen)
+            require_loopback(listen)
     store = await ArtifactStore.open_when_available(settings.artifacts_url)
-    callers = Callers(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
+    callers = CallerFactory(DataPolicy.Value(f"DATA_POLICY_{settings.data_policy.upper()}"))
     guard = SsrfGuard(AllowList.parse(settings.fetch_allow), internal_only=not settings.fetch_urls)
-    fetching = Fetching(store, guard if settings.fetch_urls else None, settings.files_bytes)
-    with bound(settings.http_listen) as listener:
+    url_fetcher = UrlFetcher(store, guard if settings.fetch_urls else None, settings.files_bytes)
+    with bind_listener(settings.http_listen) as listener:
         async with (
             gateway_store(settings.database) as database,
             connect(settings.orchestrator) as orchestrator,
             connect(settings.selector) as selector,
-            entry(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,
+            access_control(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,
         ):
             runs = Runs(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalogue = Catalogue(SelectorServiceStub(selector), settings.selector)
@@ -103,24 +103,28 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             pipelines = Pipelines(OrchestratorServiceStub(orchestrator), admission, access.audit)
             batches = Batches(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
-            files, downloads = Files(database, runs, access.audit), Downloads(store, presign=settings.presign)
-            mentions = Mentions(files, fetching, settings.files_bytes)
-            items = Items(admission, mentions)
-            house = House(runs, admission, Parts(store, files, fetching, settings.files_bytes))
-            grants, references = Grants(database, access.gate), References(store, files, fetching, settings.files_bytes)
+            files = Files(database, runs, access.audit)
+            artifact_routes = ArtifactRoutes(store, presign=settings.presign)
+            file_resolver = FileResolver(files, url_fetcher, settings.files_bytes)
+            items = ItemPreparer(admission, file_resolver)
+            house = House(runs, admission, Parts(store, files, url_fetcher, settings.files_bytes))
+            grants = Grants(database, access.authenticator)
+            references = References(store, files, url_fetcher, settings.files_bytes)
             means = Means(
                 runs, admission, references, Singles(catalogue, references), grants, callers, settings.upload_bytes
             )
             toolbox = Toolbox(means, Chosen(settings.mcp_tasks))
             mcp = McpServer(version("hugginggpt"), toolbox, Resources(runs, store, files))
             routes = (
-                RunRoutes(runs, pipelines, Intake(store, mentions, settings.files_bytes), admission, callers),
-                downloads,
-                FileRoutes(files, store, downloads, settings.upload_bytes),
+                RunRoutes(
+                    runs, pipelines, RunRequestReader(store, file_resolver, settings.files_bytes), admission, callers
+                ),
+                artifact_routes,
+                FileRoutes(files, store, artifact_routes, settings.upload_bytes),
                 ConversationRoutes(runs),
                 PipelineRoutes(pipelines),
                 BatchRoutes(batches, pipelines, runs, admission, items, callers=callers),
-                RecordRoutes(runs, Verifying(runs, catalogue, store)),
+                RecordRoutes(runs, Verifier(runs, catalogue, store)),
                 CatalogueRoutes(catalogue, access.audit),
                 ChatRoutes(house),
                 ResponseRoutes(house),
@@ -131,11 +135,11 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 Health(version("hugginggpt"), backends),
                 Site.packaged(),
             )
-            app = application(version("hugginggpt"), [each.router() for each in routes])
+            app = create_app(version("hugginggpt"), [each.router() for each in routes])
             port = listener.getsockname()[1]
             servicer = GatewayServicer(
                 runs,
-                Kept(pipelines, batches, items),
+                PipelineServices(pipelines, batches, items),
                 admission,
                 catalogue,
                 store=store,
@@ -152,11 +156,11 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                         f"the selector at {settings.selector}": selector,
                     }
                 ),
-                sweeping(files),
-                Delivering(database, guard).running(),
+                deleting_expired(files),
+                DeliveryWorker(database, guard).running(),
                 mcp.running(),
-                serving_http(
-                    Door(access.http(app, port), callers, tls_in_front=settings.tls_in_front),
+                serve_http(
+                    RequestContextMiddleware(access.http(app, port), callers, tls_in_front=settings.tls_in_front),
                     listener,
                     settings.drain_seconds,
                     settings.shown,
@@ -177,7 +181,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                     yield Gateway(app, port, running)
                 finally:
                     await running.health.enter_graceful_shutdown()
-                    stop_http()  # so that both doors drain at the same time
+                    stop_http()  # so that both servers drain at the same time
                     runs.stop()
                     batches.stop()
 

@@ -1,4 +1,4 @@
-"""What a request must be before a run is made of it; the same over HTTP and gRPC."""
+"""Validates and normalizes requests before they become runs, for all protocols."""
 
 import asyncio
 import re
@@ -6,9 +6,9 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gateway.json_text import QUICK_BYTES, canonical, loads
-from gateway.openai import request_options as openai_terms
-from gateway.provenance import rerun_terms as recording_terms
+from gateway.json_text import INLINE_PARSE_BYTES, canonical, loads
+from gateway.openai import request_options as openai_options
+from gateway.provenance import rerun_terms
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec, NewItem
 from protos.hugginggpt.v1.plan_pb2 import Plan
@@ -19,106 +19,108 @@ from services.common.artifacts import INLINE_BYTES, ArtifactStore
 from services.common.artifacts.naming import clean_name
 from services.common.errors import InvalidRequest
 
-REQUEST_BYTES = 1_000_000
-"""Longest request in words; more is a file."""
+MAX_REQUEST_BYTES = 1_000_000
+"""Longest request text; longer texts are sent as files."""
 
 MAX_INPUTS = 1_000
 MAX_TASKS = 1_000
 
 METADATA_ENTRIES, METADATA_BYTES = 32, 128 * 1024
-"""Most that is kept with a run for whoever asked."""
+"""Maximum number and total size of a run's metadata entries."""
 
-WORDS_CHARACTERS = 1_000
-"""Longest name of an item of a batch, paths being names, too, and longest word on why it fails."""
+MAX_TEXT_CHARACTERS = 1_000
+"""Maximum characters of a batch item's name, which may be a path, and of each text of its failure."""
 
-_OURS = frozenset({openai_terms.NOTE, recording_terms.NOTE})
-"""Names in a run's metadata that only the gateway itself writes."""
+_RESERVED_METADATA = frozenset({openai_options.NOTE, rerun_terms.NOTE})
+"""Metadata keys that only the gateway writes."""
 
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""What breaks a line, or turns the order of what is read: a name that has it can pretend to be more lines."""
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control and bidirectional characters: a name that contains them could display as other text or several lines."""
 _NAME = re.compile(r"[\w.-]{1,64}")
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class Admission:
-    """Lets requests in.
+    """Validates requests and stores their large values as artifacts.
 
     Args:
-        store: where the artifacts they name must be.
+        store: artifact store of the values.
     """
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
 
     async def admit(self, spec: RunSpec, files: Sequence[Artifact] = (), key: str = "") -> RunSpec:
-        """A spec as the orchestrator takes it: files are inputs, artifacts are there, values are short.
+        """Completes a spec in place: names inputs, checks artifacts, and stores large values as artifacts.
 
         Args:
-            spec: as sent; completed in place.
-            files: sent with it; they become the inputs file1, file2, … after its own.
-            key: the idempotency key, if it came beside the spec.
+            spec: spec as sent by the client.
+            files: uploaded files; they become the inputs file1, file2, … after the spec's own inputs.
+            key: idempotency key, if sent separately from the spec.
 
         Raises:
-            InvalidRequest: naming what is wrong and where.
-            NotFound: ARTIFACT, the caller has none of that digest.
+            InvalidRequest: the error names the invalid field.
+            NotFound: ARTIFACT, the caller has no artifact with that digest.
         """
         _check_size(spec, len(files))
         _check_choices(spec)
         _check_metadata(spec)
         _name_inputs(spec, files)
         spec.idempotency_key = _checked_key(key or spec.idempotency_key)
-        await self.settle_plan(spec.plan)
-        for where, value in _sent_values(spec):
-            await self.settle(where, value)
+        await self.normalize_plan(spec.plan)
+        for path, value in _input_values(spec):
+            await self.normalize_value(path, value)
         return spec
 
     async def admit_batch(self, spec: BatchSpec, key: str = "") -> BatchSpec:
-        """Does for a batch, without its items, what admit does for a run.
+        """Validates a batch without its items, like `admit` for a run.
 
         Raises:
-            InvalidRequest: naming what is wrong and where.
+            InvalidRequest: the error names the invalid field.
             NotFound: ARTIFACT.
         """
         _check_length(spec.request)
         _check_choices(spec)
         _check_metadata(spec)
         spec.idempotency_key = _checked_key(key or spec.idempotency_key)
-        await self.settle_plan(spec.plan)
+        await self.normalize_plan(spec.plan)
         return spec
 
     @staticmethod
     def check_item(item: NewItem) -> None:
-        """Looks at an item of a batch, but not at its values; inputs without a name become file1, file2 and so on.
+        """Validates an item of a batch except its values; unnamed inputs become file1, file2, ….
 
         Raises:
-            InvalidRequest: naming what is wrong with it.
+            InvalidRequest: the error names the invalid field.
         """
         for text in (item.name, item.failure.reason, item.failure.message, item.failure.remedy, item.failure.port):
-            _check_words(text)
-        if _UNSEEN.search(item.name):
-            message = "its name has characters that break lines or hide what it says"
-            raise InvalidRequest(message, remedy="leave control characters out", port="name")
+            _check_text(text)
+        if _UNPRINTABLE.search(item.name):
+            message = "the item's name contains control characters"
+            raise InvalidRequest(message, remedy="remove line breaks and control characters", port="name")
         _check_count(len(item.inputs))
         _name_inputs(item)
 
-    async def settle_plan(self, plan: Plan) -> None:
-        """Does for a plan what admit does for a spec."""
+    async def normalize_plan(self, plan: Plan) -> None:
+        """Validates and normalizes the parameters and values of a plan."""
         if len(plan.tasks) > MAX_TASKS:
-            raise InvalidRequest(f"the plan has more than {MAX_TASKS} tasks", remedy="send a shorter one", port="plan")
+            raise InvalidRequest(
+                f"the plan has more than {MAX_TASKS} tasks", remedy="send a plan with fewer tasks", port="plan"
+            )
         for index, task in enumerate(plan.tasks):
-            where = f"plan[{index}].parameters"
+            path = f"plan[{index}].parameters"
             if task.parameters_json:
-                task.parameters_json = _canonical_object(task.parameters_json, where)
+                task.parameters_json = _canonical_object(task.parameters_json, path)
             for port in sorted(task.arguments):
-                for place, value in _values(task.arguments[port], f"plan[{index}].arguments.{port}"):
-                    await self.settle(place, value)
+                for path, value in _values(task.arguments[port], f"plan[{index}].arguments.{port}"):
+                    await self.normalize_value(path, value)
 
-    async def settle(self, where: str, value: Value) -> None:
-        """A value as the orchestrator takes it: an artifact is there, JSON is canonical, what is long is an artifact.
+    async def normalize_value(self, path: str, value: Value) -> None:
+        """Normalizes a value: resolves an artifact, canonicalizes JSON, and stores long text or JSON as an artifact.
 
         Raises:
-            InvalidRequest: naming what is wrong and where.
-            NotFound: ARTIFACT, the caller has none of that digest.
+            InvalidRequest: the error names the invalid field.
+            NotFound: ARTIFACT, the caller has no artifact with that digest.
         """
         match value.WhichOneof("kind"):
             case "artifact":
@@ -128,21 +130,21 @@ class Admission:
             case "text" if len(content := value.text.encode()) > INLINE_BYTES:
                 value.artifact.CopyFrom(await self._spill(content, "text/plain", "text.txt"))
             case "json":
-                value.json = await _canonical(value.json, where)
+                value.json = await _canonical(value.json, path)
                 if len(content := value.json.encode()) > INLINE_BYTES:
                     value.artifact.CopyFrom(await self._spill(content, "application/json", "data.json"))
             case None:
-                raise InvalidRequest(f"{where} has no value", remedy="give it one, or leave it out", port=where)
+                raise InvalidRequest(f"{path} has no value", remedy="give it a value, or leave it out", port=path)
 
     async def _spill(self, content: bytes, media_type: str, name: str) -> Artifact:
         return await self._store.put(call_context.current().tenant, content, media_type=media_type, name=name)
 
 
-async def _canonical(text: str, where: str) -> str:
-    def again() -> str:
-        return canonical(loads(text.encode(), where), where)
+async def _canonical(text: str, path: str) -> str:
+    def normalize() -> str:
+        return canonical(loads(text.encode(), path), path)
 
-    return again() if len(text) < QUICK_BYTES else await asyncio.to_thread(again)
+    return normalize() if len(text) < INLINE_PARSE_BYTES else await asyncio.to_thread(normalize)
 
 
 def _check_size(spec: RunSpec, files: int) -> None:
@@ -150,7 +152,7 @@ def _check_size(spec: RunSpec, files: int) -> None:
         raise InvalidRequest(
             "the request is empty",
             reason="EMPTY",
-            remedy="say what should be done, supply a plan, or name a pipeline",
+            remedy="describe the task, send a plan, or name a pipeline",
             port="request",
         )
     _check_length(spec.request)
@@ -158,9 +160,9 @@ def _check_size(spec: RunSpec, files: int) -> None:
 
 
 def _check_length(request: str) -> None:
-    if len(request.encode()) > REQUEST_BYTES:
+    if len(request.encode()) > MAX_REQUEST_BYTES:
         raise InvalidRequest(
-            f"the request is longer than {REQUEST_BYTES / 1e6:g} MB",
+            f"the request is longer than {MAX_REQUEST_BYTES / 1e6:g} MB",
             reason="TOO_LARGE",
             remedy="send long texts as files",
             port="request",
@@ -169,35 +171,39 @@ def _check_length(request: str) -> None:
 
 def _check_count(inputs: int) -> None:
     if inputs > MAX_INPUTS:
-        raise InvalidRequest(f"there are more than {MAX_INPUTS} inputs", remedy="send fewer", port="inputs")
+        raise InvalidRequest(
+            f"the request has more than {MAX_INPUTS} inputs", remedy="send fewer inputs", port="inputs"
+        )
 
 
-def _check_words(text: str) -> None:
-    if len(text) > WORDS_CHARACTERS:
-        message = f"its name, or why it fails, is longer than {WORDS_CHARACTERS} characters"
+def _check_text(text: str) -> None:
+    if len(text) > MAX_TEXT_CHARACTERS:
+        message = f"the item's name or failure text is longer than {MAX_TEXT_CHARACTERS} characters"
         raise InvalidRequest(message, remedy="shorten it", port="name")
 
 
 def _check_choices(spec: RunSpec | BatchSpec) -> None:
     for field in spec.DESCRIPTOR.fields:
         if field.enum_type and getattr(spec, field.name) not in field.enum_type.values_by_number:
-            raise InvalidRequest(f"{field.name} has no such value", remedy="see the proto's enum", port=field.name)
+            raise InvalidRequest(
+                f"{field.name} has an unknown value", remedy="use a value of the enum in the proto", port=field.name
+            )
     budget = spec.budget
     times = (budget.expert_time.ToNanoseconds(), budget.wall_time.ToNanoseconds())
     if min(budget.llm_tokens, budget.tasks, *times) < 0:
-        raise InvalidRequest("a budget cannot be negative", remedy="leave out what has no limit", port="budget")
+        raise InvalidRequest("a budget is negative", remedy="leave out limits that do not apply", port="budget")
 
 
 def _check_metadata(spec: RunSpec | BatchSpec) -> None:
     size = sum(len(key.encode()) + len(text.encode()) for key, text in spec.metadata.items())
-    if taken := sorted(_OURS & spec.metadata.keys()):
-        remedy = "use another name: the house keeps things of its own there"
-        raise InvalidRequest(f"metadata cannot have the name {taken[0]}", remedy=remedy, port="metadata")
+    if used := sorted(_RESERVED_METADATA & spec.metadata.keys()):
+        remedy = "use another name: this one is reserved for the gateway"
+        raise InvalidRequest(f"the metadata key {used[0]} is reserved", remedy=remedy, port="metadata")
     if len(spec.metadata) > METADATA_ENTRIES or size > METADATA_BYTES:
         raise InvalidRequest(
             f"the metadata has more than {METADATA_ENTRIES} entries or {METADATA_BYTES // 1024} KiB",
             reason="TOO_LARGE",
-            remedy="keep it elsewhere, and only its id here",
+            remedy="store the data elsewhere, and only its id in the metadata",
             port="metadata",
         )
 
@@ -205,26 +211,26 @@ def _check_metadata(spec: RunSpec | BatchSpec) -> None:
 def _name_inputs(spec: RunSpec | NewItem, files: Sequence[Artifact] = ()) -> None:
     for artifact in files:
         spec.inputs.add().value.artifact.CopyFrom(artifact)
-    taken = {named.name for named in spec.inputs if named.name}
-    free = (name for number in range(1, 2 * MAX_INPUTS + 1) if (name := f"file{number}") not in taken)
+    used = {named.name for named in spec.inputs if named.name}
+    free = (name for number in range(1, 2 * MAX_INPUTS + 1) if (name := f"file{number}") not in used)
     for named in spec.inputs:
         named.name = named.name or next(free)
         if not _NAME.fullmatch(named.name):
             remedy = "use up to 64 letters, digits, dots, hyphens and underscores"
-            raise InvalidRequest(f"an input cannot be called {named.name[:100]!r}", remedy=remedy, port="inputs")
+            raise InvalidRequest(f"invalid input name {named.name[:100]!r}", remedy=remedy, port="inputs")
     names = Counter(named.name for named in spec.inputs)
-    if twice := next((name for name, count in names.items() if count > 1), None):
-        raise InvalidRequest(f"two inputs are called {twice}", remedy="give each its own name", port="inputs")
+    if duplicate := next((name for name, count in names.items() if count > 1), None):
+        raise InvalidRequest(f"two inputs are named {duplicate}", remedy="give each input its own name", port="inputs")
 
 
 def _checked_key(key: str) -> str:
     if key and not _KEY.fullmatch(key):
         remedy = "use up to 255 visible ASCII characters, such as a UUID"
-        raise InvalidRequest("the idempotency key cannot be used", remedy=remedy, port="idempotency_key")
+        raise InvalidRequest("the idempotency key is invalid", remedy=remedy, port="idempotency_key")
     return key or uuid.uuid4().hex
 
 
-def _sent_values(spec: RunSpec) -> Iterator[tuple[str, Value]]:
+def _input_values(spec: RunSpec) -> Iterator[tuple[str, Value]]:
     for index, named in enumerate(spec.inputs):
         yield f"inputs[{index}]", named.value
     for number, turn in enumerate(spec.history):
@@ -232,21 +238,21 @@ def _sent_values(spec: RunSpec) -> Iterator[tuple[str, Value]]:
             yield f"history[{number}].attachments[{index}]", named.value
 
 
-def _values(argument: Argument, where: str) -> Iterator[tuple[str, Value]]:
+def _values(argument: Argument, path: str) -> Iterator[tuple[str, Value]]:
     match argument.WhichOneof("kind"):
         case "value":
-            yield where, argument.value
+            yield path, argument.value
         case "list":
             for index, item in enumerate(argument.list.items):
                 if item.WhichOneof("kind") == "list":
-                    raise InvalidRequest(f"{where} is a list of lists", remedy="flatten it", port=where)
-                yield from _values(item, f"{where}[{index}]")
+                    raise InvalidRequest(f"{path} is a list of lists", remedy="flatten it", port=path)
+                yield from _values(item, f"{path}[{index}]")
         case None:
-            raise InvalidRequest(f"{where} has no value", remedy="give it one, or leave it out", port=where)
+            raise InvalidRequest(f"{path} has no value", remedy="give it a value, or leave it out", port=path)
 
 
-def _canonical_object(text: str, where: str) -> str:
-    content = loads(text.encode(), where)
+def _canonical_object(text: str, path: str) -> str:
+    content = loads(text.encode(), path)
     if not isinstance(content, dict):
-        raise InvalidRequest(f"{where} is not a JSON object", remedy="send an object", port=where)
-    return canonical(content, where)
+        raise InvalidRequest(f"{path} is not a JSON object", remedy="send an object", port=path)
+    return canonical(content, path)

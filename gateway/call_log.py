@@ -1,4 +1,4 @@
-"""gRPC calls, each a line in the log, as requests over HTTP have one: by method, never by content."""
+"""Access log of gRPC calls: method, status and duration, without content."""
 
 import asyncio
 import time
@@ -10,14 +10,14 @@ import structlog
 from grpc import StatusCode
 from structlog.contextvars import get_contextvars
 
-from gateway.http.telemetry import run_named
+from gateway.http.telemetry import valid_run_id
 from services.common.errors import ServiceError
 
 log = structlog.get_logger(__name__)
 
 
 class CallLog(grpc.aio.ServerInterceptor):
-    """Says in the log what was asked for and what came of it; health and reflection are left out."""
+    """Logs each call except those of health and reflection."""
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler, method = await continuation(handler_call_details), handler_call_details.method
@@ -25,20 +25,20 @@ class CallLog(grpc.aio.ServerInterceptor):
             return handler
         kinds = ("unary_unary", "unary_stream", "stream_unary")
         return handler._replace(
-            **{kind: _logged(method[1:], answer) for kind in kinds if (answer := getattr(handler, kind))}
+            **{kind: _logging(method[1:], handle) for kind in kinds if (handle := getattr(handler, kind))}
         )
 
 
-def _logged(method: str, answer: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _logging(method: str, handle: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        began, code = time.perf_counter(), StatusCode.OK
+        started, code = time.perf_counter(), StatusCode.OK
         try:
-            return await answer(request, context)
+            return await handle(request, context)
         except BaseException as error:
             code = _code(error, context)
             raise
         finally:
-            seconds = round(time.perf_counter() - began, 4)
+            seconds = round(time.perf_counter() - started, 4)
             log.info("call", method=method, code=code.name, seconds=seconds, **_run(request))
 
     return call
@@ -50,12 +50,12 @@ def _code(error: BaseException, context: grpc.aio.ServicerContext[Any, Any]) -> 
             return error.code
         case grpc.aio.AioRpcError():
             return error.code()
-        case asyncio.CancelledError() | grpc.aio.InternalError():  # the latter: what was written could not be sent
+        case asyncio.CancelledError() | grpc.aio.InternalError():  # the latter: the response could not be sent
             return StatusCode.CANCELLED
     return context.code() or StatusCode.INTERNAL
 
 
 def _run(request: Any) -> dict[str, str]:
-    """The run that the call has begun, or that it names."""
-    run_id = get_contextvars().get("run_id") or run_named(getattr(request, "run_id", ""))
+    """Id of the run that the call has started or names, as a log field."""
+    run_id = get_contextvars().get("run_id") or valid_run_id(getattr(request, "run_id", ""))
     return {"run_id": run_id} if run_id else {}

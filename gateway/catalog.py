@@ -1,4 +1,4 @@
-"""What the house can do now, as the selector tells it."""
+"""Catalogue of task types, models and experts, as reported by the selector."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,12 +8,12 @@ from starlette.responses import Response
 
 from gateway.auth.audit import Audit
 from gateway.auth.identity import require_admin
-from gateway.http.etag import Tagged
+from gateway.http.etag import CacheableJson
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode, enum_names
 from gateway.openapi import document
 from gateway.replicas import addresses
-from gateway.service_calls import ask
+from gateway.service_calls import call
 from protos.hugginggpt.internal.v1 import selector_pb2
 from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceStub
 from protos.hugginggpt.v1 import gateway_pb2
@@ -25,69 +25,69 @@ if TYPE_CHECKING:
     from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
 
 LOCAL_CONTROLLER = "hugginggpt-local"
-"""Lets no byte leave the house, wherever the deployment would."""
+"""Controller id that forces the data policy local."""
 
 CONTROLLERS = ("hugginggpt", LOCAL_CONTROLLER)
-"""Ids under which OpenAI's clients ask for a run."""
+"""Model ids under which OpenAI's clients start runs."""
 
 
 _POLICIES = enum_names(SelectionPolicy.DESCRIPTOR)
 
 
 class Catalogue:
-    """Asks the selector; keeps the kinds of task, as JSON, until they change.
+    """Catalogue client of the selector; caches the task list as JSON until its revision changes.
 
     Every method raises the ServiceError the selector raised, or Unavailable if it did not answer.
 
     Args:
-        stub: of any of its replicas.
-        target: behind which all of them are.
+        stub: stub of the selector.
+        target: gRPC target that resolves to all replicas.
     """
 
     def __init__(self, stub: "SelectorServiceAsyncStub", target: str) -> None:
         self._stub = stub
         self._target = target
         self._revision = ""
-        self._tasks = Tagged(b"")
+        self._tasks = CacheableJson(b"")
 
     async def tasks(self, request: gateway_pb2.ListTasksRequest) -> gateway_pb2.ListTasksResponse:
-        return await ask(self._stub.ListTasks, request)
+        return await call(self._stub.ListTasks, request)
 
     async def models(self, request: gateway_pb2.ListModelsRequest) -> gateway_pb2.ListModelsResponse:
-        return await ask(self._stub.ListModels, request)
+        return await call(self._stub.ListModels, request)
 
     async def experts(self) -> selector_pb2.ListExpertsResponse:
-        return await ask(self._stub.ListExperts, selector_pb2.ListExpertsRequest())
+        return await call(self._stub.ListExperts, selector_pb2.ListExpertsRequest())
 
-    async def forget(self, expert: str) -> None:
-        """Has every replica of the selector remove an expert; it is enough if one of them knew it.
+    async def remove_expert(self, expert: str) -> None:
+        """Removes an expert from every replica of the selector; succeeds if at least one replica knew it.
 
         Raises:
-            ServiceError: what a replica raised, after all of them were called.
+            ServiceError: an error of a replica, raised after all replicas were called.
         """
         there = await addresses(self._target)
-        outcomes = await asyncio.gather(*(self._forget_at(address, expert) for address in there))
+        outcomes = await asyncio.gather(*(self._remove_expert_at(address, expert) for address in there))
         known = [outcome for outcome in outcomes if not isinstance(outcome, NotFound)]
         for error in filter(None, known or outcomes):
             raise error
 
-    async def _forget_at(self, address: str, expert: str) -> ServiceError | None:
+    async def _remove_expert_at(self, address: str, expert: str) -> ServiceError | None:
         async with dial(address) as channel:
             try:
-                await ask(SelectorServiceStub(channel).ForgetExpert, selector_pb2.ForgetExpertRequest(name=expert))
+                await call(SelectorServiceStub(channel).ForgetExpert, selector_pb2.ForgetExpertRequest(name=expert))
             except ServiceError as error:
                 return error
         return None
 
-    async def tasks_json(self) -> Tagged:
+    async def tasks_json(self) -> CacheableJson:
         reply = await self.tasks(gateway_pb2.ListTasksRequest(known_revision=self._revision))
         if not reply.unchanged:
-            self._revision, self._tasks = reply.revision, Tagged(dumps(_tasks(reply)))
+            self._revision, self._tasks = reply.revision, CacheableJson(dumps(_tasks(reply)))
         return self._tasks
 
 
 class CatalogueRoutes:
-    """The catalogue over HTTP."""
+    """Routes of the catalogue."""
 
     def __init__(self, catalogue: Catalogue, audit: Audit) -> None:
         self._catalogue = catalogue
@@ -98,11 +98,11 @@ class CatalogueRoutes:
         router.add_api_route("/tasks", self.tasks, methods=["GET"], **document.TASKS)
         router.add_api_route("/models", self.models, methods=["GET"], **document.MODELS)
         router.add_api_route("/experts", self.experts, methods=["GET"], **document.EXPERTS)
-        router.add_api_route("/experts/{name}", self.forget, methods=["DELETE"], **document.NOTHING)
+        router.add_api_route("/experts/{name}", self.remove_expert, methods=["DELETE"], **document.NO_CONTENT)
         return router
 
     async def tasks(self, request: Request) -> Response:
-        """The kinds of task that can be planned now; nothing new by `If-None-Match`."""
+        """Lists the task types that can be planned now; supports `If-None-Match`."""
         return (await self._catalogue.tasks_json()).response(request)
 
     async def models(
@@ -110,31 +110,33 @@ class CatalogueRoutes:
         request: Request,
         task: Annotated[str, Query(description="Only models for this task.")] = "",
         page_size: Annotated[int, Query(ge=0, le=10_000, description="0 means all.")] = 0,
-        page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
+        page_token: Annotated[str, Query(description="`next_page_token` of the previous page.")] = "",
     ) -> Response:
-        """Controllers as OpenAI's clients expect them (`data`), and the models that can be chosen now (`models`).
+        """Lists controllers in OpenAI's format (`data`) and the models that can be selected now (`models`).
 
-        The first page also has what the operator has laid down about models (`routes`), and who chooses where a request
-        does not say (`selection_policy`).
+        The first page also contains the operator's routing rules (`routes`) and the default selection policy
+        (`selection_policy`).
         """
         wanted = {"task": task, "page_size": page_size, "page_token": page_token}
         reply = await self._catalogue.models(decode(gateway_pb2.ListModelsRequest, wanted))
-        return Tagged(dumps(_models(reply))).response(request)
+        return CacheableJson(dumps(_models(reply))).response(request)
 
     async def experts(self) -> Response:
-        """The experts known, awake or not, and what is wrong with any of them."""
+        """Lists the known experts, including dormant ones, and their problems."""
         reply = await self._catalogue.experts()
         listed = {"object": "list", "data": [encode(expert) for expert in reply.experts]}
         return Response(dumps(listed), media_type="application/json")
 
-    async def forget(self, name: Annotated[str, Path(description="The expert's name, or host:port.")]) -> Response:
-        """Removes an expert that was added, and what is remembered of it: by name, or one of its addresses.
+    async def remove_expert(
+        self, name: Annotated[str, Path(description="Name of the expert, or its host:port.")]
+    ) -> Response:
+        """Removes an expert that was added at run time, by its name or one of its addresses.
 
-        Once this has returned, none of its tasks is planned. With keys, one made with `--admin` is needed.
+        After the response, none of its tasks is planned. With API keys enabled, an admin key is required.
         """
         require_admin()
         await self._audit.record("expert.forget", name)
-        await self._catalogue.forget(name)
+        await self._catalogue.remove_expert(name)
         return Response(status_code=204)
 
 
@@ -156,5 +158,5 @@ def _models(reply: gateway_pb2.ListModelsResponse) -> dict[str, Any]:
 
 
 def controller(name: str) -> dict[str, Any]:
-    """A controller in OpenAI's shape."""
+    """Returns a controller in OpenAI's model format."""
     return {"id": name, "object": "model", "created": 0, "owned_by": "hugginggpt"}

@@ -1,4 +1,4 @@
-"""Whether a media type that somebody states is one for bytes of the type that was found."""
+"""Compares a file's stated media type with the type found in its bytes."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,12 @@ from gateway.media_sniffing import UNKNOWN
 from gateway.media_types import in_one_family, is_known, is_text
 from services.common.errors import InvalidRequest
 
-_SILENT = frozenset({"", UNKNOWN, "binary/octet-stream", "application/x-download", "application/force-download", "*/*"})
-"""What says nothing about the bytes."""
+_UNINFORMATIVE = frozenset(
+    {"", UNKNOWN, "binary/octet-stream", "application/x-download", "application/force-download", "*/*"}
+)
+"""Types that state nothing about the content."""
 
-_SAME: Mapping[str, str] = {
+_ALIASES: Mapping[str, str] = {
     "image/jpg": "image/jpeg",
     "image/pjpeg": "image/jpeg",
     "image/x-png": "image/png",
@@ -38,40 +40,40 @@ _SAME: Mapping[str, str] = {
     "application/x-gzip": "application/gzip",
 }
 
-_TEXTUAL = ("json", "xml", "yaml", "javascript", "toml", "sql", "x-sh", "/vnd.ms-excel")
-"""What else is text; the last is what browsers on Windows call a CSV file."""
+_TEXT_SUFFIXES = ("json", "xml", "yaml", "javascript", "toml", "sql", "x-sh", "/vnd.ms-excel")
+"""Suffixes of further text types; the last is what browsers on Windows state for CSV files."""
 
-_HEARD_OR_SEEN = ("image", "audio", "video")
+_MEDIA_KINDS = ("image", "audio", "video")
 
 
-def check_claim(name: str, claimed: str, found: str) -> None:
-    """Compares a stated media type with the one found in the bytes.
+def check_content_type(name: str, stated_type: str, sniffed_type: str) -> None:
+    """Checks that a stated media type is compatible with the type found in the bytes.
 
     Raises:
-        InvalidRequest: FILE_TYPE, they cannot both be right.
+        InvalidRequest: FILE_TYPE, the types are incompatible.
     """
-    if not agree(claimed, found):
+    if not is_compatible(stated_type, sniffed_type):
         raise InvalidRequest(
-            f"{name} is sent as {claimed[:100]} but its content is {found}",
+            f"cannot accept {name}: it was sent as {stated_type[:100]}, but its content is {sniffed_type}",
             reason="FILE_TYPE",
-            remedy="send the right file, with its own type or none",
+            remedy="send the file with its real content type, or without one",
         )
 
 
-def usual(claimed: str) -> str:
-    """A stated media type in its usual spelling, without parameters; empty if it says nothing."""
-    plain = claimed.partition(";")[0].strip().lower()
-    return "" if plain in _SILENT else _SAME.get(plain, plain)
+def normalized_type(stated_type: str) -> str:
+    """Canonical name of a media type without parameters; empty if the type states nothing."""
+    plain = stated_type.partition(";")[0].strip().lower()
+    return "" if plain in _UNINFORMATIVE else _ALIASES.get(plain, plain)
 
 
-def agree(claimed: str, found: str) -> bool:
-    """Whether bytes found to be of a type may be called by the other."""
-    claimed = usual(claimed)
-    if claimed in ("", found) or in_one_family(claimed, found):
+def is_compatible(stated_type: str, sniffed_type: str) -> bool:
+    """Whether content of the sniffed type may be sent with the stated type."""
+    stated_type = normalized_type(stated_type)
+    if stated_type in ("", sniffed_type) or in_one_family(stated_type, sniffed_type):
         return True
-    if is_text(found):
-        return claimed.startswith("text/") or is_text(claimed) or claimed.endswith(_TEXTUAL)
-    if is_known(claimed) or claimed.startswith("text/"):
+    if is_text(sniffed_type):
+        return stated_type.startswith("text/") or is_text(stated_type) or stated_type.endswith(_TEXT_SUFFIXES)
+    if is_known(stated_type) or stated_type.startswith("text/"):
         return False
-    kind = claimed.partition("/")[0]
-    return found == UNKNOWN or kind not in _HEARD_OR_SEEN or kind == found.partition("/")[0]
+    kind = stated_type.partition("/")[0]
+    return sniffed_type == UNKNOWN or kind not in _MEDIA_KINDS or kind == sniffed_type.partition("/")[0]

@@ -1,4 +1,4 @@
-"""Files named by an id or a URL where a value would stand: found, or fetched and kept like those that are sent."""
+"""Inputs given as a file id or a URL instead of a value."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -7,125 +7,125 @@ from typing import Any
 
 from gateway.json_text import checked_text, refuse
 from gateway.stored_files.files import Files
-from gateway.uploads import MOST_FILES, Allowance, too_many_files
-from gateway.url_inputs import Fetching
+from gateway.uploads import MAX_FILES, Allowance, too_many_files_error
+from gateway.url_inputs import UrlFetcher
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import ServiceError
 
-AT_ONCE = 4
-"""Files of one request that are fetched side by side."""
+MAX_CONCURRENT = 4
+"""Concurrent fetches of one request."""
 
-BATCH_TIMES = 100
-"""As many times what may be fetched for one request may be for a batch."""
+BATCH_FACTOR = 100
+"""Factor of the file limit of a batch relative to one request."""
 
-_KINDS = ("file_id", "url")
+_REFERENCE_KEYS = ("file_id", "url")
 
 
 @dataclass(frozen=True)
-class Mention:
-    """A file in place of a value."""
+class FileReference:
+    """A reference to a file in place of a value."""
 
     kind: str
-    """file_id or url."""
+    """Kind of the reference: file_id or url."""
     text: str
-    where: str
+    path: str
     index: int
-    """Among the named values where it stands."""
-    turn: int | None = None
-    """Of a run's history; None for an input."""
+    """Index among the named values."""
+    history_turn: int | None = None
+    """Index in the run's history; None for an input."""
 
     def value(self, spec: RunSpec) -> Value:
-        entries = spec.inputs if self.turn is None else spec.history[self.turn].attachments
+        entries = spec.inputs if self.history_turn is None else spec.history[self.history_turn].attachments
         return entries[self.index].value
 
 
-class Mentions:
-    """Brings in what is mentioned.
+class FileResolver:
+    """Resolves file references to artifacts.
 
     Args:
-        files: those kept under ids.
-        fetching: knows those elsewhere.
-        files_bytes: most bytes that are fetched for one request.
+        files: stored files by id.
+        url_fetcher: fetches URLs.
+        files_bytes: maximum total bytes fetched for one request.
     """
 
-    def __init__(self, files: Files, fetching: Fetching, files_bytes: int) -> None:
+    def __init__(self, files: Files, url_fetcher: UrlFetcher, files_bytes: int) -> None:
         self._files = files
-        self._fetching = fetching
+        self._url_fetcher = url_fetcher
         self._files_bytes = files_bytes
 
-    def allowance(self, within: Allowance | None = None) -> Allowance:
-        """For what one request, or one item of it, mentions."""
-        return Allowance(self._files_bytes, within)
+    def allowance(self, parent: Allowance | None = None) -> Allowance:
+        """Allowance of one request, or of one item of a batch."""
+        return Allowance(self._files_bytes, parent)
 
-    def of_batch(self) -> Allowance:
-        """For what all items of a batch mention."""
-        return Allowance(BATCH_TIMES * self._files_bytes)
+    def batch_allowance(self) -> Allowance:
+        """Allowance of all items of a batch."""
+        return Allowance(BATCH_FACTOR * self._files_bytes)
 
-    async def artifact(self, mention: Mention, allowance: Allowance) -> Artifact:
-        """The file, of all that an allowance is for.
+    async def fetch(self, reference: FileReference, allowance: Allowance) -> Artifact:
+        """Returns the artifact of a reference and counts it against the allowance.
 
         Raises:
-            NotFound: FILE, the caller has none of that id.
-            ServiceError: as Fetching says.
+            NotFound: FILE, the caller has no file with that id.
+            ServiceError: as UrlFetcher.fetch raises.
         """
         try:
-            if mention.kind == "url":
-                return await self._fetching.fetched(mention.text, allowance=allowance)
-            allowance.begin()
-            return (await self._files.get(mention.text)).artifact
+            if reference.kind == "url":
+                return await self._url_fetcher.fetch(reference.text, allowance=allowance)
+            allowance.add_file()
+            return (await self._files.get(reference.text)).artifact
         except ServiceError as error:
-            error.port = mention.where
+            error.port = reference.path
             raise
 
-    async def bring_in(self, mentions: Sequence[Mention], spec: RunSpec) -> None:
-        """Puts artifacts where files were mentioned; all count together against the limit."""
-        if len(mentions) > MOST_FILES:
-            raise too_many_files()
-        turn, allowance = asyncio.Semaphore(AT_ONCE), self.allowance()
+    async def resolve(self, references: Sequence[FileReference], spec: RunSpec) -> None:
+        """Replaces references by artifacts in the spec; together they count against one allowance."""
+        if len(references) > MAX_FILES:
+            raise too_many_files_error()
+        permits, allowance = asyncio.Semaphore(MAX_CONCURRENT), self.allowance()
 
-        async def bring(mention: Mention) -> None:
-            async with turn:
-                mention.value(spec).artifact.CopyFrom(await self.artifact(mention, allowance))
+        async def resolve_one(reference: FileReference) -> None:
+            async with permits:
+                reference.value(spec).artifact.CopyFrom(await self.fetch(reference, allowance))
 
         try:
             async with asyncio.TaskGroup() as group:
-                for mention in mentions:
-                    group.create_task(bring(mention))
+                for reference in references:
+                    group.create_task(resolve_one(reference))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
 
-def of_run(document: dict[str, Any]) -> list[Mention]:
-    """Takes mentions out of a run's inputs and attachments, as JSON has them.
+def run_references(document: dict[str, Any]) -> list[FileReference]:
+    """Extracts the references from the inputs and attachments of a run's JSON.
 
     Raises:
-        InvalidRequest: one is no text, or stands beside another value.
+        InvalidRequest: a reference is not a string, or is combined with another value.
     """
-    found = list(taken_out(document.get("inputs"), "inputs"))
-    for turn, said in _objects(document.get("history")):
-        found += taken_out(said.get("attachments"), f"history[{turn}].attachments", turn)
+    found = list(extract_references(document.get("inputs"), "inputs"))
+    for index, turn in _objects(document.get("history")):
+        found += extract_references(turn.get("attachments"), f"history[{index}].attachments", index)
     return found
 
 
-def taken_out(given: Any, where: str, turn: int | None = None) -> Iterator[Mention]:
-    """Takes {"url": …} and {"file_id": …} out of named values, and leaves an empty artifact there.
+def extract_references(given: Any, path: str, history_turn: int | None = None) -> Iterator[FileReference]:
+    """Extracts {"url": …} and {"file_id": …} from named values, leaving empty artifacts in their place.
 
     Raises:
-        InvalidRequest: one is no text, or stands beside another value.
+        InvalidRequest: a reference is not a string, or is combined with another value.
     """
     for index, entry in _objects(given):
-        for kind in _KINDS:
+        for kind in _REFERENCE_KEYS:
             if kind in entry:
-                place = f"{where}[{index}]"
-                yield Mention(kind, _taken(entry, kind, place), place, index, turn)
+                item_path = f"{path}[{index}]"
+                yield FileReference(kind, _extract_one(entry, kind, item_path), item_path, index, history_turn)
 
 
-def _taken(entry: dict[str, Any], kind: str, place: str) -> str:
-    text = checked_text(entry.pop(kind), place)
+def _extract_one(entry: dict[str, Any], kind: str, path: str) -> str:
+    text = checked_text(entry.pop(kind), path)
     if unknown := entry.keys() - {"name"}:
-        remedy = f'send for instance {{"name": "a", "{kind}": "…"}}'
-        refuse(place, f"has {min(unknown)[:100]!r} beside {kind}", remedy=remedy)
+        remedy = f'send an object such as {{"name": "a", "{kind}": "…"}}'
+        refuse(path, f"has {min(unknown)[:100]!r} in addition to {kind}", remedy=remedy)
     entry["artifact"] = {}
     return text
 

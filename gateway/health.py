@@ -1,4 +1,4 @@
-"""Whether the gateway is there, and whether what stands behind it is."""
+"""Liveness and readiness of the gateway."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from services.common.errors import Unavailable
 CHECK_SECONDS = 2.0
 
 SERVICE = "hugginggpt"
-"""By which a client knows that it found this gateway and not another program's server."""
+"""Name by which clients recognize this gateway among other HTTP servers."""
 
 
 class Health:
     """GET /healthz and GET /readyz.
 
     Args:
-        version: this gateway's.
-        backends: channels by the name of the service behind them.
+        version: version of the gateway.
+        backends: channels by service name.
     """
 
     def __init__(self, version: str, backends: Mapping[str, grpc.aio.Channel]) -> None:
@@ -38,18 +38,18 @@ class Health:
         return router
 
     async def alive(self) -> Response:
-        """This process answers; says nothing of the others."""
+        """Reports that this process is alive, regardless of other services."""
         return self._well()
 
     async def ready(self) -> Response:
-        """What runs need is there."""
+        """Reports whether the orchestrator and the selector are reachable."""
         answers = await asyncio.gather(*map(_serves, self._backends.values()))
         missing = [name for name, serves in zip(self._backends, answers, strict=True) if not serves]
         if missing:
             raise Unavailable(
                 f"not ready: {' and '.join(missing)} cannot be reached",
                 reason="NOT_READY",
-                remedy="wait a little; if it lasts, see hugginggpt doctor",
+                remedy="try again later; if it persists, run hugginggpt doctor",
             )
         return self._well()
 

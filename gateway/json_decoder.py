@@ -1,6 +1,7 @@
-"""JSON from outside, as messages: the encoder's way back, forgiving in spelling and strict in everything else.
+"""JSON decoding of requests to protobuf messages: the inverse of the encoder.
 
-A name nobody knows, a number out of range or a value of the wrong kind is refused, naming where it stands.
+Accepts aliases of field names; rejects unknown fields, numbers out of range and values of the wrong type, naming the
+field.
 """
 
 from collections.abc import Callable, Mapping, Sized
@@ -25,18 +26,18 @@ from protos.hugginggpt.v1.task_pb2 import Argument, ArgumentList, InputRef, Refe
 M = TypeVar("M", bound=Message)
 
 MAX_SECONDS = 366 * 24 * 3600
-"""Longest duration taken, in seconds."""
+"""Longest accepted duration, in seconds."""
 
-MOST_ENTRIES = 50_000
-"""Most fields and entries of one message: while they are read, nobody else is served."""
+MAX_ENTRIES = 50_000
+"""Maximum number of fields and entries of one message; decoding blocks the event loop."""
 
 _ALIASES: Mapping[str, Mapping[str, str]] = {
     Task.DESCRIPTOR.full_name: {"args": "arguments", "model": "pinned_model", "revision": "pinned_revision"},
 }
-"""How a printed plan spells the fields of a task."""
+"""Field names used in printed plans."""
 
 _IGNORED: Mapping[str, frozenset[str]] = {Task.DESCRIPTOR.full_name: frozenset({"depends_on"})}
-"""What a printed plan derives."""
+"""Derived fields of printed plans, ignored here."""
 
 _REMEDIES: Mapping[str, str] = {
     "files": "send files as multipart/form-data: the request in the field request or spec, each file in a field file",
@@ -50,38 +51,43 @@ _RANGES: Mapping[int, tuple[int, int]] = {
 
 
 def decode(kind: type[M], content: Any, where: str = "") -> M:
-    """A message from JSON.
+    """Decodes a message.
 
     Raises:
-        InvalidRequest: naming the place and what may stand there; TOO_LARGE, it has more parts than anybody needs.
+        InvalidRequest: the error names the field and what it accepts; TOO_LARGE, too many entries.
     """
-    outer = _entries.set(0)
+    token = _entries.set(0)
     try:
-        return _read(kind, content, where)
+        return _decode_message(kind, content, where)
     finally:
-        _entries.reset(outer)
+        _entries.reset(token)
 
 
 _entries: ContextVar[int] = ContextVar("entries", default=0)
 
 
-def _read(kind: type[M], content: Any, where: str) -> M:
-    descriptor: Any = kind.DESCRIPTOR  # the stubs know two types for it
+def _decode_message(kind: type[M], content: Any, where: str) -> M:
+    descriptor: Any = kind.DESCRIPTOR  # typed differently by two stub packages
     message: M = _reader(descriptor)(content, where)
     return message
 
 
 def _count(entries: Sized) -> None:
     _entries.set(_entries.get() + len(entries))
-    if _entries.get() > MOST_ENTRIES:
-        refuse("", f"has more than {MOST_ENTRIES} parts", reason="TOO_LARGE", remedy="send less, or data as files")
+    if _entries.get() > MAX_ENTRIES:
+        refuse(
+            "",
+            f"has more than {MAX_ENTRIES} fields and entries",
+            reason="TOO_LARGE",
+            remedy="send less data, or send it as files",
+        )
 
 
 def _read_value(content: Any, where: str) -> Value:
     if isinstance(content, str):
         return Value(text=checked_text(content, where))
     if isinstance(content, dict) and content.keys() == {"artifact"}:
-        return Value(artifact=_read(Artifact, content["artifact"], f"{where}.artifact"))
+        return Value(artifact=_decode_message(Artifact, content["artifact"], f"{where}.artifact"))
     if isinstance(content, dict) and content.keys() == {"json"}:
         return Value(json=canonical(content["json"], where))
     return Value(json=canonical(content, where))
@@ -96,7 +102,7 @@ def _read_argument(content: Any, where: str) -> Argument:
             items = [_read_argument(item, f"{where}[{index}]") for index, item in enumerate(content)]
             return Argument(list=ArgumentList(items=items))
         case {"task_id": _}:
-            return Argument(reference=_read(Reference, content, where))
+            return Argument(reference=_decode_message(Reference, content, where))
         case {"input": name} if len(content) == 1:
             return Argument(input=InputRef(name=checked_text(name, f"{where}.input")))
     return Argument(value=_read_value(content, where))
@@ -108,7 +114,11 @@ def _read_named_value(content: Any, where: str) -> NamedValue:
     if unknown := entry.keys() - given - {"name"}:
         _unknown(where, min(unknown), ("name", "text", "json", "artifact"))
     if len(given) != 1:
-        refuse(where, "has to have one of text, json, artifact", remedy='send for instance {"name": "a", "text": "…"}')
+        refuse(
+            where,
+            "needs exactly one of text, json and artifact",
+            remedy='send an object such as {"name": "a", "text": "…"}',
+        )
     key = given.pop()
     place = f"{where}.{key}"
     named = NamedValue(name=checked_text(entry.get("name") or "", f"{where}.name"))
@@ -118,17 +128,17 @@ def _read_named_value(content: Any, where: str) -> NamedValue:
         case "json":
             named.value.json = canonical(entry[key], place)
         case "artifact":
-            named.value.artifact.CopyFrom(_read(Artifact, entry[key], place))
+            named.value.artifact.CopyFrom(_decode_message(Artifact, entry[key], place))
     return named
 
 
-_AS_IT_STANDS = frozenset(field.name for field in TaskStatus.DESCRIPTOR.fields)
-"""Of a task in a run that is shown: what one reads may be sent back."""
+_TASK_STATUS_FIELDS = frozenset(field.name for field in TaskStatus.DESCRIPTOR.fields)
+"""Fields of a task in a run; a task of a displayed run is accepted as sent."""
 
 
 def _read_task(content: Any, where: str) -> Any:
-    """A list for a standard port that takes one value is JSON, without being wrapped."""
-    if isinstance(content, dict) and isinstance(content.get("task"), dict) and content.keys() <= _AS_IT_STANDS:
+    """Decodes a task; a list for a standard port that takes one value is JSON and needs no wrapping."""
+    if isinstance(content, dict) and isinstance(content.get("task"), dict) and content.keys() <= _TASK_STATUS_FIELDS:
         content, where = content["task"], f"{where}.task"
     named = content.get("task") if isinstance(content, dict) else None
     spec = standard_tasks().get(named) if isinstance(named, str) else None
@@ -150,7 +160,9 @@ def _is_plain_list(argument: Any) -> bool:
 
 
 def _read_plan(content: Any, where: str) -> Plan:
-    return Plan(tasks=[_read(Task, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))])
+    return Plan(
+        tasks=[_decode_message(Task, item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))]
+    )
 
 
 def _read_duration(content: Any, where: str) -> Duration:
@@ -167,7 +179,7 @@ def _read_timestamp(content: Any, where: str) -> Timestamp:
     try:
         timestamp.FromJsonString(checked_text(content, where))
     except ValueError:
-        refuse(where, "is not a time", remedy="send RFC 3339, such as 2030-01-31T12:00:00Z")
+        refuse(where, "is not a timestamp", remedy="use RFC 3339, such as 2030-01-31T12:00:00Z")
     return timestamp
 
 
@@ -231,7 +243,7 @@ def _scalar(field: FieldDescriptor, content: Any, where: str) -> Any:
 def _enum(enum: EnumDescriptor, content: Any, where: str) -> int:
     numbers = {name: number for number, name in enum_names(enum).items()}
     if not isinstance(content, str) or content.lower() not in numbers:
-        refuse(where, "is not one of its values", remedy=f"use one of {', '.join(numbers)}")
+        refuse(where, "has an unknown value", remedy=f"use one of {', '.join(numbers)}")
     return numbers[content.lower()]
 
 

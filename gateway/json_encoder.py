@@ -1,12 +1,11 @@
-"""The one JSON encoder: what the protos say, as people write it.
+"""JSON encoding of protobuf messages, used by all of the gateway's protocols.
 
-Names are those of the protos, numbers are numbers, enums are lower case without their prefix, times are RFC 3339,
-durations are seconds. A field that carries JSON as text is written as that JSON (`parameters_json` becomes
-`parameters`). Numbers, booleans, lists and maps are always there; strings, enums and messages when there is something
-to say.
+Field names are those of the protos, enums are lower case without their prefix, times are RFC 3339, durations are
+seconds. A field that contains JSON as text is written as that JSON (`parameters_json` becomes `parameters`). Numbers,
+booleans, lists and maps are always written; strings, enums and messages only if they are set.
 
 A value is a string, JSON or `{"artifact": …}`; an argument may also be `{"task_id": 1, "output": "text"}`,
-`{"input": "file1"}` or a list of arguments. JSON that would read as one of these forms is wrapped: `{"json": …}`.
+`{"input": "file1"}` or a list of arguments. JSON that could be read as one of these is wrapped: `{"json": …}`.
 """
 
 import json
@@ -27,28 +26,28 @@ from protos.hugginggpt.v1.task_pb2 import Argument
 Encode = Callable[[Any], Any]
 
 JSON_TEXT: Mapping[str, str] = {"parameters_json": "parameters", "json_schema": "json_schema"}
-"""Fields that carry JSON as text, and the key under which it is written."""
+"""Fields that contain JSON as text, and the key under which the JSON is written."""
 
 VALUE_FORMS = frozenset({"artifact", "json"})
-"""Keys that tell what a value is."""
+"""Keys that determine the kind of a value."""
 
 ARGUMENT_FORMS = VALUE_FORMS | {"task_id", "input"}
-"""Keys that tell what an argument is."""
+"""Keys that determine the kind of an argument."""
 
 
 def dumps(content: Any) -> bytes:
-    """JSON as it is sent: UTF-8, without spaces."""
+    """Serializes JSON to UTF-8 without spaces."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def encode(message: Message) -> Any:
-    """A message as plain Python that json can write."""
+    """Converts a message to plain Python values for json."""
     encoder: Encode = _SPECIAL.get(message.DESCRIPTOR.full_name, _fields)
     return encoder(message)
 
 
 def enum_names(enum: EnumDescriptor) -> dict[int, str]:
-    """RUN_STATE_COMPLETED as "completed"; the unspecified value has no name."""
+    """JSON names of enum values: RUN_STATE_COMPLETED is "completed"; the unspecified value has none."""
     prefix = enum.values[0].name.rpartition("_")[0] + "_"
     names = {value.number: value.name.removeprefix(prefix).lower() for value in enum.values}
     return {number: name for number, name in names.items() if name != "unspecified"}

@@ -1,4 +1,4 @@
-"""JSON as text: read strictly, written canonically."""
+"""Strict parsing and canonical serialization of JSON."""
 
 import json
 import re
@@ -7,27 +7,29 @@ from typing import Any, NoReturn
 from services.common.errors import InvalidRequest
 
 MAX_DEPTH = 100
-"""Deepest nesting of JSON taken: whoever reads it later has less of the stack left."""
+"""Maximum nesting depth; later parsers may have less of the stack left."""
 
-MOST_GROUPS = 500_000
-"""Most lists and objects in JSON: making more takes seconds in which not even another thread runs."""
+MAX_CONTAINERS = 500_000
+"""Maximum number of lists and objects; parsing more takes seconds while holding the interpreter lock."""
 
-QUICK_BYTES = 1_000_000
-"""What is read at once; more is read on a thread, while others are served."""
+INLINE_PARSE_BYTES = 1_000_000
+"""Larger JSON is parsed on a thread, so that the event loop keeps running."""
 
 _FLAT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^\[\]{}"]+')
-"""All of JSON but its brackets."""
+"""Everything in JSON except its brackets."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def loads(content: bytes, where: str = "") -> Any:
-    """JSON as it was sent.
+    """Parses JSON.
 
     Raises:
-        InvalidRequest: not UTF-8, not JSON, nested too deeply, with numbers that are not finite; TOO_LARGE.
+        InvalidRequest: not UTF-8, invalid JSON, nested too deeply, or a number that is not finite; TOO_LARGE.
     """
-    if content.count(b"[") + content.count(b"{") > MOST_GROUPS:
-        refuse(where, f"has more than {MOST_GROUPS} lists and objects", reason="TOO_LARGE", remedy="send data as files")
+    if content.count(b"[") + content.count(b"{") > MAX_CONTAINERS:
+        refuse(
+            where, f"has more than {MAX_CONTAINERS} lists and objects", reason="TOO_LARGE", remedy="send data as files"
+        )
     try:
         return json.loads(content.decode(), parse_constant=_not_finite)
     except UnicodeDecodeError as error:
@@ -35,24 +37,24 @@ def loads(content: bytes, where: str = "") -> Any:
     except json.JSONDecodeError as error:
         refuse(where, f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", remedy="send valid JSON")
     except ValueError:
-        refuse(where, "holds a number too long to read", remedy="send shorter numbers")
+        refuse(where, "contains a number with too many digits", remedy="send shorter numbers")
     except RecursionError:
         refuse(where, "is nested too deeply", remedy="send flatter JSON")
 
 
 def canonical(content: Any, where: str) -> str:
-    """JSON as values carry it: sorted keys, no spaces."""
+    """Serializes JSON canonically: sorted keys, no spaces."""
     try:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
-        refuse(where, "is not plain JSON", remedy="send finite numbers and flat structures")
+        refuse(where, "is not valid JSON", remedy="send finite numbers and flat structures")
     if _is_deep(text):
-        refuse(where, f"is nested more than {MAX_DEPTH} deep", remedy="send flatter JSON")
+        refuse(where, f"is nested more than {MAX_DEPTH} levels deep", remedy="send flatter JSON")
     return checked_text(text, where)
 
 
 def _is_deep(text: str) -> bool:
-    """Whether brackets are left when the innermost have been taken away as often as may be."""
+    """Whether the nesting exceeds MAX_DEPTH, found by removing the innermost brackets MAX_DEPTH times."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     brackets = _FLAT.sub("", text)
@@ -65,7 +67,7 @@ def checked_text(content: Any, where: str) -> str:
     if not isinstance(content, str):
         refuse(where, "is not a string", remedy="send a string")
     if _SURROGATE.search(content):
-        refuse(where, "has half of a surrogate pair", reason="NOT_UTF8", remedy="send whole characters")
+        refuse(where, "contains an unpaired surrogate", reason="NOT_UTF8", remedy="send valid Unicode")
     return content
 
 
@@ -74,4 +76,4 @@ def refuse(where: str, what: str, *, reason: str | None = None, remedy: str = ""
 
 
 def _not_finite(name: str) -> NoReturn:
-    refuse("", f"holds {name}, which is not JSON", remedy="send finite numbers")
+    refuse("", f"contains {name}, which is not valid JSON", remedy="send finite numbers")

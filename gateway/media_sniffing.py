@@ -1,12 +1,12 @@
-"""What a file is, by its bytes."""
-# ruff: noqa: PLR2004  # the numbers are the formats' own
+"""Media type detection by content."""
+# ruff: noqa: PLR2004  # constants of the file formats
 
 import codecs
 import re
 from collections.abc import Callable
 
 HEAD_BYTES = 4096
-"""How much of a file is looked at."""
+"""Number of leading bytes that detection needs."""
 
 UNKNOWN = "application/octet-stream"
 
@@ -116,11 +116,11 @@ _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def sniff(head: bytes, *, whole: bool) -> str:
-    """The media type of what begins like this.
+    """Returns the media type of content.
 
     Args:
-        head: the first HEAD_BYTES, or all there is.
-        whole: nothing follows.
+        head: the first HEAD_BYTES, or the whole content.
+        whole: head is the whole content.
     """
     binary = next(filter(None, (probe(head) for probe in _PROBES)), None)
     if binary:

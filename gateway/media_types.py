@@ -1,4 +1,4 @@
-"""Whether a file is what its name says."""
+"""Media types of files, from their content and name."""
 
 import codecs
 import re
@@ -63,69 +63,73 @@ _FAMILIES: tuple[frozenset[str], ...] = (
     frozenset({"image/heic", "image/avif"}),
     frozenset({"application/zip", *(kind for kind in _SUFFIXES.values() if kind.startswith(_OFFICE))}),
 )
-"""Types that share a container: the name says better than the first bytes which one it is."""
+"""Types that share a container format; the name then determines the type."""
 
-_PLAIN = frozenset({"text/plain", "text/markdown", "text/csv", "text/tab-separated-values", "application/x-ndjson"})
-"""Text without a form of its own."""
+_PLAIN_TEXT = frozenset(
+    {"text/plain", "text/markdown", "text/csv", "text/tab-separated-values", "application/x-ndjson"}
+)
+"""Text types without a recognizable structure."""
 
-_MARKED = frozenset({"text/html", "application/xml", "application/json"})
-"""Text that shows what it is, but may look plain."""
+_STRUCTURED_TEXT = frozenset({"text/html", "application/xml", "application/json"})
+"""Text types that are usually recognizable, but can look like plain text."""
 
 
 def suffix(media_type: str) -> str:
-    """How names of such files usually end, such as "png"; empty if that is not known."""
+    """Usual file extension of a media type, such as "png"; empty if unknown."""
     return next((ending for ending, kind in _SUFFIXES.items() if kind == media_type), "")
 
 
 def is_text(media_type: str) -> bool:
-    """Whether it must be UTF-8 to its end."""
-    return media_type in _PLAIN | _MARKED or media_type == "image/svg+xml"
+    """Whether content of the type must be valid UTF-8."""
+    return media_type in _PLAIN_TEXT | _STRUCTURED_TEXT or media_type == "image/svg+xml"
 
 
 def by_name(name: str) -> str:
-    """The media type that a name claims; empty if it claims none."""
+    """Media type of a file name's extension; empty if unknown."""
     return _SUFFIXES.get(PurePosixPath(name).suffix.removeprefix(".").lower(), "")
 
 
 def is_known(media_type: str) -> bool:
-    """Whether its bytes would have shown it."""
+    """Whether content of the type is recognized by its bytes or name."""
     return media_type in _SUFFIXES.values()
 
 
 def in_one_family(one: str, other: str) -> bool:
-    """Whether two types share a container."""
+    """Whether two types share a container format."""
     return any({one, other} <= family for family in _FAMILIES)
 
 
 def media_type(name: str, head: bytes, *, whole: bool) -> str:
-    """The media type of a file, by its bytes first and its name where these leave a choice.
+    """Determines the media type of a file by its content, and by its name where the content is ambiguous.
 
     Raises:
-        InvalidRequest: FILE_TYPE if it is not what its name says, NOT_UTF8 if it should be text and is not.
+        InvalidRequest: FILE_TYPE, content and name contradict each other; NOT_UTF8, a text file is not UTF-8.
     """
-    found = sniff(head, whole=whole)
-    claimed = by_name(name)
-    if claimed in ("", found):
-        return found
-    if in_one_family(claimed, found):
-        return claimed
-    if claimed in _PLAIN and is_text(found):
-        return claimed
-    if claimed in _MARKED and found == "text/plain" and _may_be(claimed, head):
-        return claimed
-    if is_text(claimed) and found == UNKNOWN:
+    sniffed_type = sniff(head, whole=whole)
+    named_type = by_name(name)
+    if named_type in ("", sniffed_type):
+        return sniffed_type
+    if in_one_family(named_type, sniffed_type):
+        return named_type
+    if named_type in _PLAIN_TEXT and is_text(sniffed_type):
+        return named_type
+    if named_type in _STRUCTURED_TEXT and sniffed_type == "text/plain" and _could_be(named_type, head):
+        return named_type
+    if is_text(named_type) and sniffed_type == UNKNOWN:
         raise InvalidRequest(
-            f"{name} is named as text but is not UTF-8", reason="NOT_UTF8", remedy="save it as UTF-8 and send it again"
+            f"cannot accept {name}: its name means text, but its content is not UTF-8",
+            reason="NOT_UTF8",
+            remedy="save it as UTF-8 and send it again",
         )
     raise InvalidRequest(
-        f"{name} is named as {claimed} but its content is {found}",
+        f"cannot accept {name}: its name means {named_type}, but its content is {sniffed_type}",
         reason="FILE_TYPE",
-        remedy="send the right file, or name it after its content",
+        remedy="send the right file, or rename it to match its content",
     )
 
 
-def _may_be(claimed: str, head: bytes) -> bool:
+def _could_be(named_type: str, head: bytes) -> bool:
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
-    if claimed == "application/json":
+    if named_type == "application/json":
         return re.match(rb'[\[{"\-0-9]|true|false|null', text) is not None
     return text.startswith(b"<")

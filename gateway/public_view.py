@@ -1,4 +1,4 @@
-"""What of a run is told outside: all but the addresses of the servers inside."""
+"""Removes internal details from runs and events before clients receive them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,10 +7,10 @@ from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import Run
 
 
-def make_public(told: Run | RunEvent) -> None:
-    """Takes the addresses out."""
-    for candidate in _of_run(told) if isinstance(told, Run) else _of_event(told):
-        if candidate.endpoints:  # an absent candidate stays absent
+def make_public(message: Run | RunEvent) -> None:
+    """Clears the internal endpoints of all candidates in place."""
+    for candidate in _of_run(message) if isinstance(message, Run) else _of_event(message):
+        if candidate.endpoints:  # ClearField on an absent candidate would create it
             candidate.ClearField("endpoints")
 
 

@@ -1,4 +1,4 @@
-"""Addresses of all replicas behind one gRPC target, for requests that every replica has to carry out itself."""
+"""Addresses of all replicas behind a gRPC target, for requests that every replica must carry out."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ _LISTS = ("ipv4:", "ipv6:")
 
 
 async def addresses(target: str) -> list[str]:
-    """host:port of every server that a channel to the target would balance over.
+    """Returns host:port of every server behind the target.
 
     Args:
         target: host:port, dns:///name:port, or ipv4: and ipv6: with addresses by comma.

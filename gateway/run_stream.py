@@ -1,4 +1,4 @@
-"""A run's events as they are read, each once, even when the orchestrator that sends them goes away."""
+"""Run events from the orchestrator, each exactly once, across reconnections."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,29 +7,29 @@ from typing import Any
 import grpc
 
 from gateway.public_view import make_public
-from gateway.service_calls import ABSENT, absent, told
+from gateway.service_calls import UNAVAILABLE_CODES, service_error, unavailable
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import Unavailable
 
 Call = Any
-"""A streaming call of the orchestrator's; the stubs cannot say what its read gives at the end."""
+"""A gRPC streaming call of the orchestrator; the stubs do not type the end of stream."""
 
 Reopen = Callable[[str, int], Call]
 
-FIRST_SECONDS = 10.0
-"""How long acceptance may take."""
+ACCEPT_TIMEOUT_SECONDS = 10.0
+"""Timeout of a run's acceptance, in seconds."""
 
-MAX_LOSSES = 10
-"""Losses in a row, without an event between them, after which the feed gives up."""
+MAX_CONSECUTIVE_LOSSES = 10
+"""Consecutive reconnections without a new message after which reading fails."""
 
-_LONGEST_PAUSE = 2.0
+_MAX_PAUSE_SECONDS = 2.0
 
 
-class Line:
-    """A stream of the orchestrator's, and the ones that follow on it where it is lost.
+class ReconnectingStream:
+    """A gRPC stream that is reopened when its connection is lost.
 
     Args:
-        call: the first one.
+        call: the first stream.
     """
 
     def __init__(self, call: Call) -> None:
@@ -38,84 +38,84 @@ class Line:
         self._stopped = False
 
     def stop(self) -> None:
-        """Ends it; who reads it gets Unavailable."""
+        """Cancels the stream; readers get Unavailable."""
         self._stopped = True
         self._call.cancel()
 
-    async def read(self, *, goes_on: bool = True) -> Any:
-        """What comes next; nothing of the message's type if the stream is lost.
+    async def read(self, *, can_resume: bool = True) -> Any:
+        """Reads the next message; returns None if the connection was lost, and the end-of-stream marker at the end.
 
         Args:
-            goes_on: another stream can follow on this one.
+            can_resume: another stream can continue this one.
 
         Raises:
-            ServiceError: none will.
+            ServiceError: the stream failed and cannot be continued.
         """
         if self._stopped:
-            raise stopping()
+            raise stopping_error()
         try:
             return await self._call.read()
         except grpc.aio.AioRpcError as error:
-            if error.code() in ABSENT and goes_on and self._losses < MAX_LOSSES:
+            if error.code() in UNAVAILABLE_CODES and can_resume and self._losses < MAX_CONSECUTIVE_LOSSES:
                 return None
-            raise told(error) from error
+            raise service_error(error) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._stopped and task and not task.cancelling():
-                raise stopping() from None
+                raise stopping_error() from None
             raise
 
-    def well(self) -> None:
-        """What came was something new."""
+    def reset_losses(self) -> None:
+        """Resets the count of losses after a new message."""
         self._losses = 0
 
-    async def follow(self, opened: Callable[[], Call]) -> None:
-        """Has another stream follow on one that is lost, after a pause.
+    async def reconnect(self, open_stream: Callable[[], Call]) -> None:
+        """Replaces a lost stream by a new one after a pause.
 
         Raises:
-            Unavailable: too many were lost, or it was stopped.
+            Unavailable: too many consecutive losses, or the stream was stopped.
         """
-        if self._losses >= MAX_LOSSES:
-            raise absent()
+        if self._losses >= MAX_CONSECUTIVE_LOSSES:
+            raise unavailable()
         self._losses += 1
-        await asyncio.sleep(min(0.05 * (1 << self._losses), _LONGEST_PAUSE))
+        await asyncio.sleep(min(0.05 * (1 << self._losses), _MAX_PAUSE_SECONDS))
         if self._stopped:
-            raise stopping()
-        self._call = opened()
+            raise stopping_error()
+        self._call = open_stream()
 
 
-class Feed:
-    """Reads one stream after the other until the run has ended.
+class RunEventFeed:
+    """Events of one run, over as many streams as necessary, until the run ends.
 
     Args:
         call: the first stream.
-        reopen: given run id and last number, a stream of what follows.
-        run_id: empty until the first event tells.
-        after: last number already seen.
+        reopen: opens a stream of the events of a run after a sequence number.
+        run_id: id of the run; empty for a new run until its first event.
+        after: sequence number of the last event received.
     """
 
     def __init__(self, call: Call, reopen: Reopen, run_id: str = "", after: int = 0) -> None:
         self.run_id = run_id
         self.sequence = after
         self.ended = False
-        self._line = Line(call)
+        self._stream = ReconnectingStream(call)
         self._reopen = reopen
         self._first: RunEvent | None = None
 
-    async def accepted(self) -> None:
-        """Waits for the first event; it stays to be read.
+    async def wait_accepted(self) -> None:
+        """Waits for the first event, which the next `read` returns.
 
         Raises:
-            ServiceError: the run was refused, or nobody answered.
+            ServiceError: the run was rejected, or the orchestrator did not respond in time.
         """
         try:
-            async with asyncio.timeout(FIRST_SECONDS):
+            async with asyncio.timeout(ACCEPT_TIMEOUT_SECONDS):
                 self._first = await self.read()
         except TimeoutError:
-            raise absent() from None
+            raise unavailable() from None
 
     async def read(self) -> RunEvent | None:
-        """The next event; None after the last one.
+        """Returns the next event; None after the last one.
 
         Raises:
             ServiceError: the stream cannot be continued.
@@ -129,18 +129,18 @@ class Feed:
                 await self._continue()
             elif event.sequence > self.sequence:
                 self.run_id, self.sequence = event.run_id, event.sequence
-                self._line.well()
+                self._stream.reset_losses()
                 self.ended = event.HasField("run_ended")
                 return event
         return None
 
     def stop(self) -> None:
-        """Ends the stream, not the run; who reads it gets Unavailable."""
-        self._line.stop()
+        """Stops the feed, not the run; readers get Unavailable."""
+        self._stream.stop()
 
     async def _next(self) -> RunEvent | None:
-        """None if the stream is lost."""
-        event = await self._line.read(goes_on=bool(self.run_id))
+        """Reads one message; None if the connection was lost."""
+        event = await self._stream.read(can_resume=bool(self.run_id))
         if not isinstance(event, RunEvent):
             return None
         make_public(event)
@@ -148,10 +148,10 @@ class Feed:
 
     async def _continue(self) -> None:
         if not self.run_id:
-            raise absent()
-        await self._line.follow(lambda: self._reopen(self.run_id, self.sequence))
+            raise unavailable()
+        await self._stream.reconnect(lambda: self._reopen(self.run_id, self.sequence))
 
 
-def stopping() -> Unavailable:
-    """What the reader of a stream that was stopped gets."""
-    return Unavailable("the gateway is stopping", remedy="watch again from the last event seen")
+def stopping_error() -> Unavailable:
+    """Error for readers of a stopped stream."""
+    return Unavailable("the gateway is shutting down", remedy="resume the stream after the last event received")

@@ -1,4 +1,4 @@
-"""Calls to the services behind the gateway: for the caller, with a deadline, and with errors a client can act on."""
+"""Calls to the services behind the gateway, with caller metadata, a timeout and translated errors."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -11,33 +11,33 @@ from services.common.errors import ServiceError, Unavailable, from_rpc
 
 T = TypeVar("T")
 
-CALL_SECONDS = 10.0
-"""How long an answer may take."""
+CALL_TIMEOUT_SECONDS = 10.0
+"""Timeout of a unary call."""
 
-ABSENT = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED)
-"""What a call ends with when its server is not there, or no longer."""
+UNAVAILABLE_CODES = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED)
+"""Status codes of calls to an unreachable or stopping server."""
 
 
-async def ask(method: Callable[..., Awaitable[T]], request: Any) -> T:
-    """One call of a stub's method.
+async def call(method: Callable[..., Awaitable[T]], request: Any) -> T:
+    """Calls a stub's method.
 
     Raises:
-        ServiceError: what the service raised, or Unavailable if it did not answer.
+        ServiceError: the service's error, or Unavailable if it did not respond.
     """
     try:
-        return await method(request, timeout=CALL_SECONDS, metadata=call_context.metadata())
+        return await method(request, timeout=CALL_TIMEOUT_SECONDS, metadata=call_context.metadata())
     except grpc.aio.AioRpcError as error:
-        raise told(error) from error
+        raise service_error(error) from error
 
 
-def told(error: grpc.aio.AioRpcError) -> ServiceError:
-    """What a failed call means to whoever asked the gateway."""
+def service_error(error: grpc.aio.AioRpcError) -> ServiceError:
+    """Translates a gRPC error; errors of unreachable servers become Unavailable."""
     known = from_rpc(error)
-    return absent() if error.code() in ABSENT and not known.remedy else known
+    return unavailable() if error.code() in UNAVAILABLE_CODES and not known.remedy else known
 
 
-def absent() -> Unavailable:
+def unavailable() -> Unavailable:
     return Unavailable(
-        "a service behind the gateway does not answer",
-        remedy="see which one with GET /readyz or hugginggpt doctor, and try again",
+        "a service behind the gateway is unavailable",
+        remedy="see GET /readyz or hugginggpt doctor for its name, and try again",
     )

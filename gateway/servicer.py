@@ -1,4 +1,4 @@
-"""GatewayService: what HTTP offers, over gRPC."""
+"""gRPC GatewayService: the operations of the HTTP API."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from typing import Any
 from structlog.contextvars import bind_contextvars
 
 from gateway.admission import Admission
-from gateway.auth.caller import Callers
-from gateway.auth.grpc_caller import Acting
+from gateway.auth.caller import CallerFactory
+from gateway.auth.grpc_caller import CallerContext
 from gateway.catalog import Catalogue
-from gateway.pipelines.batch_items import Items
+from gateway.pipelines.batch_items import ItemPreparer
 from gateway.pipelines.batches import Batches
 from gateway.pipelines.pipelines import Pipelines
 from gateway.pipelines.servicer import BatchCalls, PipelineCalls
 from gateway.provenance import run_account
 from gateway.provenance.record import record
-from gateway.run_stream import Feed
+from gateway.run_stream import RunEventFeed
 from gateway.runs import Runs
-from gateway.uploads import Allowance, keep
+from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
@@ -34,90 +34,92 @@ CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What is kept beside runs."""
+class PipelineServices:
+    """Operations on pipelines and batches."""
 
     pipelines: Pipelines
     batches: Batches
-    items: Items
+    items: ItemPreparer
 
 
 class GatewayServicer(PipelineCalls, BatchCalls):
-    """Acts for the caller the gateway knows, whoever the metadata names."""
+    """Serves calls for the authenticated caller; caller metadata sent by clients is ignored."""
 
     def __init__(
         self,
         runs: Runs,
-        kept: Kept,
+        services: PipelineServices,
         admission: Admission,
         catalogue: Catalogue,
         *,
         store: ArtifactStore,
-        callers: Callers,
+        callers: CallerFactory,
         files_bytes: int,
         upload_bytes: int,
     ) -> None:
         self._runs = runs
-        self._pipelines, self._batches, self._items = kept.pipelines, kept.batches, kept.items
+        self._pipelines, self._batches, self._items = services.pipelines, services.batches, services.items
         self._admission = admission
         self._catalogue = catalogue
         self._store = store
-        self._acting = Acting(callers)
+        self._as_caller = CallerContext(callers)
         self._files_bytes = files_bytes
         self._upload_bytes = upload_bytes
 
     async def CreateRun(self, request: pb.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         if request.policy not in DataPolicy.values():
-            raise InvalidRequest("policy has no such value", remedy="see the proto's enum", port="policy")
-        with self._acting(context, request.policy):
+            raise InvalidRequest(
+                "policy has an unknown value", remedy="use a value of the enum in the proto", port="policy"
+            )
+        with self._as_caller(context, request.policy):
             allowance = Allowance(self._files_bytes)
-            files = [await self._keep(file.name, _pieces(file.content), allowance) for file in request.files]
+            files = [await self._store_file(file.name, _pieces(file.content), allowance) for file in request.files]
             spec = await self._admission.admit(request.spec, files)
             await _relay(await self._runs.start(spec), context)
 
     async def WatchRun(self, request: gateway_pb2.WatchRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         if request.after_sequence < 0:
             raise InvalidRequest("after_sequence is negative", remedy="send 0 for all events", port="after_sequence")
-        with self._acting(context):
+        with self._as_caller(context):
             await _relay(await self._runs.watch(request.run_id, request.after_sequence), context)
 
     async def GetRun(self, request: gateway_pb2.GetRunRequest, context: Any) -> Run:
-        with self._acting(context):
+        with self._as_caller(context):
             return await self._runs.get(request.run_id)
 
     async def ListRuns(self, request: gateway_pb2.ListRunsRequest, context: Any) -> gateway_pb2.ListRunsResponse:
-        with self._acting(context):
+        with self._as_caller(context):
             return await self._runs.list(request)
 
     async def CancelRun(self, request: gateway_pb2.CancelRunRequest, context: Any) -> gateway_pb2.CancelRunResponse:
-        with self._acting(context):
+        with self._as_caller(context):
             await self._runs.cancel(request.run_id)
         return gateway_pb2.CancelRunResponse()
 
     async def ApproveRun(self, request: gateway_pb2.ApproveRunRequest, context: Any) -> gateway_pb2.ApproveRunResponse:
-        with self._acting(context):
-            await self._admission.settle_plan(request.plan)
+        with self._as_caller(context):
+            await self._admission.normalize_plan(request.plan)
             await self._runs.approve(request.run_id, request.plan if request.HasField("plan") else None)
         return gateway_pb2.ApproveRunResponse()
 
     async def DeleteRun(self, request: gateway_pb2.DeleteRunRequest, context: Any) -> gateway_pb2.DeleteRunResponse:
-        with self._acting(context):
+        with self._as_caller(context):
             await self._runs.delete(request.run_id)
         return gateway_pb2.DeleteRunResponse()
 
     async def GetRunRecord(self, request: GetRunRecordRequest, context: Any) -> RunRecord:
-        with self._acting(context):
+        with self._as_caller(context):
             return record(await run_account.read(self._runs, request.run_id))
 
     async def UploadArtifact(self, requests: AsyncIterator[pb.UploadArtifactRequest], context: Any) -> Artifact:
         first = await anext(requests, None)
         if first is None or first.WhichOneof("part") != "name":
-            raise InvalidRequest("an upload begins with the file's name", remedy="send name first, then chunks")
-        with self._acting(context):
-            return await self._keep(first.name, _chunks(requests), Allowance(self._upload_bytes))
+            raise InvalidRequest("the first message of an upload has no name", remedy="send the name, then the chunks")
+        with self._as_caller(context):
+            return await self._store_file(first.name, _chunks(requests), Allowance(self._upload_bytes))
 
     async def DownloadArtifact(self, request: pb.DownloadArtifactRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
-        with self._acting(context):
+        with self._as_caller(context):
             tenant = current().tenant
             known = await self._store.head(tenant, request.sha256)
             await context.write(pb.DownloadArtifactResponse(artifact=known))
@@ -126,23 +128,23 @@ class GatewayServicer(PipelineCalls, BatchCalls):
                     await context.write(pb.DownloadArtifactResponse(chunk=chunk))
 
     async def ListTasks(self, request: gateway_pb2.ListTasksRequest, context: Any) -> gateway_pb2.ListTasksResponse:
-        with self._acting(context):
+        with self._as_caller(context):
             return await self._catalogue.tasks(request)
 
     async def ListModels(self, request: gateway_pb2.ListModelsRequest, context: Any) -> gateway_pb2.ListModelsResponse:
-        with self._acting(context):
+        with self._as_caller(context):
             return await self._catalogue.models(request)
 
-    async def _keep(self, name: str, chunks: AsyncIterator[bytes], allowance: Allowance) -> Artifact:
-        return await keep(self._store, current().tenant, name, chunks, allowance)
+    async def _store_file(self, name: str, chunks: AsyncIterator[bytes], allowance: Allowance) -> Artifact:
+        return await store_file(self._store, current().tenant, name, chunks, allowance)
 
 
-async def _relay(feed: Feed, context: Any) -> None:
+async def _relay(feed: RunEventFeed, context: Any) -> None:
     try:
         while (event := await feed.read()) is not None:
             await context.write(event)
     finally:
-        bind_contextvars(run_id=feed.run_id)  # for the log
+        bind_contextvars(run_id=feed.run_id)  # for the access log
         feed.stop()
 
 
@@ -154,5 +156,5 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
 async def _chunks(requests: AsyncIterator[pb.UploadArtifactRequest]) -> AsyncIterator[bytes]:
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
-            raise InvalidRequest("an upload has one name", remedy="send name once, then only chunks")
+            raise InvalidRequest("the upload has a second name", remedy="send the name once, then only chunks")
         yield request.chunk

@@ -1,4 +1,4 @@
-"""What the gateway can be told."""
+"""Settings of the gateway."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,45 +20,45 @@ class Settings(BalancedSettings, StoreSettings, AccessSettings):
     model_config = SettingsConfigDict(env_prefix="GATEWAY_")
 
     http_listen: str = "127.0.0.1:8080"
-    """host:port of the HTTP server; port 0 takes any free one."""
+    """host:port of the HTTP server; port 0 selects a free port."""
     health_listen: str = Field("", validation_alias=AliasChoices("GATEWAY_HEALTH_LISTEN", "HEALTH_LISTEN"))
-    """As everywhere; by its own name where services share a process with it."""
+    """host:port of the health service; the prefixed name is for services that share a process."""
     certificate: Annotated[Path | None, NonEmpty] = None
-    """PEM file of the certificate both doors show to the world, with its chain; None: no TLS there."""
+    """PEM file of the TLS certificate chain of the HTTP and gRPC servers; None: no TLS."""
     certificate_key: Annotated[Path | None, NonEmpty] = None
-    """PEM file of its key."""
+    """PEM file of the certificate's private key."""
     tls_in_front: bool = False
-    """A proxy before the HTTP door ends TLS and keeps the Host: addresses in answers then begin with https."""
+    """A proxy terminates TLS in front of the HTTP server and passes the Host header on: URLs in responses use https."""
     orchestrator: Annotated[str, NonEmpty] = "dns:///orchestrator:50051"
-    """Where runs are kept."""
+    """gRPC target of the orchestrator."""
     selector: Annotated[str, NonEmpty] = "dns:///selector:50051"
-    """Where the catalogue is kept."""
+    """gRPC target of the selector."""
     database: Annotated[str, BeforeValidator(str), NonEmpty] = Field(
         default_factory=lambda: str(home() / "gateway.sqlite"), repr=False
     )
-    """Where keys, files and limits are kept: a SQLite file's path, or postgresql://user:password@host:port/name."""
+    """Database of keys, files and limits: path of a SQLite file, or postgresql://user:password@host:port/name."""
     files_bytes: int = Field(100_000_000, gt=0)
-    """Most bytes of files sent with one request."""
+    """Maximum total size of the files of one request, in bytes."""
     upload_bytes: int = Field(2_000_000_000, gt=0)
-    """Most bytes of a file sent on its own."""
+    """Maximum size of one uploaded file, in bytes."""
     presign: bool = True
-    """Whether clients can reach the object store, if there is one, and are sent there for the bytes of artifacts."""
+    """Redirect clients to the object store for artifact content; requires that they can reach it."""
     fetch_urls: bool = True
-    """Whether files may be given as URLs, which this server then asks for; if not, webhooks reach named hosts alone."""
+    """Fetch inputs given as URLs; if not, webhooks are only sent to the hosts of fetch_allow."""
     fetch_allow: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
-    """Hosts (with or without a port) and networks, by comma, that belong to the house: they may be asked beside public
-    addresses, and are asked under the data policy local, too, if a URL names them."""
+    """Hosts (with or without a port) and networks of the deployment, separated by commas: URLs may name them
+    in addition to public addresses, also under the data policy local."""
     mcp_tasks: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
-    """Kinds of task that agents see as tools of their own, by comma; the others they find with the tool tasks."""
+    """Task types offered to agents as MCP tools of their own, separated by commas; the tool tasks lists the others."""
     data_policy: Literal["local", "open"] = "open"
-    """Whether bytes may go where the operator has configured, when a request does not say."""
+    """Data policy of requests that state none: local keeps all data in the deployment."""
 
     @property
     def shown(self) -> Certificate | None:
-        """What both doors show.
+        """Certificate of both servers; None: no TLS.
 
         Raises:
-            FailedPrecondition: CERTIFICATE, one of its files is not named.
+            FailedPrecondition: CERTIFICATE, one of the two files is not set.
         """
         match self.certificate, self.certificate_key:
             case (None, None):
@@ -66,7 +66,7 @@ class Settings(BalancedSettings, StoreSettings, AccessSettings):
             case (Path() as chain, Path() as key):
                 return Certificate(chain, key)
         raise FailedPrecondition(
-            "TLS needs a certificate and its key",
+            "TLS needs both a certificate and its private key",
             reason="CERTIFICATE",
             remedy="set GATEWAY_CERTIFICATE and GATEWAY_CERTIFICATE_KEY, or neither",
         )

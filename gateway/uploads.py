@@ -1,9 +1,9 @@
-"""Files from outside: looked at while they come in, kept in the store in constant memory."""
+"""Streams uploaded files to the artifact store in constant memory, and checks their type on the way."""
 
 import codecs
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 
-from gateway.content_type_check import check_claim
+from gateway.content_type_check import check_content_type
 from gateway.media_sniffing import HEAD_BYTES
 from gateway.media_types import is_text, media_type
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
@@ -11,76 +11,74 @@ from services.common.artifacts import ArtifactStore
 from services.common.artifacts.naming import clean_name
 from services.common.errors import InvalidRequest
 
-MOST_FILES = 256
-"""With one request: each is written, or asked for elsewhere, by itself."""
+MAX_FILES = 256
+"""Maximum number of files in one request."""
 
 
-def files_too_large(limit: int) -> InvalidRequest:
+def files_too_large_error(limit: int) -> InvalidRequest:
     return InvalidRequest(
         f"the files are larger than the limit of {limit / 1e6:g} MB",
         reason="TOO_LARGE",
-        remedy="send less at once, or ask the operator to raise the limit",
+        remedy="send smaller files, or ask the operator to raise the limit",
     )
 
 
-def too_many_files() -> InvalidRequest:
-    return InvalidRequest(
-        f"the request has more than {MOST_FILES} files", reason="TOO_LARGE", remedy="send fewer at once"
-    )
+def too_many_files_error() -> InvalidRequest:
+    return InvalidRequest(f"the request has more than {MAX_FILES} files", reason="TOO_LARGE", remedy="send fewer files")
 
 
 class Allowance:
-    """Files that may come with one request: how many, and how large all together.
+    """Number and total size of files that a request may still send.
 
     Args:
-        limit: most bytes.
-        within: what they count against, too.
+        limit: maximum total bytes.
+        parent: a further allowance that the files count against.
     """
 
-    def __init__(self, limit: int, within: "Allowance | None" = None) -> None:
+    def __init__(self, limit: int, parent: "Allowance | None" = None) -> None:
         self.limit = limit
-        self._within = within
-        self._left = limit
+        self._parent = parent
+        self._remaining_bytes = limit
         self._files = 0
 
-    def begin(self) -> None:
-        """Raises InvalidRequest TOO_LARGE once more files have come than are allowed."""
+    def add_file(self) -> None:
+        """Counts a file; raises InvalidRequest TOO_LARGE if there are too many."""
         self._files += 1
-        if self._files > MOST_FILES:
-            raise too_many_files()
+        if self._files > MAX_FILES:
+            raise too_many_files_error()
 
-    def spend(self, size: int) -> None:
-        """Raises InvalidRequest TOO_LARGE once more has come than is allowed."""
-        self._left -= size
-        if self._left < 0:
-            raise files_too_large(self.limit)
-        if self._within:
-            self._within.spend(size)
+    def add_bytes(self, size: int) -> None:
+        """Counts bytes; raises InvalidRequest TOO_LARGE if there are too many."""
+        self._remaining_bytes -= size
+        if self._remaining_bytes < 0:
+            raise files_too_large_error(self.limit)
+        if self._parent:
+            self._parent.add_bytes(size)
 
 
-async def keep(
+async def store_file(
     store: ArtifactStore,
     tenant: str,
     name: str,
     chunks: AsyncIterable[bytes],
     allowance: Allowance,
     *,
-    claimed: str = "",
+    stated_type: str = "",
 ) -> Artifact:
-    """Keeps a file, if it is what its name and the claimed media type say.
+    """Stores a file whose content matches its name and stated media type.
 
     Raises:
         InvalidRequest: EMPTY_FILE, TOO_LARGE, FILE_TYPE or NOT_UTF8.
     """
-    allowance.begin()
+    allowance.add_file()
     name = clean_name(name)
-    rest = aiter(_paid(chunks, allowance))
+    rest = aiter(_counted(chunks, allowance))
     head, ended = await _head(rest)
     if not head:
-        raise InvalidRequest(f"{name} is empty", reason="EMPTY_FILE", remedy="send a file with something in it")
+        raise InvalidRequest(f"{name} is empty", reason="EMPTY_FILE", remedy="send a file with content")
     kind = media_type(name, head[:HEAD_BYTES], whole=ended and len(head) <= HEAD_BYTES)
-    check_claim(name, claimed, kind)
-    check = _utf8(name) if is_text(kind) else _anything
+    check_content_type(name, stated_type, kind)
+    check = _utf8_check(name) if is_text(kind) else _accept
 
     async def content() -> AsyncIterator[bytes]:
         check(head, False)
@@ -93,9 +91,9 @@ async def keep(
     return await store.put_stream(tenant, content(), media_type=kind, name=name, limit=allowance.limit)
 
 
-async def _paid(chunks: AsyncIterable[bytes], allowance: Allowance) -> AsyncIterator[bytes]:
+async def _counted(chunks: AsyncIterable[bytes], allowance: Allowance) -> AsyncIterator[bytes]:
     async for chunk in chunks:
-        allowance.spend(len(chunk))
+        allowance.add_bytes(len(chunk))
         yield chunk
 
 
@@ -108,11 +106,11 @@ async def _head(chunks: AsyncIterator[bytes]) -> tuple[bytes, bool]:
     return head, True
 
 
-def _anything(_chunk: bytes, _last: bool) -> None:
+def _accept(_chunk: bytes, _last: bool) -> None:
     pass
 
 
-def _utf8(name: str) -> Callable[[bytes, bool], None]:
+def _utf8_check(name: str) -> Callable[[bytes, bool], None]:
     decoder = codecs.getincrementaldecoder("utf-8")()
 
     def check(chunk: bytes, last: bool) -> None:
@@ -122,6 +120,10 @@ def _utf8(name: str) -> Callable[[bytes, bool], None]:
             whole = False
         if not whole:
             remedy = "save it as UTF-8 and send it again"
-            raise InvalidRequest(f"{name} is named as text but is not UTF-8", reason="NOT_UTF8", remedy=remedy)
+            raise InvalidRequest(
+                f"cannot accept {name}: its name means text, but its content is not UTF-8",
+                reason="NOT_UTF8",
+                remedy=remedy,
+            )
 
     return check

@@ -1,4 +1,4 @@
-"""Keys as the gateway has them at hand: what is revoked anywhere is refused here two seconds later."""
+"""Cache of API keys, so that most requests need no database query."""
 
 import time
 from collections import OrderedDict
@@ -8,30 +8,30 @@ from gateway.auth.api_keys import Key, Keys
 from services.common.errors import Unavailable
 
 FRESH_SECONDS = 2.0
-"""How long a key is believed to be as it was read."""
+"""Seconds a cached key is used without reading it again; a revocation takes effect after at most this time."""
 
 STALE_SECONDS = 300.0
-"""How long it is believed while the database does not answer."""
+"""Seconds a cached key is used while the database is unavailable."""
 
-MOST = 10_000
-"""Keys kept at hand."""
+MAX_KEYS = 10_000
+"""Maximum number of cached keys."""
 
 
-class KeyRing:
-    """Reads keys when they are asked for, and remembers them for a moment."""
+class ApiKeyCache:
+    """Reads API keys on demand and caches them for a short time."""
 
     def __init__(self, keys: Keys, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = keys
         self._clock = clock
-        self._known: OrderedDict[str, tuple[float, Key | None]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[float, Key | None]] = OrderedDict()
 
     async def find(self, key_id: str) -> Key | None:
-        """The key of that public id.
+        """Returns the key with the public id, or None.
 
         Raises:
-            Unavailable: the database does not answer, and the key has not been seen lately.
+            Unavailable: the database is unavailable and the key is not cached.
         """
-        read, key = self._known.get(key_id, (None, None))
+        read, key = self._entries.get(key_id, (None, None))
         if read is not None and self._clock() - read < FRESH_SECONDS:
             return key
         try:
@@ -40,11 +40,11 @@ class KeyRing:
             if read is None or self._clock() - read >= STALE_SECONDS:
                 raise
             return key
-        self._remember(key_id, key)
+        self._store(key_id, key)
         return key
 
-    def _remember(self, key_id: str, key: Key | None) -> None:
-        self._known[key_id] = (self._clock(), key)
-        self._known.move_to_end(key_id)
-        if len(self._known) > MOST:
-            self._known.popitem(last=False)
+    def _store(self, key_id: str, key: Key | None) -> None:
+        self._entries[key_id] = (self._clock(), key)
+        self._entries.move_to_end(key_id)
+        if len(self._entries) > MAX_KEYS:
+            self._entries.popitem(last=False)

@@ -1,7 +1,7 @@
-"""API keys: hgpt_{public id}_{secret}, of which only a digest of the secret is kept.
+"""API keys: hgpt_{public id}_{secret}; only a digest of the secret is stored.
 
-The secret is 256 random bits, so its SHA-256 is as good as a slow hash: nobody can try out what might have been
-chosen, for nothing was. A slow one would only let strangers keep the gateway busy.
+The secret has 256 random bits, so its SHA-256 cannot be reversed by guessing. A slow password hash would add no
+security, but would let unauthenticated requests consume processor time.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway.auth.audit import Actor, recorded
+from gateway.auth.audit import Actor, audit_query
 from gateway.limits.limits import Limits
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.artifacts.naming import is_valid_tenant
@@ -30,21 +30,21 @@ _COLUMNS = "id, digest, name, tenant, policy, admin, limits, created, expires, r
 
 @dataclass(frozen=True)
 class Terms:
-    """What a key is good for."""
+    """Tenant, data policy, limits and expiry of a key."""
 
     tenant: str
     name: str = ""
     policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED
     admin: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Fields of Limits; those left out are as the gateway is set up."""
+    """Fields of Limits; missing fields take the gateway's defaults."""
     expires: float | None = None
-    """Seconds since the epoch."""
+    """Unix time in seconds; None: never."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key, without its secret."""
+    """An API key without its secret."""
 
     id: str
     digest: bytes = field(repr=False)
@@ -52,12 +52,12 @@ class Key:
     created: float
     revoked: float | None = None
 
-    def fits(self, secret: str) -> bool:
-        """Whether the secret is this key's; takes the same time whatever it is."""
+    def matches(self, secret: str) -> bool:
+        """Whether the secret belongs to this key; compares in constant time."""
         return hmac.compare_digest(self.digest, digest(secret))
 
     def state(self, now: float) -> str:
-        """It is active, expired or revoked."""
+        """Returns "active", "expired" or "revoked"."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.terms.expires is not None and self.terms.expires <= now else "active"
@@ -68,22 +68,22 @@ def digest(secret: str) -> bytes:
 
 
 def parts(token: str) -> tuple[str, str] | None:
-    """Public id and secret of what looks like a key."""
+    """Splits a well-formed token into public id and secret; returns None for other texts."""
     found = _TOKEN.fullmatch(token)
     return (found[1], found[2]) if found else None
 
 
 class Keys:
-    """All keys; what is done to them stands in the audit log."""
+    """API keys in the database; every change is recorded in the audit log."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def create(self, terms: Terms, by: Actor) -> tuple[Key, str]:
-        """A new key, and what is sent to prove it: told this once.
+        """Creates a key and returns it with its full token, which is not stored.
 
         Raises:
-            InvalidRequest: the tenant's or the key's name cannot be one.
+            InvalidRequest: the name of the tenant or of the key is invalid.
         """
         _check(terms)
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -94,14 +94,14 @@ class Keys:
                 f"VALUES (?, ?, ?, ?, ?, ?, ?, {self._database.dialect.now}, ?, NULL) RETURNING {_COLUMNS}"
             )
             rows = yield Query(insert, (key_id, digest(secret), *_values(terms), terms.expires))
-            yield recorded(self._database, by, "key.create", key_id, _told(terms))
+            yield audit_query(self._database, by, "key.create", key_id, _audit_details(terms))
             return rows
 
         (row,) = await self._database.write(operation)
         return _key(row), f"{PREFIX}{key_id}_{secret}"
 
     async def list(self, tenant: str = "") -> Sequence[Key]:
-        """Keys, the oldest first; of all tenants if none is named."""
+        """Lists keys, oldest first; of all tenants if none is given."""
         select = f"SELECT {_COLUMNS} FROM api_keys WHERE ? IN ('', tenant) ORDER BY created, id"  # noqa: S608
         return [_key(row) for row in await self._database.read(select, tenant)]
 
@@ -110,68 +110,70 @@ class Keys:
         return _key(rows[0]) if rows else None
 
     async def change(self, key_id: str, change: Mapping[str, Any], by: Actor) -> Key:
-        """Other terms for a key; limits that are not named stay.
+        """Changes a key's terms; limits that are not named stay.
 
         Args:
             key_id: the public id.
-            change: fields of Terms.
-            by: who wants it.
+            change: fields of Terms to replace.
+            by: actor for the audit log.
 
         Raises:
             NotFound: KEY.
             FailedPrecondition: REVOKED.
-            InvalidRequest: a name cannot be one.
+            InvalidRequest: a name is invalid.
         """
 
         def operation() -> Steps[Key]:
-            key = yield from self._alive(key_id)
+            key = yield from self._unrevoked(key_id)
             limits = {**key.terms.limits, **change.get("limits", {})}
             terms = replace(key.terms, **{**change, "limits": limits})
             _check(terms)
             settings = "name = ?, tenant = ?, policy = ?, admin = ?, limits = ?, expires = ?"
             update = f"UPDATE api_keys SET {settings} WHERE id = ?"  # noqa: S608
             yield Query(update, (*_values(terms), terms.expires, key_id))
-            yield recorded(self._database, by, "key.change", key_id, _told(terms))
+            yield audit_query(self._database, by, "key.change", key_id, _audit_details(terms))
             return replace(key, terms=terms)
 
         return await self._database.write(operation)
 
     async def revoke(self, key_id: str, by: Actor) -> None:
-        """Ends a key; gateways let it in for two seconds at most.
+        """Revokes a key; gateways refuse it after at most two seconds.
 
         Raises:
             NotFound: KEY.
-            FailedPrecondition: REVOKED, it has been before.
+            FailedPrecondition: REVOKED, it is revoked already.
         """
 
         def operation() -> Steps[None]:
-            yield from self._alive(key_id)
+            yield from self._unrevoked(key_id)
             now = self._database.dialect.now
             yield Query(f"UPDATE api_keys SET revoked = {now} WHERE id = ?", (key_id,))  # noqa: S608
-            yield recorded(self._database, by, "key.revoke", key_id, {})
+            yield audit_query(self._database, by, "key.revoke", key_id, {})
 
         await self._database.write(operation)
 
-    def _alive(self, key_id: str) -> Steps[Key]:
+    def _unrevoked(self, key_id: str) -> Steps[Key]:
         yield Query(self._database.dialect.lock, (f"key {key_id}",))
         rows = yield Query(f"SELECT {_COLUMNS} FROM api_keys WHERE id = ?", (key_id,))  # noqa: S608
         if not rows:
-            raise NotFound(f"there is no key {key_id[:40]}", reason="KEY", remedy="see hugginggpt keys list")
+            raise NotFound(
+                f"there is no API key {key_id[:40]}", reason="KEY", remedy="list the keys with hugginggpt keys list"
+            )
         key = _key(rows[0])
         if key.revoked is not None:
             raise FailedPrecondition(
-                f"the key {key_id} has been revoked", reason="REVOKED", remedy="create another one"
+                f"the API key {key_id} has been revoked", reason="REVOKED", remedy="create another key"
             )
         return key
 
 
 def _check(terms: Terms) -> None:
     if not is_valid_tenant(terms.tenant):
-        remedy = "use up to 63 small letters, digits and hyphens, a letter or digit first"
-        raise InvalidRequest(f"a tenant cannot be called {terms.tenant[:100]!r}", remedy=remedy, port="tenant")
+        remedy = "use up to 63 lower-case letters, digits and hyphens, starting with a letter or digit"
+        raise InvalidRequest(f"invalid tenant name {terms.tenant[:100]!r}", remedy=remedy, port="tenant")
     if len(terms.name) > NAME_CHARACTERS or not terms.name.isprintable():
         remedy = f"use up to {NAME_CHARACTERS} printable characters"
-        raise InvalidRequest("a key cannot be called so", remedy=remedy, port="name")
+        raise InvalidRequest("invalid key name", remedy=remedy, port="name")
     Limits(**terms.limits)
 
 
@@ -180,8 +182,8 @@ def _values(terms: Terms) -> tuple[Any, ...]:
     return terms.name, terms.tenant, terms.policy, int(terms.admin), limits
 
 
-def _told(terms: Terms) -> dict[str, Any]:
-    """What the audit log says of them."""
+def _audit_details(terms: Terms) -> dict[str, Any]:
+    """Details of a key for the audit log."""
     return {
         "name": terms.name,
         "tenant": terms.tenant,

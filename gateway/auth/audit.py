@@ -1,4 +1,4 @@
-"""What was done that others may have to answer for: entries that are only ever added."""
+"""Append-only audit log of administrative actions."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -14,54 +14,54 @@ _COLUMNS = "id, at, tenant, actor, request_id, action, subject, details"
 _PAGE = 500
 
 _SEAL_SQLITE = [
-    f"""CREATE TRIGGER IF NOT EXISTS audit_keeps_{act} BEFORE {act} ON audit
-    BEGIN SELECT RAISE(ABORT, 'it only grows'); END"""
+    f"""CREATE TRIGGER IF NOT EXISTS audit_forbids_{act} BEFORE {act} ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"""
     for act in ("UPDATE", "DELETE")
 ]
 _SEAL_POSTGRES = [
-    """CREATE OR REPLACE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN RAISE EXCEPTION 'it only grows'; END $$""",
-    """CREATE OR REPLACE TRIGGER audit_keeps BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
-    FOR EACH STATEMENT EXECUTE FUNCTION audit_only_grows()""",
+    """CREATE OR REPLACE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$""",
+    """CREATE OR REPLACE TRIGGER audit_forbids_changes BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only()""",
 ]
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who does something."""
+    """The identity that performs an action."""
 
     tenant: str
     name: str
-    """The public id of a key, or operator:USER at the machine itself; empty without authentication."""
+    """Public id of the API key, or operator:USER for the command line on the server; empty without authentication."""
     request_id: str = ""
 
 
-def actor() -> Actor:
-    """Whoever the request being served comes from."""
-    who = identity.current()
-    return Actor(who.tenant, who.key_id, current().request_id)
+def current_actor() -> Actor:
+    """Returns the actor of the request being served."""
+    by = identity.current()
+    return Actor(by.tenant, by.key_id, current().request_id)
 
 
 class Audit:
-    """The log of administrative acts."""
+    """Audit log of the gateway's database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def record(self, action: str, subject: str, **details: Any) -> None:
-        """Writes down that the current identity does something; call it before it is done.
+        """Records an action of the current identity; call it before the action.
 
-        So nothing is done without an entry; one may stand for what then failed.
+        No action happens without an entry; an entry may exist for an action that then failed.
 
         Args:
-            action: such as run.delete.
-            subject: the id of what it is done to.
-            details: more about it, never content.
+            action: name of the action, such as run.delete.
+            subject: id of the object of the action.
+            details: further facts, without content.
 
         Raises:
-            Unavailable: the database does not answer.
+            Unavailable: the database is unavailable.
         """
-        entry = recorded(self._database, actor(), action, subject, details)
+        entry = audit_query(self._database, current_actor(), action, subject, details)
 
         def operation() -> Steps[Rows]:
             return (yield entry)
@@ -69,7 +69,7 @@ class Audit:
         await self._database.write(operation)
 
     async def entries(self) -> AsyncIterator[dict[str, Any]]:
-        """All entries, the oldest first, as JSON has them."""
+        """Iterates over all entries, oldest first, as JSON objects."""
         last = 0
         page: Sequence[Sequence[Any]] = ((),)
         while page:
@@ -80,17 +80,17 @@ class Audit:
                 yield _entry(row)
 
 
-def recorded(database: Database, who: Actor, action: str, subject: str, details: dict[str, Any]) -> Query:
-    """An entry, to be written in the transaction that does what it says."""
+def audit_query(database: Database, by: Actor, action: str, subject: str, details: dict[str, Any]) -> Query:
+    """Returns the statement that adds an entry, to run in the transaction of the action."""
     sql = (
         "INSERT INTO audit (at, tenant, actor, request_id, action, subject, details) "  # noqa: S608  # of constants
         f"VALUES ({database.dialect.now}, ?, ?, ?, ?, ?, ?)"
     )
-    return Query(sql, (who.tenant, who.name, who.request_id, action, subject, json.dumps(details, sort_keys=True)))
+    return Query(sql, (by.tenant, by.name, by.request_id, action, subject, json.dumps(details, sort_keys=True)))
 
 
-async def seal(database: Database) -> None:
-    """Has the database itself refuse to change or remove entries, whoever asks."""
+async def forbid_audit_changes(database: Database) -> None:
+    """Installs database triggers that reject every change or deletion of entries."""
     statements = _SEAL_SQLITE if database.dialect is sqlite.DIALECT else _SEAL_POSTGRES
 
     def operation() -> Steps[None]:

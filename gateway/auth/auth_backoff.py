@@ -1,4 +1,4 @@
-"""Those who come with keys that are none: a few times a minute are mistakes, more is trying."""
+"""Limits failed authentication attempts per client network."""
 
 import ipaddress
 import time
@@ -8,48 +8,48 @@ from datetime import timedelta
 
 from services.common.errors import Overloaded
 
-ALLOWED = 10
-"""Failures from one address in a window, answered as what they are."""
+MAX_FAILURES = 10
+"""Failed attempts of one network per window that are answered with 401; further ones with 429."""
 
 WINDOW_SECONDS = 60.0
 
-MOST = 10_000
-"""Addresses remembered; of more, those forgotten that began first."""
+MAX_NETWORKS = 10_000
+"""Maximum number of networks tracked; the oldest windows are dropped first."""
 
 _HOST_BITS = 64
-"""Of an IPv6 address: whoever has one has as many as these."""
+"""Host bits of an IPv6 network, within which one client can choose its address freely."""
 
 
-class Failures:
-    """Counts failures by address. A right key is let in however many: behind a proxy, all come from one address."""
+class AuthBackoff:
+    """Counts failed attempts by network. Valid keys are never blocked: clients behind a proxy share its address."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._windows: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
-    def count(self, address: str) -> None:
-        """One more from there.
+    def record_failure(self, address: str) -> None:
+        """Counts a failed attempt.
 
         Raises:
-            Overloaded: RATE_LIMIT, there were too many.
+            Overloaded: RATE_LIMIT, too many failures in this window.
         """
-        place, now = _network(address), self._clock()
-        began, failures = self._windows.pop(place, (now, 0))
-        if now - began >= WINDOW_SECONDS:
-            began, failures = now, 0
-        self._windows[place] = (began, failures + 1)
-        if len(self._windows) > MOST:
+        network, now = _network_of(address), self._clock()
+        started, failures = self._windows.pop(network, (now, 0))
+        if now - started >= WINDOW_SECONDS:
+            started, failures = now, 0
+        self._windows[network] = (started, failures + 1)
+        if len(self._windows) > MAX_NETWORKS:
             self._windows.popitem(last=False)
-        if failures >= ALLOWED:
+        if failures >= MAX_FAILURES:
             raise Overloaded(
-                "too many keys that are not known came from your address",
+                "too many requests with an invalid API key from this address",
                 reason="RATE_LIMIT",
-                remedy="check the key, and wait a minute",
-                retry_after=timedelta(seconds=began + WINDOW_SECONDS - now),
+                remedy="check the API key, and try again in a minute",
+                retry_after=timedelta(seconds=started + WINDOW_SECONDS - now),
             )
 
 
-def _network(address: str) -> str:
+def _network_of(address: str) -> str:
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

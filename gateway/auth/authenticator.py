@@ -1,119 +1,121 @@
-"""Who may come in: with keys those that show one, without them whoever reaches this machine's loopback."""
+"""Authentication of requests by API key or JWT, or none on a machine-local gateway."""
 
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from gateway.auth.api_key_cache import KeyRing
+from gateway.auth.api_key_cache import ApiKeyCache
 from gateway.auth.api_keys import PREFIX, Key, parts
-from gateway.auth.auth_backoff import Failures
-from gateway.auth.identity import OWNER, Identity
+from gateway.auth.auth_backoff import AuthBackoff
+from gateway.auth.identity import LOCAL_ADMIN, Identity
 from gateway.limits.limits import Limits
 from services.common.errors import Unauthenticated
 
 
-class Gate(Protocol):
-    """Tells who a request comes from."""
+class Authenticator(Protocol):
+    """Determines the identity behind a request."""
 
-    async def identity(self, token: str, address: str) -> Identity:
-        """Whose token that is.
+    async def authenticate(self, token: str, address: str) -> Identity:
+        """Returns the identity that a token proves.
 
         Args:
-            token: as it was sent; empty if none was.
-            address: where the request comes from.
+            token: token as sent; empty if none was sent.
+            address: IP address of the client.
 
         Raises:
-            Unauthenticated: nobody's.
-            Overloaded: RATE_LIMIT, nobody's, and not the first from there.
-            Unavailable: it cannot be known now.
+            Unauthenticated: the token is missing or invalid.
+            Overloaded: RATE_LIMIT, too many failures from this address.
+            Unavailable: the key database is unavailable.
         """
         ...
 
-    async def stands(self, who: Identity) -> bool:
-        """Whether somebody who was let in would be again.
+    async def is_valid(self, identity: Identity) -> bool:
+        """Whether an identity authenticated earlier is still valid.
 
         Raises:
-            Unavailable: it cannot be known now.
+            Unavailable: the key database is unavailable.
         """
         ...
 
 
-class OpenGate:
-    """Asks nobody: for a gateway that only its own machine can reach."""
+class OpenAuthenticator:
+    """Accepts every request as the local administrator; for a gateway that listens on loopback only."""
 
-    async def identity(self, token: str, address: str) -> Identity:  # noqa: ARG002  # it asks for nothing
-        return OWNER
+    async def authenticate(self, token: str, address: str) -> Identity:  # noqa: ARG002  # no authentication
+        return LOCAL_ADMIN
 
-    async def stands(self, who: Identity) -> bool:  # noqa: ARG002  # it asks for nothing
+    async def is_valid(self, identity: Identity) -> bool:  # noqa: ARG002  # no authentication
         return True
 
 
-class Tokens(Protocol):
-    """Knows tokens that another server has issued."""
+class TokenAuthenticator(Protocol):
+    """Verifies tokens of an external issuer."""
 
-    async def identity(self, token: str) -> Identity:
-        """Whose it is.
+    async def authenticate(self, token: str) -> Identity:
+        """Returns the identity that a token proves.
 
         Raises:
-            Unauthenticated: nobody's.
+            Unauthenticated: the token is invalid.
         """
         ...
 
 
-class KeyGate:
-    """Lets in who has a key, or a token of the issuer if there is one.
+class KeyAuthenticator:
+    """Authenticates API keys and, if an issuer is configured, its JWTs.
 
     Args:
-        ring: the keys.
-        limits: of keys that have none of their own.
-        tokens: None if no issuer is configured.
+        cache: API keys.
+        limits: default limits, for keys without limits of their own.
+        tokens: verifier of the issuer's tokens; None if no issuer is configured.
+        backoff: counts failures by address.
+        clock: Unix time in seconds.
     """
 
     def __init__(
         self,
-        ring: KeyRing,
+        cache: ApiKeyCache,
         limits: Limits,
-        tokens: Tokens | None = None,
-        failures: Failures | None = None,
+        tokens: TokenAuthenticator | None = None,
+        backoff: AuthBackoff | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._ring = ring
+        self._cache = cache
         self._limits = limits
         self._tokens = tokens
-        self._failures = failures or Failures()
+        self._backoff = backoff or AuthBackoff()
         self._clock = clock
 
-    async def identity(self, token: str, address: str) -> Identity:
+    async def authenticate(self, token: str, address: str) -> Identity:
         if not token:
             raise Unauthenticated(
-                "no key was sent",
-                remedy="send authorization: Bearer KEY, or set HUGGINGGPT_API_KEY; hugginggpt keys create makes one",
+                "no API key was sent",
+                remedy="send Authorization: Bearer KEY, or set HUGGINGGPT_API_KEY (hugginggpt keys create makes one)",
             )
         try:
             if self._tokens and not token.startswith(PREFIX):
-                return await self._tokens.identity(token)
-            return await self._of_key(token)
+                return await self._tokens.authenticate(token)
+            return await self._authenticate_key(token)
         except Unauthenticated:
-            self._failures.count(address)
+            self._backoff.record_failure(address)
             raise
 
-    async def stands(self, who: Identity) -> bool:
-        """Of a token or a signature nobody says that it has ended before its time."""
-        key = await self._ring.find(who.key_id)
-        return key is None or (key.state(self._clock()) == "active" and key.terms.tenant == who.tenant)
+    async def is_valid(self, identity: Identity) -> bool:
+        """Whether the identity's key is still active; JWTs and signed links are valid until they expire."""
+        key = await self._cache.find(identity.key_id)
+        return key is None or (key.state(self._clock()) == "active" and key.terms.tenant == identity.tenant)
 
-    async def _of_key(self, token: str) -> Identity:
+    async def _authenticate_key(self, token: str) -> Identity:
         sent = parts(token)
-        key = await self._ring.find(sent[0]) if sent else None
-        if not sent or not key or not key.fits(sent[1]):
-            raise Unauthenticated("the key is not known here", remedy="check that it was copied whole")
+        key = await self._cache.find(sent[0]) if sent else None
+        if not sent or not key or not key.matches(sent[1]):
+            raise Unauthenticated("invalid API key", remedy="check that the key was copied completely")
         state = key.state(self._clock())
         if state != "active":
             raise Unauthenticated(
-                f"the key {key.id} is {state}", remedy="ask the operator for another: hugginggpt keys create"
+                f"the API key {key.id} is {state}", remedy="ask the operator for a new key (hugginggpt keys create)"
             )
-        return self._holder(key)
+        return self._identity_of(key)
 
-    def _holder(self, key: Key) -> Identity:
+    def _identity_of(self, key: Key) -> Identity:
         limits: Mapping[str, int] = {**self._limits.model_dump(), **key.terms.limits}
         return Identity(key.terms.tenant, key.id, key.terms.policy, key.terms.admin, Limits(**limits))

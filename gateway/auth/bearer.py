@@ -1,4 +1,4 @@
-"""Tokens as they are sent: Authorization: Bearer, over HTTP and as gRPC metadata."""
+"""Bearer tokens in the Authorization header of HTTP requests and in gRPC metadata."""
 
 import re
 
@@ -8,10 +8,10 @@ _BEARER = re.compile(r"bearer +([\x21-\x7e]{1,8192})", re.IGNORECASE)
 
 
 def token(authorization: str) -> str:
-    """What the header carries; empty if it was not sent.
+    """Extracts the token; returns an empty string if the header is absent.
 
     Raises:
-        Unauthenticated: it carries something else.
+        Unauthenticated: the header contains no bearer token.
     """
     if not authorization:
         return ""

@@ -1,4 +1,4 @@
-"""Callers, as the services behind the gateway are told of them."""
+"""Callers: the identity, data policy and priority that the gateway passes to the services."""
 
 import re
 import secrets
@@ -19,36 +19,36 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True)
-class Callers:
-    """Makes the caller of each request; what a client says of itself elsewhere is not believed."""
+class CallerFactory:
+    """Creates the caller of each request from its authenticated identity, never from what a client claims."""
 
     policy: "DataPolicy.ValueType"
-    """Holds where neither a request nor its key says."""
+    """Data policy of the deployment, for requests and keys that state none."""
 
-    def caller(self, request_id: str = "", policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED) -> Caller:
-        """A caller of the current identity, with the client's request id if it is one, else a new one.
+    def create(self, request_id: str = "", policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED) -> Caller:
+        """Creates a caller for the current identity; an invalid request id is replaced by a new one.
 
         Args:
-            request_id: as the client sent it.
-            policy: what the request asks for.
+            request_id: request id sent by the client.
+            policy: data policy requested by the client.
 
         Raises:
-            PermissionDenied: POLICY, the request would let out what its key keeps in.
+            PermissionDenied: POLICY, the request asks for `open` but its key requires `local`.
         """
-        who = identity.current()
-        if who.policy == DATA_POLICY_LOCAL and policy == DATA_POLICY_OPEN:
+        current_identity = identity.current()
+        if current_identity.policy == DATA_POLICY_LOCAL and policy == DATA_POLICY_OPEN:
             raise PermissionDenied(
-                "the key keeps all data in the house, and the request asks for the policy open",
+                "the API key requires the data policy local, but the request asks for open",
                 reason="POLICY",
                 remedy="leave the policy out, or use a key without --policy local",
                 port="policy",
             )
         known = request_id if _REQUEST_ID.fullmatch(request_id) else f"req_{secrets.token_hex(12)}"
         return Caller(
-            tenant=who.tenant,
-            key_id=who.key_id,
-            policy=policy or who.policy or self.policy,
+            tenant=current_identity.tenant,
+            key_id=current_identity.key_id,
+            policy=policy or current_identity.policy or self.policy,
             priority=PRIORITY_INTERACTIVE,
             request_id=known,
-            items_at_once=who.limits.concurrent_runs,
+            items_at_once=current_identity.limits.concurrent_runs,
         )

@@ -1,4 +1,4 @@
-"""Follows runs and batches to their ends: places become free, tokens are counted, and whoever asked for it is told."""
+"""Polls ended runs and batches: releases run slots, counts tokens, and queues webhook deliveries."""
 
 import asyncio
 import time
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import grpc
 import structlog
 
-from gateway.auth.cursor_follower import Following, moment
+from gateway.auth.cursor_follower import CursorFollower, completion_time
 from gateway.limits.quotas import TOKENS
-from gateway.limits.rate_window import DAY, beginning, counted
+from gateway.limits.rate_window import DAY, add_usage_query, window_start
 from gateway.webhooks.outbox import Outbox
 from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 1.0
-"""How long after a run's end its place is free, at most."""
+POLL_SECONDS = 1.0
+"""Longest delay between a run's end and the release of its slot, in seconds."""
 
 PAGE = 500
 
-_TIDY_SECONDS = 3600.0
-_CALL_SECONDS = 10.0
+_DELETE_INTERVAL_SECONDS = 3600.0
+_CALL_TIMEOUT_SECONDS = 10.0
 
 
-class Endings:
-    """Each end counts once, whichever gateway sees it, and also when none was there.
+class CompletionWatcher:
+    """Processes each end of a run or batch once, even with several gateways and after downtime.
 
     Args:
-        stub: the orchestrator's, who knows of them.
-        database: the gateway's.
-        clock: seconds since the epoch.
-        counting: whether keys have limits; without them only ends that somebody wants to be told of are looked for.
+        stub: stub of the orchestrator.
+        database: the gateway's database.
+        clock: Unix time in seconds.
+        counting: whether keys have limits; without limits, ends are only polled while a webhook exists.
     """
 
     def __init__(
@@ -57,91 +57,95 @@ class Endings:
         self._clock = clock
         self._counting = counting
         self._outbox = Outbox(database)
-        self._runs = Following(database, "ended runs", self._ended_runs, key=_end_of_run, note=self._run, clock=clock)
-        self._batches = Following(
+        self._runs = CursorFollower(
+            database, "ended runs", self._ended_runs, key=_run_key, on_completion=self._record_run, clock=clock
+        )
+        self._batches = CursorFollower(
             database,
             "ended batches",
             self._ended_batches,
-            key=_end_of_batch,
-            note=self._outbox.add_batch,
+            key=_batch_key,
+            on_completion=self._outbox.add_batch,
             clock=clock,
         )
-        self._tidied = 0.0
+        self._last_deletion = 0.0
 
     @asynccontextmanager
-    async def followed(self) -> AsyncIterator[None]:
-        """Follows them within the block."""
-        following = asyncio.create_task(supervise(self._follow, name="ended runs"), name="ended-runs")
+    async def running(self) -> AsyncIterator[None]:
+        """Polls within the block."""
+        polling = asyncio.create_task(supervise(self._poll_periodically, name="ended runs"), name="ended-runs")
         try:
             yield
         finally:
-            following.cancel()
+            polling.cancel()
             with suppress(asyncio.CancelledError):
-                await following
+                await polling
 
-    async def look(self) -> None:
-        """Counts the runs that have ended since the last look, and has them and ended batches told of.
+    async def poll(self) -> None:
+        """Processes the runs and batches that have ended since the last poll.
 
         Raises:
-            ServiceError: the database does not answer.
-            grpc.aio.AioRpcError: the orchestrator does not.
+            ServiceError: the database is unavailable.
+            grpc.aio.AioRpcError: the orchestrator is unavailable.
         """
-        first = await self._outbox.since()
+        first = await self._outbox.earliest_webhook()
         if self._counting or first is not None:
-            await self._runs.look(0.0 if self._counting else first or 0.0)
+            await self._runs.poll(0.0 if self._counting else first or 0.0)
         if first is not None:
-            await self._batches.look(first)
+            await self._batches.poll(first)
 
-    async def _follow(self) -> None:
+    async def _poll_periodically(self) -> None:
         while True:
             try:
-                await self.look()
-                await self._tidy()
+                await self.poll()
+                await self._delete_old()
             except (ServiceError, grpc.aio.AioRpcError) as error:
-                log.warning("ended runs are counted later", error=str(error))
-            await asyncio.sleep(LOOK_SECONDS)
+                log.warning("cannot process ended runs; retrying", error=str(error))
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _ended_runs(self, since: float, token: str) -> tuple[Sequence[pb.EndedRun], str]:
+    async def _ended_runs(self, ended_after: float, token: str) -> tuple[Sequence[pb.EndedRun], str]:
         request = pb.ListEndedRunsRequest(page_size=PAGE, page_token=token)
-        request.ended_after.FromMicroseconds(int(since * 1e6))
-        page = await self._stub.ListEndedRuns(request, timeout=_CALL_SECONDS, metadata=call_context.metadata())
+        request.ended_after.FromMicroseconds(int(ended_after * 1e6))
+        page = await self._stub.ListEndedRuns(request, timeout=_CALL_TIMEOUT_SECONDS, metadata=call_context.metadata())
         return page.runs, page.next_page_token
 
-    async def _ended_batches(self, since: float, token: str) -> tuple[Sequence[pb.EndedBatch], str]:
+    async def _ended_batches(self, ended_after: float, token: str) -> tuple[Sequence[pb.EndedBatch], str]:
         request = pb.ListEndedBatchesRequest(page_size=PAGE, page_token=token)
-        request.ended_after.FromMicroseconds(int(since * 1e6))
-        page = await self._stub.ListEndedBatches(request, timeout=_CALL_SECONDS, metadata=call_context.metadata())
+        request.ended_after.FromMicroseconds(int(ended_after * 1e6))
+        page = await self._stub.ListEndedBatches(
+            request, timeout=_CALL_TIMEOUT_SECONDS, metadata=call_context.metadata()
+        )
         return page.batches, page.next_page_token
 
-    def _run(self, run: pb.EndedRun) -> Steps[None]:
+    def _record_run(self, run: pb.EndedRun) -> Steps[None]:
         yield from self._outbox.add(run)
         yield Query("DELETE FROM admitted_runs WHERE run_id = ?", (run.run_id,))
         tokens = run.usage.input_tokens + run.usage.output_tokens
         if run.caller.key_id and tokens:
-            yield counted(run.caller.key_id, TOKENS, beginning(moment(run), DAY), tokens)
+            yield add_usage_query(run.caller.key_id, TOKENS, window_start(completion_time(run), DAY), tokens)
 
-    async def _tidy(self) -> None:
-        """Drops now and then what nobody asks for any more."""
+    async def _delete_old(self) -> None:
+        """Deletes expired rows once an hour."""
         now = self._clock()
-        if now - self._tidied < _TIDY_SECONDS:
+        if now - self._last_deletion < _DELETE_INTERVAL_SECONDS:
             return
-        self._tidied = now
+        self._last_deletion = now
 
         def operation() -> Steps[None]:
             yield Query("DELETE FROM admitted_runs WHERE until < ?", (now,))
             yield Query("DELETE FROM key_usage WHERE began < ?", (int(now) - 2 * DAY,))
 
         await self._database.write(operation)
-        await self._runs.tidy()
-        await self._batches.tidy()
+        await self._runs.delete_old()
+        await self._batches.delete_old()
 
 
-def _end_of_run(run: pb.EndedRun) -> str:
-    """Nothing for an item of a batch that took no tokens: it has no place of its own, and the batch is told of."""
+def _run_key(run: pb.EndedRun) -> str:
+    """Key of an ended run; empty for a batch item without token usage, which has no slot and no notification."""
     bare = run.caller.priority == PRIORITY_BATCH and not (run.usage.input_tokens or run.usage.output_tokens)
     return "" if bare else run.run_id
 
 
-def _end_of_batch(batch: pb.EndedBatch) -> str:
-    """A batch that is resumed ends once more."""
+def _batch_key(batch: pb.EndedBatch) -> str:
+    """Key of an ended batch; each round of a resumed batch ends separately."""
     return f"{batch.batch_id}/{batch.round}"

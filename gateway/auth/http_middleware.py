@@ -1,4 +1,4 @@
-"""HTTP requests, each with the identity its key proves, held to its limits."""
+"""HTTP middleware: authenticates each request and enforces its rate limits and quotas."""
 
 import re
 from collections.abc import Mapping
@@ -7,82 +7,89 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.auth.authenticator import Gate
+from gateway.auth.authenticator import Authenticator
 from gateway.auth.bearer import token
-from gateway.auth.caller import Callers
+from gateway.auth.caller import CallerFactory
 from gateway.auth.identity import Identity, identified_as
-from gateway.auth.session_revocation import Presence
-from gateway.auth.signed_links import Links, signing_with
+from gateway.auth.session_revocation import ActiveSessions
+from gateway.auth.signed_links import LinkSigner, use_link_signer
 from gateway.http.middleware import problem_response
 from gateway.http.sse import MEDIA_TYPE as EVENT_STREAM
 from gateway.limits.quotas import Meter, Quotas
-from gateway.limits.request_bytes import metered_by
+from gateway.limits.request_bytes import use_meter
 from services.common.call_context import current, use_caller
 from services.common.errors import ServiceError, Unauthenticated
 
 PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|(docs|web)(/.*)?|mcp/uploads/[\w-]+)")
-"""Paths that need no key: they say nothing of anybody, or their last part is as good as one."""
+"""Paths that need no key: they are public, or contain a secret of their own (MCP uploads)."""
 
 
-class Identified:
-    """Serves each request as whoever its key belongs to; answers those without one itself.
+class AuthenticationMiddleware:
+    """Serves each request with its authenticated identity; rejects invalid ones.
 
-    So that what it answers passes through the layers before it, as every answer does.
+    Rejections are sent as responses, not raised, so that the outer middleware adds its headers to them.
     """
 
     def __init__(
-        self, app: ASGIApp, gate: Gate, links: Links, callers: Callers, *, quotas: Quotas, presence: Presence
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        link_signer: LinkSigner,
+        callers: CallerFactory,
+        *,
+        quotas: Quotas,
+        sessions: ActiveSessions,
     ) -> None:
         self._app = app
-        self._gate = gate
-        self._links = links
+        self._authenticator = authenticator
+        self._link_signer = link_signer
         self._callers = callers
         self._quotas = quotas
-        self._presence = presence
+        self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if PUBLIC.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
         try:
-            who = self._links.holder(scope) or await self._shown(scope)
-            standing = await self._quotas.request(who)
-            told = _telling(send, standing.headers())
+            identity = self._link_signer.authenticate(scope) or await self._authenticate(scope)
+            limit_status = await self._quotas.request(identity)
+            limited_send = _adding_headers(send, limit_status.headers())
         except ServiceError as error:
             await problem_response(error, scope["path"])(scope, receive, send)
             return
         try:
-            standing.check()
+            limit_status.check()
         except ServiceError as error:
-            await problem_response(error, scope["path"])(scope, receive, told)
+            await problem_response(error, scope["path"])(scope, receive, limited_send)
             return
-        await self._serve(who, scope, receive, told)
+        await self._serve(identity, scope, receive, limited_send)
 
-    async def _shown(self, scope: Scope) -> Identity:
+    async def _authenticate(self, scope: Scope) -> Identity:
         sent = token(Headers(scope=scope).get("authorization", ""))
-        return await self._gate.identity(sent, (scope.get("client") or ("", 0))[0])
+        return await self._authenticator.authenticate(sent, (scope.get("client") or ("", 0))[0])
 
-    async def _serve(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
-        meter = self._quotas.meter(who)
-        answer = _Answer(send)
+    async def _serve(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
+        meter = self._quotas.meter(identity)
+        answer = _TrackedResponse(send)
         with (
-            identified_as(who),
-            signing_with(self._links),
-            metered_by(meter),
-            use_caller(self._callers.caller(current().request_id)),
+            identified_as(identity),
+            use_link_signer(self._link_signer),
+            use_meter(meter),
+            use_caller(self._callers.create(current().request_id)),
         ):
             try:
-                async with self._presence.of(who):
-                    await self._app(scope, _metered(receive, meter) if meter else receive, answer)
+                async with self._sessions.track(identity):
+                    await self._app(scope, _metered_receive(receive, meter) if meter else receive, answer)
             except Unauthenticated as error:
                 await answer.end(problem_response(error, scope["path"]), scope, receive)
             finally:
                 if meter:
-                    await meter.settle()
+                    await meter.flush()
 
 
-class _Answer:
-    """What has been sent, so that it can be ended."""
+class _TrackedResponse:
+    """Response in progress, which can be ended early."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -93,31 +100,31 @@ class _Answer:
             self._head = message
         await self._send(message)
 
-    async def end(self, refusal: Response, scope: Scope, receive: Receive) -> None:
-        """Refuses, if nothing has been sent; ends a stream of events; leaves broken off what has an end of its own."""
+    async def end(self, problem: Response, scope: Scope, receive: Receive) -> None:
+        """Sends the error if nothing has been sent; ends an event stream; leaves other responses incomplete."""
         if self._head is None:
-            await refusal(scope, receive, self._send)
+            await problem(scope, receive, self._send)
         elif MutableHeaders(scope=self._head).get("content-type", "").startswith(EVENT_STREAM):
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _telling(send: Send, headers: Mapping[str, str]) -> Send:
+def _adding_headers(send: Send, headers: Mapping[str, str]) -> Send:
     if not headers:
         return send
 
-    async def telling(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).update(headers)
         await send(message)
 
-    return telling
+    return send_with_headers
 
 
-def _metered(receive: Receive, meter: Meter) -> Receive:
-    async def metered() -> Message:
+def _metered_receive(receive: Receive, meter: Meter) -> Receive:
+    async def receive_metered() -> Message:
         message = await receive()
         if body := message.get("body"):
-            await meter.take(len(body))
+            await meter.add(len(body))
         return message
 
-    return metered
+    return receive_metered

@@ -1,4 +1,4 @@
-"""Who a request has proved to come from; kept in a context variable that no client can set."""
+"""Authenticated identity of the current request, in a context variable."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,40 +10,40 @@ from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
 from services.common.errors import PermissionDenied
 
 TENANT = "default"
-"""Of whoever need not say."""
+"""Tenant of requests that need no authentication."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A tenant, and how it showed that it is one."""
+    """An authenticated tenant, with the rights and limits of its credential."""
 
     tenant: str
     key_id: str = ""
-    """Public id of the key; empty where nobody has to show one."""
+    """Public id of the API key; empty without authentication."""
     policy: "DataPolicy.ValueType" = DATA_POLICY_UNSPECIFIED
-    """What the key says; unspecified: as the gateway is set up."""
+    """Data policy of the key; unspecified: the deployment's."""
     admin: bool = False
-    """May change what all tenants share."""
+    """Whether settings shared by all tenants may be changed."""
     limits: Limits = NO_LIMITS
 
 
-NOBODY = Identity("")
-"""Who has proved nothing; owns nothing."""
+ANONYMOUS = Identity("")
+"""Unauthenticated; owns nothing."""
 
-OWNER = Identity(TENANT, admin=True)
-"""Whoever sits at a machine that asks nobody for a key."""
+LOCAL_ADMIN = Identity(TENANT, admin=True)
+"""Identity of every request when authentication is disabled."""
 
-_current: ContextVar[Identity] = ContextVar("identity", default=NOBODY)
+_current: ContextVar[Identity] = ContextVar("identity", default=ANONYMOUS)
 
 
 def current() -> Identity:
-    """Who asks for what is being served."""
+    """Returns the identity of the request being served."""
     return _current.get()
 
 
 @contextmanager
 def identified_as(identity: Identity) -> Iterator[None]:
-    """Serves that identity within the block."""
+    """Sets the current identity within the block."""
     token = _current.set(identity)
     try:
         yield
@@ -52,14 +52,14 @@ def identified_as(identity: Identity) -> Iterator[None]:
 
 
 def require_admin() -> None:
-    """Lets only those go on that may change what all tenants share.
+    """Requires the current identity to be an administrator.
 
     Raises:
         PermissionDenied: ADMIN.
     """
     if not current().admin:
         raise PermissionDenied(
-            "this changes what all tenants share, and the key may not",
+            "this operation affects all tenants and requires an admin key",
             reason="ADMIN",
-            remedy="use a key made with hugginggpt keys create --admin",
+            remedy="use a key created with hugginggpt keys create --admin",
         )

@@ -1,4 +1,4 @@
-"""An issuer's public keys: kept, and fetched again when a token names one that is not among them."""
+"""Public keys of a JWT issuer (JWKS), cached and refreshed when a token names an unknown key."""
 
 import asyncio
 import json
@@ -17,85 +17,88 @@ from services.common.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
 
-AGAIN_SECONDS = 60.0
-"""Least time between two fetches."""
+MIN_REFRESH_SECONDS = 60.0
+"""Minimum time between two fetches."""
 
-OLD_SECONDS = 3600.0
-"""After which they are fetched again though all tokens are known, since keys are also withdrawn."""
+MAX_AGE_SECONDS = 3600.0
+"""Maximum age of the keys; refreshed after it even if all tokens are known, because issuers withdraw keys."""
 
-FETCH_SECONDS = 5.0
-MOST_BYTES = 1_000_000
+FETCH_TIMEOUT_SECONDS = 5.0
+MAX_BYTES = 1_000_000
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Jwks:
-    """Keys by their id.
+    """Keys of an issuer by key id.
 
     Args:
-        place: an https URL, one of http on this machine, or a file.
+        location: an https URL, an http URL on this machine, or a file.
+        clock: monotonic time in seconds.
 
     Raises:
-        InvalidRequest: the place is another.
+        InvalidRequest: the location is none of these.
     """
 
-    def __init__(self, place: str, clock: Callable[[], float] = time.monotonic) -> None:
-        _check(place)
-        self._place = place
+    def __init__(self, location: str, clock: Callable[[], float] = time.monotonic) -> None:
+        _check(location)
+        self._location = location
         self._clock = clock
         self._keys: Mapping[str, PyJWK] = {}
-        self._tried: float | None = None
-        self._turn = asyncio.Lock()
+        self._last_fetch: float | None = None
+        self._refresh_lock = asyncio.Lock()
 
     async def key(self, kid: str) -> PyJWK | None:
-        """The key of that id; without one, the only key there is."""
-        if self._find(kid) is None or self._older(OLD_SECONDS):
-            async with self._turn:
-                if self._older(AGAIN_SECONDS) and (self._find(kid) is None or self._older(OLD_SECONDS)):
+        """Returns the key with the id; for a token without an id, the only key."""
+        if self._lookup(kid) is None or self._is_older(MAX_AGE_SECONDS):
+            async with self._refresh_lock:
+                if self._is_older(MIN_REFRESH_SECONDS) and (
+                    self._lookup(kid) is None or self._is_older(MAX_AGE_SECONDS)
+                ):
                     await self._fetch()
-        return self._find(kid)
+        return self._lookup(kid)
 
-    def _find(self, kid: str) -> PyJWK | None:
+    def _lookup(self, kid: str) -> PyJWK | None:
         if not kid and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)
 
-    def _older(self, seconds: float) -> bool:
-        return self._tried is None or self._clock() - self._tried >= seconds
+    def _is_older(self, seconds: float) -> bool:
+        return self._last_fetch is None or self._clock() - self._last_fetch >= seconds
 
     async def _fetch(self) -> None:
-        """What cannot be fetched leaves the keys as they are."""
-        self._tried = self._clock()
+        """Fetches the keys; on failure the cached keys stay in use."""
+        self._last_fetch = self._clock()
         try:
             self._keys = _read(await self._content())
         except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError) as error:
-            log.warning("the issuer's keys cannot be read; those known stay", place=self._place, error=str(error))
+            log.warning("cannot fetch JWKS; using cached keys", location=self._location, error=str(error))
 
     async def _content(self) -> bytes:
-        if "://" not in self._place:
-            return await asyncio.to_thread(Path(self._place).read_bytes)
+        if "://" not in self._location:
+            return await asyncio.to_thread(Path(self._location).read_bytes)
         content = bytearray()
         async with (
-            asyncio.timeout(FETCH_SECONDS),
+            asyncio.timeout(FETCH_TIMEOUT_SECONDS),
             httpx.AsyncClient(follow_redirects=False) as client,
-            client.stream("GET", self._place) as reply,
+            client.stream("GET", self._location) as reply,
         ):
             reply.raise_for_status()
             async for chunk in reply.aiter_bytes():
                 content += chunk
-                if len(content) > MOST_BYTES:
-                    raise ValueError("it is too long")
+                if len(content) > MAX_BYTES:
+                    raise ValueError(f"the JWKS is larger than {MAX_BYTES} bytes")
         return bytes(content)
 
 
 def _read(content: bytes) -> dict[str, PyJWK]:
-    """Keys to check signatures with; those of other kinds are left out."""
+    """Parses the signature keys of a JWKS; other keys are ignored."""
     found = dict[str, PyJWK]()
     for entry in json.loads(content)["keys"]:
         if (key := _public(entry)) is not None:
             found[str(entry.get("kid", ""))] = key
     if not found:
-        raise ValueError("there is no key in it that can be used")
+        raise ValueError("the JWKS contains no usable signature key")
     return found
 
 
@@ -108,10 +111,10 @@ def _public(entry: Mapping[str, Any]) -> PyJWK | None:
         return None
 
 
-def _check(place: str) -> None:
-    parts = urlsplit(place)
-    if "://" in place and not (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)):
+def _check(location: str) -> None:
+    parts = urlsplit(location)
+    if "://" in location and not (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)):
         raise InvalidRequest(
-            f"the issuer's keys cannot be fetched safely from {place}",
-            remedy="set GATEWAY_JWT_JWKS to an https URL, or to a file",
+            f"cannot fetch the issuer's keys from {location}: neither https nor a file",
+            remedy="set GATEWAY_JWT_JWKS to an https URL, or to the path of a file",
         )

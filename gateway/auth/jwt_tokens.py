@@ -1,4 +1,4 @@
-"""Tokens of an issuer elsewhere (JWT): checked here, against its public keys."""
+"""Verification of JSON Web Tokens (JWT) of an external issuer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,19 +20,19 @@ from services.common.artifacts.naming import is_valid_tenant
 from services.common.errors import PermissionDenied, Unauthenticated
 
 LEEWAY_SECONDS = 30
-"""By which the issuer's clock may differ."""
+"""Tolerated clock difference to the issuer."""
 
 SUBJECT_CHARACTERS = 200
 
 
 class JwtTokens:
-    """Takes tokens of one issuer, for one audience.
+    """Accepts the tokens of one issuer for one audience.
 
     Args:
-        jwks: the issuer's keys.
-        algorithms: signatures taken; each fits only the kind of key that it is made with.
-        tenant_claim: which claim names the tenant; dots lead into objects.
-        limits: of every subject.
+        jwks: public keys of the issuer.
+        algorithms: accepted signature algorithms.
+        tenant_claim: claim with the tenant's name; dots address nested objects.
+        limits: limits of every subject.
     """
 
     def __init__(
@@ -45,20 +45,20 @@ class JwtTokens:
         self._tenant_claim = tenant_claim
         self._limits = limits
 
-    async def identity(self, token: str) -> Identity:
-        """Whose token it is.
+    async def authenticate(self, token: str) -> Identity:
+        """Returns the identity that a token proves.
 
         Raises:
-            Unauthenticated: it is none of the issuer's, or no longer good.
-            PermissionDenied: TENANT, it names none.
+            Unauthenticated: the token is invalid or has expired.
+            PermissionDenied: TENANT, the token names no valid tenant.
         """
         claims = await self._claims(token)
-        tenant, subject = _within(claims, self._tenant_claim), str(claims["sub"])
+        tenant, subject = _claim(claims, self._tenant_claim), str(claims["sub"])
         if not isinstance(tenant, str) or not is_valid_tenant(tenant):
             raise PermissionDenied(
-                f"the token's claim {self._tenant_claim} names no tenant",
+                f"the token's claim {self._tenant_claim} contains no valid tenant name",
                 reason="TENANT",
-                remedy="have the issuer set it to a name of small letters, digits and hyphens",
+                remedy="have the issuer set it to a name of lower-case letters, digits and hyphens",
             )
         return Identity(tenant, f"jwt:{subject[:SUBJECT_CHARACTERS]}", limits=self._limits)
 
@@ -66,7 +66,7 @@ class JwtTokens:
         try:
             key = await self._jwks.key(str(jwt.get_unverified_header(token).get("kid", "")))
             if key is None:
-                raise _refused("it is signed with a key that is not the issuer's")
+                raise _invalid_token("its signing key is not a key of the issuer")
             return jwt.decode(
                 token,
                 key,
@@ -77,26 +77,26 @@ class JwtTokens:
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except ExpiredSignatureError:
-            raise _refused("it has expired") from None
+            raise _invalid_token("it has expired") from None
         except InvalidAudienceError:
-            raise _refused("it was issued for another audience") from None
+            raise _invalid_token("it was issued for a different audience") from None
         except InvalidIssuerError:
-            raise _refused("another issuer has issued it") from None
+            raise _invalid_token("it was issued by a different issuer") from None
         except ImmatureSignatureError:
             remedy = "use it later, or have the issuer correct its clock"
-            raise _refused("its claim nbf (not before) lies in the future", remedy) from None
+            raise _invalid_token("its claim nbf (not before) is in the future", remedy) from None
         except MissingRequiredClaimError as error:
             remedy = f"have the issuer add the claim {error.claim} to its tokens"
-            raise _refused(f"it lacks the claim {error.claim}", remedy) from None
+            raise _invalid_token(f"it lacks the claim {error.claim}", remedy) from None
         except PyJWTError:
-            raise _refused("it is no key of this gateway's, and no token that the issuer has signed") from None
+            raise _invalid_token("it is neither an API key of this gateway nor a JWT signed by the issuer") from None
 
 
-def _refused(why: str, remedy: str = "get a new one from the issuer") -> Unauthenticated:
-    return Unauthenticated(f"the token cannot be taken: {why}", remedy=remedy)
+def _invalid_token(why: str, remedy: str = "get a new token from the issuer") -> Unauthenticated:
+    return Unauthenticated(f"invalid token: {why}", remedy=remedy)
 
 
-def _within(claims: Any, path: str) -> Any:
+def _claim(claims: Any, path: str) -> Any:
     for name in path.split("."):
         claims = claims.get(name) if isinstance(claims, dict) else None
     return claims

@@ -1,7 +1,7 @@
-"""Open only to its own machine: what a web page elsewhere sends to this port is refused, whatever the route.
+"""Protects an unauthenticated loopback gateway from requests of web pages on other sites.
 
-A page can reach a loopback port by a name it has pointed there (its Host gives it away) or by a form or script across
-sites (its Origin does). Programs that send no Origin are served.
+A page can reach a loopback port through a DNS name that resolves to it (visible in Host), or through a cross-site form
+or script (visible in Origin). Programs that send no Origin header are served.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _HTTP_PORT = 80
 
 
 class OriginGuard:
-    """Lets through what was meant for this port and comes from no other site but those that are named."""
+    """Rejects requests with a foreign Host or Origin header."""
 
     def __init__(self, app: ASGIApp, port: int, origins: Iterable[str] = ()) -> None:
         self._app = app
@@ -26,15 +26,15 @@ class OriginGuard:
         hosts, origins = _sent(scope["headers"], b"host"), _sent(scope["headers"], b"origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             raise PermissionDenied(
-                "this server answers only to its own machine, and the request was sent to another host",
+                "without authentication the gateway accepts only requests to a loopback host name",
                 reason="HOST",
                 remedy=f"use http://{min(self._hosts)}",
             )
         if any(origin not in self._origins for origin in origins):
             raise PermissionDenied(
-                "this server answers only to its own pages, and the request comes from another site",
+                "without authentication the gateway accepts no requests from web pages of other origins",
                 reason="ORIGIN",
-                remedy="ask from a program, or from a page of this server",
+                remedy="use a program or a page of this gateway, or add the origin to GATEWAY_CORS_ORIGINS",
             )
         await self._app(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""Requests under way end when the key they came with does: a stream can outlast it by hours."""
+"""Closes open requests and streams when their API key is revoked or expires."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,79 +6,81 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from gateway.auth.authenticator import Gate
+from gateway.auth.authenticator import Authenticator
 from gateway.auth.identity import Identity
 from services.common.errors import ServiceError, Unauthenticated
 from services.common.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 2.0
-"""How long a key may have ended before what came with it is ended, beside the time for which it is believed."""
+CHECK_SECONDS = 2.0
+"""Seconds between checks; a revocation takes effect within this time plus the lifetime of cached keys."""
 
 
-class Presence:
-    """Knows who is being served.
+class ActiveSessions:
+    """Requests in progress, by identity.
 
     Args:
-        gate: knows whether they still may be.
+        authenticator: decides whether an identity is still valid.
     """
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
-        self._stays: dict[Identity, set[asyncio.Timeout]] = {}
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self._timeouts: dict[Identity, set[asyncio.Timeout]] = {}
 
     @asynccontextmanager
-    async def of(self, who: Identity) -> AsyncIterator[None]:
-        """Serves an identity within the block.
+    async def track(self, identity: Identity) -> AsyncIterator[None]:
+        """Serves a request of the identity within the block; cancels it when the identity becomes invalid.
 
         Raises:
-            Unauthenticated: its key has ended meanwhile.
+            Unauthenticated: the key was revoked or has expired during the request.
         """
-        stay = asyncio.timeout(None)
+        timeout = asyncio.timeout(None)
         try:
-            async with stay:
-                self._stays.setdefault(who, set()).add(stay)
+            async with timeout:
+                self._timeouts.setdefault(identity, set()).add(timeout)
                 try:
                     yield
                 finally:
-                    self._leave(who, stay)
+                    self._forget(identity, timeout)
         except TimeoutError:
-            if not stay.expired():
+            if not timeout.expired():
                 raise
-            raise Unauthenticated("the key has ended", remedy="ask the operator for another") from None
+            raise Unauthenticated(
+                "the API key was revoked or has expired", remedy="ask the operator for a new key"
+            ) from None
 
     @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        """Ends within the block what is to be ended."""
-        watching = asyncio.create_task(supervise(self._watch, name="ended keys"), name="presence")
+    async def revoking(self) -> AsyncIterator[None]:
+        """Checks the identities of open requests periodically within the block."""
+        revocation = asyncio.create_task(supervise(self._revoke_periodically, name="ended keys"), name="presence")
         try:
             yield
         finally:
-            watching.cancel()
+            revocation.cancel()
             with suppress(asyncio.CancelledError):
-                await watching
+                await revocation
 
-    async def look(self) -> None:
-        """Ends what came with keys that have ended.
+    async def revoke_invalid(self) -> None:
+        """Cancels the requests of identities that are no longer valid.
 
         Raises:
-            ServiceError: it cannot be known now.
+            ServiceError: the key database is unavailable.
         """
-        for who in tuple(self._stays):
-            if not await self._gate.stands(who):
-                for stay in self._stays.get(who, ()):
-                    stay.reschedule(asyncio.get_running_loop().time())
+        for identity in tuple(self._timeouts):
+            if not await self._authenticator.is_valid(identity):
+                for timeout in self._timeouts.get(identity, ()):
+                    timeout.reschedule(asyncio.get_running_loop().time())
 
-    async def _watch(self) -> None:
+    async def _revoke_periodically(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             try:
-                await self.look()
+                await self.revoke_invalid()
             except ServiceError as error:
-                log.warning("which keys have ended is asked again", reason=error.reason)
+                log.warning("cannot check API keys of open requests; retrying", reason=error.reason)
 
-    def _leave(self, who: Identity, stay: asyncio.Timeout) -> None:
-        self._stays[who].discard(stay)
-        if not self._stays[who]:
-            del self._stays[who]
+    def _forget(self, identity: Identity, timeout: asyncio.Timeout) -> None:
+        self._timeouts[identity].discard(timeout)
+        if not self._timeouts[identity]:
+            del self._timeouts[identity]

@@ -1,4 +1,4 @@
-"""What the gateway can be told about who may come in."""
+"""Settings of authentication, CORS, limits and JWTs."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, NoDecode
 from gateway.limits.limits import Limits
 
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
-"""Of signatures that others can check without being able to make them."""
+"""Asymmetric signature algorithms: verifying a signature does not allow creating one."""
 
 
 def _separated(value: Any) -> Any:
@@ -20,42 +20,44 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_separated)]
 
 class AccessSettings(BaseSettings):
     authentication: Literal["none", "keys"] = "none"
-    """none: open to its own machine alone, and bound to loopback; keys: every request proves who it comes from."""
+    """none: no API keys; listens on loopback addresses only. keys: every request needs an API key or a JWT."""
     cors_origins: Names = ()
-    """Origins of web pages elsewhere that may ask, by comma: https://app.example."""
+    """Origins of web pages that may call the API (CORS), separated by commas: https://app.example."""
     requests_per_minute: int = Field(0, ge=0)
-    """Of a key that has no such limit of its own, or of a token's subject; 0 means no limit, here and below."""
+    """Default of keys without a limit of their own, and of JWT subjects; 0: no limit, here and below."""
     concurrent_runs: int = Field(0, ge=0)
     bytes_per_day: int = Field(0, ge=0)
     tokens_per_day: int = Field(0, ge=0)
     link_seconds: int = Field(7 * 24 * 3600, gt=0)
-    """How long the addresses of artifacts in answers open without a key, for browsers."""
+    """Lifetime of signed artifact URLs in answers, in seconds."""
     jwt_issuer: str = ""
-    """Whose tokens are taken beside keys; empty takes none."""
+    """Issuer whose JWTs are accepted in addition to API keys; empty: none."""
     jwt_audience: str = ""
-    """For whom tokens must have been issued."""
+    """Audience that JWTs must be issued for."""
     jwt_jwks: str = ""
-    """Where the issuer's public keys are: an https URL, or a file."""
+    """Location of the issuer's public keys: an https URL, or a file."""
     jwt_algorithms: Names = ("RS256", "ES256", "EdDSA")
-    """Signatures that are taken, by comma."""
+    """Accepted signature algorithms, separated by commas."""
     jwt_tenant_claim: str = "tenant"
-    """Which claim names the tenant; dots lead into objects."""
+    """Claim with the tenant's name; dots address nested objects."""
 
     def limits(self) -> Limits:
-        """Of whoever has none of its own."""
+        """Default limits of keys and JWT subjects."""
         return Limits(**{name: getattr(self, name) for name in Limits.model_fields})
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         jwt = (self.jwt_issuer, self.jwt_audience, self.jwt_jwks)
         if any(jwt) and not all(jwt):
-            raise ValueError("jwt_issuer, jwt_audience and jwt_jwks belong together: set all three")
+            raise ValueError("jwt_issuer, jwt_audience and jwt_jwks belong together: set all three or none")
         if any(jwt) and self.authentication == "none":
-            raise ValueError("tokens are only asked for with authentication=keys")
+            raise ValueError("jwt_issuer requires authentication=keys")
         if unsafe := set(self.jwt_algorithms) - ALGORITHMS:
-            raise ValueError(f"jwt_algorithms: {', '.join(sorted(unsafe))} cannot be taken; use {sorted(ALGORITHMS)}")
+            raise ValueError(
+                f"jwt_algorithms: {', '.join(sorted(unsafe))} is not supported; use some of {sorted(ALGORITHMS)}"
+            )
         for origin in self.cors_origins:
             scheme, _, host = origin.partition("://")
             if scheme not in {"http", "https"} or not host or set(host) & set("/*?#@ "):
-                raise ValueError(f"cors_origins: {origin} is no origin; write each as https://app.example")
+                raise ValueError(f"cors_origins: {origin} is not an origin; write each as https://app.example")
         return self

@@ -1,4 +1,4 @@
-"""Addresses of artifacts that open without a key, for a while: in answers that a browser shows, which sends none."""
+"""Signed artifact URLs, valid for a limited time without an API key, for browsers that display an answer."""
 
 import hashlib
 import hmac
@@ -18,35 +18,36 @@ from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import Unauthenticated
 
 _PATH = re.compile(r"/v1/artifacts/([0-9a-f]{64})")
-_SIGNED = ("tenant", "expires", "signature")
-_MOST_QUERY = 1_000
+_QUERY_FIELDS = ("tenant", "expires", "signature")
+_MAX_QUERY_BYTES = 1_000
 
-_NAMED = "links"
-_MAKE = "INSERT INTO secrets (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+_ROW = "links"
+_INSERT = "INSERT INTO secrets (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 _READ = "SELECT value FROM secrets WHERE name = ?"
 
 
-HOLDER = "link"
-"""Stands as the key of whoever shows a signature."""
+LINK_KEY_ID = "link"
+"""Key id of identities authenticated by a signed link."""
 
 
 async def signing_secret(database: Database) -> bytes:
-    """What all gateways on one database sign with; made by the first."""
+    """Returns the signing secret shared by all gateways on one database; the first gateway creates it."""
 
     def operation() -> Steps[Rows]:
-        yield Query(_MAKE, (_NAMED, secrets.token_bytes(32)))
-        return (yield Query(_READ, (_NAMED,)))
+        yield Query(_INSERT, (_ROW, secrets.token_bytes(32)))
+        return (yield Query(_READ, (_ROW,)))
 
     ((secret,),) = await database.write(operation)
     return bytes(secret)
 
 
-class Links:
-    """Signs addresses for the current identity's tenant, and knows them again.
+class LinkSigner:
+    """Signs artifact URLs for the current tenant and verifies signed requests.
 
     Args:
-        secret: from signing_secret; empty where nobody needs a key, and so no signature.
-        seconds: how long a signature is good after the end of the day; all that day an artifact has the same address.
+        secret: from signing_secret; empty without authentication: URLs are not signed.
+        seconds: lifetime after the end of the current day; within a day, an artifact's URL stays the same.
+        clock: Unix time in seconds.
     """
 
     def __init__(self, secret: bytes = b"", seconds: int = 0, clock: Callable[[], float] = time.time) -> None:
@@ -55,7 +56,7 @@ class Links:
         self._clock = clock
 
     def path(self, sha256: str) -> str:
-        """Where an artifact is fetched, on this site."""
+        """Returns the URL path of an artifact, signed if authentication is enabled."""
         path = f"/v1/artifacts/{sha256}"
         if not self._secret:
             return path
@@ -64,16 +65,16 @@ class Links:
         signature = self._signature(sha256, tenant, expires)
         return f"{path}?{urlencode({'tenant': tenant, 'expires': expires, 'signature': signature})}"
 
-    def holder(self, scope: Scope) -> Identity | None:
-        """Who a request stands for that carries a signature; None if it carries none.
+    def authenticate(self, scope: Scope) -> Identity | None:
+        """Returns the identity that a request's signature proves; None if the request has no signature.
 
         Raises:
-            Unauthenticated: it is not one of this house, or no longer good.
+            Unauthenticated: the signature is invalid or has expired.
         """
         found = _PATH.fullmatch(scope["path"])
         if not self._secret or not found or scope["method"] not in {"GET", "HEAD"}:
             return None
-        sent = _sent(scope["query_string"])
+        sent = _signature_fields(scope["query_string"])
         if not sent:
             return None
         tenant, expires = sent["tenant"], sent["expires"]
@@ -81,22 +82,24 @@ class Links:
         if not known or not hmac.compare_digest(
             self._signature(found[1], tenant, int(expires)).encode(), sent["signature"].encode()
         ):
-            raise Unauthenticated("the address was changed", remedy="ask for the answer again, or send a key")
+            raise Unauthenticated(
+                "invalid link: its signature does not match", remedy="request the answer again, or send an API key"
+            )
         if int(expires) < self._clock():
-            raise Unauthenticated("the address is no longer good", remedy="ask for the answer again, or send a key")
-        return Identity(tenant, HOLDER)
+            raise Unauthenticated("the link has expired", remedy="request the answer again, or send an API key")
+        return Identity(tenant, LINK_KEY_ID)
 
     def _signature(self, sha256: str, tenant: str, expires: int) -> str:
         signed = f"{tenant}/{sha256}/{expires}".encode()
         return hmac.new(self._secret, signed, hashlib.sha256).hexdigest()
 
 
-_current: ContextVar[Links] = ContextVar("links", default=Links())  # noqa: B039  # it never changes
+_current: ContextVar[LinkSigner] = ContextVar("links", default=LinkSigner())  # noqa: B039  # it never changes
 
 
 @contextmanager
-def signing_with(links: Links) -> Iterator[None]:
-    """Signs by these within the block."""
+def use_link_signer(links: LinkSigner) -> Iterator[None]:
+    """Uses the signer for links created within the block."""
     token = _current.set(links)
     try:
         yield
@@ -105,13 +108,13 @@ def signing_with(links: Links) -> Iterator[None]:
 
 
 def path(sha256: str) -> str:
-    """Where whoever is being served, and a browser it shows the answer to, fetches an artifact on this site."""
+    """Returns the URL path of an artifact for the caller and for browsers that display the answer."""
     return _current.get().path(sha256)
 
 
-def _sent(query: bytes) -> Mapping[str, str]:
-    """The parts of a signature, if all are there."""
-    if b"signature=" not in query or len(query) > _MOST_QUERY:
+def _signature_fields(query: bytes) -> Mapping[str, str]:
+    """Returns the signature's query parameters; empty if one is missing."""
+    if b"signature=" not in query or len(query) > _MAX_QUERY_BYTES:
         return {}
     sent = parse_qs(query.decode("latin-1"))
-    return {name: sent[name][0] for name in _SIGNED} if all(name in sent for name in _SIGNED) else {}
+    return {name: sent[name][0] for name in _QUERY_FIELDS} if all(name in sent for name in _QUERY_FIELDS) else {}

@@ -1,4 +1,4 @@
-"""Tables of keys and secrets, of what was done with them, and of what they have used."""
+"""Tables of API keys, secrets, audit entries and usage counters."""
 
 ACCESS = """
     CREATE TABLE api_keys (
@@ -51,4 +51,4 @@ ACCESS = """
         position TEXT NOT NULL
     )
 """
-"""A key's tenant may have many keys; a digest is of the secret alone; an entry of audit is never changed."""
+"""A digest covers the secret part of a key only; audit entries are never changed."""

@@ -1,4 +1,4 @@
-"""All that stands between the doors and what is behind them, put together as the settings say."""
+"""Builds authentication, limits and quotas from the settings."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,25 +10,25 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from gateway.auth import grpc_interceptor, http_middleware
-from gateway.auth.api_key_cache import KeyRing
+from gateway.auth.api_key_cache import ApiKeyCache
 from gateway.auth.api_keys import Keys
 from gateway.auth.audit import Audit
-from gateway.auth.authenticator import Gate, KeyGate, OpenGate, Tokens
-from gateway.auth.caller import Callers
-from gateway.auth.completion_watcher import Endings
+from gateway.auth.authenticator import Authenticator, KeyAuthenticator, OpenAuthenticator, TokenAuthenticator
+from gateway.auth.caller import CallerFactory
+from gateway.auth.completion_watcher import CompletionWatcher
 from gateway.auth.origin_guard import OriginGuard
-from gateway.auth.session_revocation import Presence
+from gateway.auth.session_revocation import ActiveSessions
 from gateway.auth.settings import AccessSettings
-from gateway.auth.signed_links import Links, signing_secret
+from gateway.auth.signed_links import LinkSigner, signing_secret
 from gateway.limits.quotas import Quotas
 from gateway.limits.rate_window import MemoryCounters, StoredCounters
-from gateway.limits.run_slots import Slots
+from gateway.limits.run_slots import RunSlots
 from services.common.database import Database, sqlite
 
 if TYPE_CHECKING:
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
-_TOLD = (
+_EXPOSED_HEADERS = (
     "location",
     "retry-after",
     "www-authenticate",
@@ -42,64 +42,78 @@ _TOLD = (
     "mcp-session-id",
     *(f"x-ratelimit-{fact}-{what}" for what in ("requests", "tokens") for fact in ("limit", "remaining", "reset")),
 )
-"""Headers that a page elsewhere may read."""
+"""Response headers that pages of other origins may read."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Who comes in, as whom, and how often."""
+class AccessControl:
+    """Authentication, limits and audit log, and the middleware and interceptor that apply them."""
 
-    gate: Gate
-    links: Links
-    callers: Callers
+    authenticator: Authenticator
+    link_signer: LinkSigner
+    callers: CallerFactory
     quotas: Quotas
     audit: Audit
-    presence: Presence
+    sessions: ActiveSessions
     origins: Sequence[str]
-    """Of pages elsewhere that may ask."""
+    """Origins of web pages that may call the API (CORS)."""
 
     def http(self, app: ASGIApp, port: int) -> ASGIApp:
-        """The application, behind all of it; the port is the one it is reached at."""
-        guarded: ASGIApp = http_middleware.Identified(
-            app, self.gate, self.links, self.callers, quotas=self.quotas, presence=self.presence
+        """Wraps the application in authentication, CORS and, without keys, the origin guard; port is the HTTP port."""
+        guarded: ASGIApp = http_middleware.AuthenticationMiddleware(
+            app, self.authenticator, self.link_signer, self.callers, quotas=self.quotas, sessions=self.sessions
         )
         if self.origins:
             methods = ("GET", "HEAD", "POST", "DELETE")
             guarded = CORSMiddleware(
-                guarded, allow_origins=self.origins, allow_methods=methods, allow_headers=["*"], expose_headers=_TOLD
+                guarded,
+                allow_origins=self.origins,
+                allow_methods=methods,
+                allow_headers=["*"],
+                expose_headers=_EXPOSED_HEADERS,
             )
-        return OriginGuard(guarded, port, self.origins) if isinstance(self.gate, OpenGate) else guarded
+        return (
+            OriginGuard(guarded, port, self.origins) if isinstance(self.authenticator, OpenAuthenticator) else guarded
+        )
 
     def grpc(self) -> grpc.aio.ServerInterceptor:
-        """The same for calls."""
-        return grpc_interceptor.Identified(self.gate, self.quotas, self.presence)
+        """Returns the interceptor that authenticates gRPC calls."""
+        return grpc_interceptor.AuthenticationInterceptor(self.authenticator, self.quotas, self.sessions)
 
 
 @asynccontextmanager
-async def entry(
-    settings: AccessSettings, callers: Callers, database: Database, stub: "OrchestratorServiceAsyncStub"
-) -> AsyncIterator[Entry]:
-    """What the settings ask for; runs are followed to their ends within the block.
+async def access_control(
+    settings: AccessSettings, callers: CallerFactory, database: Database, stub: "OrchestratorServiceAsyncStub"
+) -> AsyncIterator[AccessControl]:
+    """Builds access control as the settings say, and follows ended runs and batches within the block.
 
     Raises:
-        InvalidRequest: the issuer's keys are at no place to fetch them from.
+        InvalidRequest: the location of the issuer's keys is invalid.
     """
     days = StoredCounters(database)
     minutes = MemoryCounters() if database.dialect is sqlite.DIALECT else days
-    quotas, audit = Quotas(minutes, days, Slots(database)), Audit(database)
+    quotas, audit = Quotas(minutes, days, RunSlots(database)), Audit(database)
     if settings.authentication == "none":
-        gate = OpenGate()
-        async with Endings(stub, database, counting=False).followed():
-            yield Entry(gate, Links(), callers, quotas, audit, Presence(gate), settings.cors_origins)
+        authenticator = OpenAuthenticator()
+        async with CompletionWatcher(stub, database, counting=False).running():
+            yield AccessControl(
+                authenticator,
+                LinkSigner(),
+                callers,
+                quotas,
+                audit,
+                ActiveSessions(authenticator),
+                settings.cors_origins,
+            )
         return
-    keys = KeyGate(KeyRing(Keys(database)), settings.limits(), _tokens(settings))
-    links = Links(await signing_secret(database), settings.link_seconds)
-    presence = Presence(keys)
-    async with Endings(stub, database).followed(), presence.watched():
-        yield Entry(keys, links, callers, quotas, audit, presence, settings.cors_origins)
+    key_authenticator = KeyAuthenticator(ApiKeyCache(Keys(database)), settings.limits(), _tokens(settings))
+    link_signer = LinkSigner(await signing_secret(database), settings.link_seconds)
+    sessions = ActiveSessions(key_authenticator)
+    async with CompletionWatcher(stub, database).running(), sessions.revoking():
+        yield AccessControl(key_authenticator, link_signer, callers, quotas, audit, sessions, settings.cors_origins)
 
 
-def _tokens(settings: AccessSettings) -> Tokens | None:
+def _tokens(settings: AccessSettings) -> TokenAuthenticator | None:
     if not settings.jwt_issuer:
         return None
     from gateway.auth.jwks import Jwks  # noqa: PLC0415  # cryptography is loaded only where there is an issuer

@@ -19,7 +19,7 @@ _NOT_TOLD = ("event", "level", "timestamp", "logger", "exception")
 def stand(options: Sequence[str], *, verbose: bool) -> int:
     """Runs the house until it ends or a signal ends it; its exit status."""
     console = Console(stderr=True, highlight=False)
-    stands = stopping = False
+    stands = stopping_error = False
     errors: list[Mapping[str, Any]] = []
     """Logged before the services are ready: shown once they are, else part of the reason why they do not start."""
 
@@ -33,9 +33,9 @@ def stand(options: Sequence[str], *, verbose: bool) -> int:
     with House(options, on_line) as house:
 
         def on_signal(*_: object) -> None:
-            nonlocal stopping
-            console.print("stopping at once" if stopping else "stopping; Ctrl-C again stops at once", style="dim")
-            stopping = True
+            nonlocal stopping_error
+            console.print("stopping at once" if stopping_error else "stopping; Ctrl-C again stops at once", style="dim")
+            stopping_error = True
             house.signal()
 
         signal.signal(signal.SIGINT, on_signal)
@@ -44,7 +44,7 @@ def stand(options: Sequence[str], *, verbose: bool) -> int:
             with console.status("starting the house"):
                 ready = house.ready()
         except Problem:
-            if stopping:
+            if stopping_error:
                 return house.wait()
             raise
         stands = True

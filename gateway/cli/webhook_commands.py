@@ -12,7 +12,7 @@ from gateway.cli.live_view import one_line
 from gateway.cli.operator_database import operator, worked_on
 from gateway.settings import Settings
 from gateway.webhooks.registry import Webhook, Webhooks
-from gateway.webhooks.rendering import shown
+from gateway.webhooks.rendering import render_webhook
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_OPEN, Caller
 from services.common.call_context import use_caller
 from services.common.database import Database
@@ -70,4 +70,4 @@ async def _last(webhooks: Webhooks, webhook: Webhook) -> str:
 
 
 def _told(webhook: Webhook, last: str) -> dict[str, Any]:
-    return {**shown(webhook), "tenant": webhook.tenant, "last": last}
+    return {**render_webhook(webhook), "tenant": webhook.tenant, "last": last}

@@ -1,4 +1,4 @@
-"""JSON that is sent once to whoever keeps it."""
+"""JSON responses with an ETag and conditional requests."""
 
 from functools import cached_property
 from hashlib import sha256
@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 
-class Tagged:
-    """JSON with a tag of its own: another one as soon as anything in it is."""
+class CacheableJson:
+    """JSON content with an ETag computed from its bytes."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -18,7 +18,7 @@ class Tagged:
         return f'"{sha256(self._content).hexdigest()[:32]}"'
 
     def response(self, request: Request) -> Response:
-        """All of it, or word that the client has it."""
+        """Returns the content, or 304 Not Modified if the client has this version."""
         headers = {"etag": self.tag, "cache-control": "private, no-cache"}
         known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
         if self.tag in known or known == ["*"]:

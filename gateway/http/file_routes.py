@@ -1,4 +1,4 @@
-"""Files over HTTP: objects as OpenAI's clients know them, with the artifact beside."""
+"""Routes of /v1/files, compatible with OpenAI's files API; each file also names its artifact."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -6,138 +6,146 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from gateway.http.artifacts import Downloads
+from gateway.http.artifacts import ArtifactRoutes
 from gateway.http.multipart import is_form, parts
 from gateway.json_encoder import dumps, encode
 from gateway.openapi import file_operations
-from gateway.run_request import limited
-from gateway.stored_files.files import Files, KeptFile, Wanted
-from gateway.uploads import Allowance, keep
+from gateway.run_request import read_limited
+from gateway.stored_files.files import FileQuery, Files, StoredFile
+from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current
 from services.common.errors import InvalidRequest
 
-LONGEST_SECONDS = 30 * 24 * 3600
-"""A file's time, if it is given one, is an hour to thirty days, as at OpenAI."""
-SHORTEST_SECONDS = 3600
+MAX_EXPIRY_SECONDS = 30 * 24 * 3600
+"""Range of `expires_after[seconds]`: one hour to thirty days, as in OpenAI's API."""
+MIN_EXPIRY_SECONDS = 3600
 
 PAGE = 100
-LARGEST_PAGE = 10_000
+MAX_PAGE = 10_000
 
 _FIELD_BYTES = 1_000
 _FIELDS = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 _PURPOSE = re.compile(r"[a-z0-9_.-]{1,64}")
 
-FileId = Annotated[str, Path(description="The file's id.", examples=[file_operations.FILE_ID])]
+FileId = Annotated[str, Path(description="Id of the file.", examples=[file_operations.FILE_ID])]
 
 
 class FileRoutes:
-    """What one can do with files.
+    """Uploads, lists, shows, downloads and deletes files.
 
     Args:
-        files: those kept.
-        store: where their bytes are.
-        downloads: sends them.
-        upload_bytes: most bytes of one.
+        files: stored files of the tenant.
+        store: artifact store.
+        downloads: serves the content of artifacts.
+        upload_bytes: maximum size of a file.
     """
 
-    def __init__(self, files: Files, store: ArtifactStore, downloads: Downloads, upload_bytes: int) -> None:
+    def __init__(self, files: Files, store: ArtifactStore, artifact_routes: ArtifactRoutes, upload_bytes: int) -> None:
         self._files = files
         self._store = store
-        self._downloads = downloads
+        self._artifact_routes = artifact_routes
         self._upload_bytes = upload_bytes
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/files", tags=["files"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.create, methods=["POST"], **file_operations.CREATE_FILE)
-        add("", self.index, methods=["GET"], **file_operations.FILES)
-        add("/{file_id}", self.show, methods=["GET"], **file_operations.FILE)
-        add("/{file_id}", self.delete, methods=["DELETE"], **file_operations.DELETED_FILE)
-        add("/{file_id}/content", self.content, methods=["GET"], **file_operations.CONTENT)
+        add("", self.upload_file, methods=["POST"], **file_operations.CREATE_FILE)
+        add("", self.list_files, methods=["GET"], **file_operations.FILES)
+        add("/{file_id}", self.get_file, methods=["GET"], **file_operations.FILE)
+        add("/{file_id}", self.delete_file, methods=["DELETE"], **file_operations.DELETED_FILE)
+        add("/{file_id}/content", self.get_content, methods=["GET"], **file_operations.CONTENT)
         return router
 
-    async def create(self, request: Request) -> Response:
-        """Keeps a file until it is deleted, or for as long as `expires_after[seconds]` says.
+    async def upload_file(self, request: Request) -> Response:
+        """Stores a file until it is deleted, or for `expires_after[seconds]`.
 
-        It may be large: it goes to the store while it comes in. Its `artifact` can be named in `POST /v1/runs`, its id
-        in messages.
+        The content is streamed to the store, so it may be large. `POST /v1/runs` accepts the `artifact` and the id of
+        the file; messages accept its id.
         """
         artifact, fields = await self._form(request)
         purpose = fields.get("purpose") or "user_data"
         if not _PURPOSE.fullmatch(purpose):
             remedy = "use up to 64 lower-case letters, digits, dots, hyphens and underscores, such as user_data"
-            raise InvalidRequest("the purpose cannot be one", remedy=remedy, port="purpose")
-        return _json(file_object(await self._files.add(artifact, purpose, _seconds(fields))))
+            raise InvalidRequest("the purpose is not a valid name", remedy=remedy, port="purpose")
+        return _json(file_object(await self._files.add(artifact, purpose, _expiry_seconds(fields))))
 
-    async def index(
+    async def list_files(
         self,
-        after: Annotated[str, Query(description="The id of the last file of the page before.")] = "",
-        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most files of a page.")] = PAGE,
-        order: Annotated[Literal["asc", "desc"], Query(description="By when they were made.")] = "desc",
-        purpose: Annotated[str, Query(description="Only files for this purpose.")] = "",
+        after: Annotated[str, Query(description="Id of the last file of the previous page.")] = "",
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum number of files in the page.")] = PAGE,
+        order: Annotated[Literal["asc", "desc"], Query(description="Order by creation time.")] = "desc",
+        purpose: Annotated[str, Query(description="Only files with this purpose.")] = "",
     ) -> Response:
         """Lists files, newest first."""
-        files, more = await self._files.page(Wanted(limit, after, purpose, order == "desc"))
+        files, more = await self._files.page(FileQuery(limit, after, purpose, order == "desc"))
         ends = {"first_id": files[0].id, "last_id": files[-1].id} if files else {"first_id": None, "last_id": None}
         return _json({"object": "list", "data": [file_object(file) for file in files], "has_more": more, **ends})
 
-    async def show(self, file_id: FileId) -> Response:
-        """What is known of a file."""
+    async def get_file(self, file_id: FileId) -> Response:
+        """Returns a file's metadata."""
         return _json(file_object(await self._files.get(file_id)))
 
-    async def delete(self, file_id: FileId) -> Response:
-        """Removes a file at once; its bytes go when nothing else refers to them."""
+    async def delete_file(self, file_id: FileId) -> Response:
+        """Deletes a file; its content is removed when nothing else refers to it."""
         await self._files.delete(file_id)
         return _json({"id": file_id, "object": "file", "deleted": True})
 
-    async def content(self, file_id: FileId, request: Request) -> Response:
-        """The bytes of a file, as of an artifact: parts by `Range`, nothing new by `If-None-Match`."""
-        return await self._downloads.artifact((await self._files.get(file_id)).artifact.sha256, request)
+    async def get_content(self, file_id: FileId, request: Request) -> Response:
+        """Returns the content of a file; supports `Range` and `If-None-Match`."""
+        return await self._artifact_routes.get_artifact((await self._files.get(file_id)).artifact.sha256, request)
 
     async def _form(self, request: Request) -> tuple[Artifact, dict[str, str]]:
         kind = request.headers.get("content-type", "")
         if not is_form(kind):
             remedy = "send multipart/form-data, as curl does with -F file=@picture.png"
-            raise InvalidRequest("a file comes in a form", reason="CONTENT_TYPE", remedy=remedy)
+            raise InvalidRequest("the body is not multipart/form-data", reason="CONTENT_TYPE", remedy=remedy)
         artifact, fields = None, dict[str, str]()
         async for part in parts(kind, request.stream()):
             if part.name == "file" and part.filename and artifact is None:
                 allowance = Allowance(self._upload_bytes)
                 tenant = current().tenant
-                artifact = await keep(
-                    self._store, tenant, part.filename, part.content, allowance, claimed=part.media_type
+                artifact = await store_file(
+                    self._store, tenant, part.filename, part.content, allowance, stated_type=part.media_type
                 )
             elif part.name in _FIELDS and part.name not in fields:
-                sent = await limited(part.content, _FIELD_BYTES, f"the field {part.name}")
+                sent = await read_limited(part.content, _FIELD_BYTES, f"the field {part.name}")
                 fields[part.name] = sent.decode(errors="replace")
             else:
                 raise InvalidRequest(
                     f"the form has an unknown or repeated field {part.name[:100]!r}",
                     reason="UNKNOWN_FIELD",
-                    remedy=f"send one file, called file and with its name, and {', '.join(_FIELDS)} if wanted",
+                    remedy=f"send one field file with a file name, and optionally {', '.join(_FIELDS)}",
                 )
         if artifact is None:
-            raise InvalidRequest("there is no file in the form", remedy="send it as -F file=@picture.png", port="file")
+            raise InvalidRequest(
+                "the form contains no file",
+                remedy="send it in the field file, as curl -F file=@picture.png",
+                port="file",
+            )
         return artifact, fields
 
 
-def _seconds(fields: dict[str, str]) -> float | None:
+def _expiry_seconds(fields: dict[str, str]) -> float | None:
     anchor, sent = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
     if anchor is None and sent is None:
         return None
-    known = (sent or "").isascii() and (sent or "").isdecimal() and len(sent or "") < len(str(LONGEST_SECONDS)) + 1
-    if anchor not in {None, "created_at"} or not known or not SHORTEST_SECONDS <= int(sent or 0) <= LONGEST_SECONDS:
+    known = (sent or "").isascii() and (sent or "").isdecimal() and len(sent or "") < len(str(MAX_EXPIRY_SECONDS)) + 1
+    if (
+        anchor not in {None, "created_at"}
+        or not known
+        or not MIN_EXPIRY_SECONDS <= int(sent or 0) <= MAX_EXPIRY_SECONDS
+    ):
         raise InvalidRequest(
-            "expires_after cannot be kept to",
-            remedy=f"send anchor created_at and {SHORTEST_SECONDS} to {LONGEST_SECONDS} seconds",
+            "expires_after is invalid",
+            remedy=f"send anchor created_at and {MIN_EXPIRY_SECONDS} to {MAX_EXPIRY_SECONDS} seconds",
             port="expires_after",
         )
     return float(sent or 0)
 
 
-def file_object(file: KeptFile) -> dict[str, Any]:
+def file_object(file: StoredFile) -> dict[str, Any]:
     expiring = {"expires_at": int(file.expires)} if file.expires else {}
     return {
         "id": file.id,

@@ -1,17 +1,17 @@
-"""HEAD wherever there is GET: the same answer without its body."""
+"""HEAD support for every GET route: the same response without its body."""
 
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 def offers(scope: Scope, method: str) -> bool:
-    """Whether any route of the application takes the path by this method."""
-    asked = {**scope, "method": method}
-    return any(route.matches(asked)[0] is Match.FULL for route in scope["app"].routes)
+    """Whether any route of the application supports the method for this path."""
+    get_scope = {**scope, "method": method}
+    return any(route.matches(get_scope)[0] is Match.FULL for route in scope["app"].routes)
 
 
-class Heads:
-    """Has HEAD served as GET where no route takes it; an answer that would go on for long ends with its head."""
+class HeadMiddleware:
+    """Serves HEAD as GET where no route supports it; a streaming response ends after its headers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -20,22 +20,22 @@ class Heads:
         if scope["type"] != "http" or scope["method"] != "HEAD" or offers(scope, "HEAD"):
             await self._app(scope, receive, send)
             return
-        asked = {**scope, "method": "GET"}
-        head = _Head(receive, send)
+        get_scope = {**scope, "method": "GET"}
+        head_response = _HeadResponse(receive, send)
         try:
-            await self._app(asked, head.receive, head.send)
+            await self._app(get_scope, head_response.receive, head_response.send)
         finally:
-            scope["route"] = asked.get("route")  # what was asked for, for those before this
+            scope["route"] = get_scope.get("route")  # for the middleware above, which logs and traces by route
 
 
-class _Head:
+class _HeadResponse:
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
         self._sent = False
 
     async def receive(self) -> Message:
-        """As if the client left once it has the head."""
+        """Reports a disconnect once the headers are sent, so that streams end."""
         return {"type": "http.disconnect"} if self._sent else await self._receive()
 
     async def send(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Where HTTP comes in: every request gets a caller and an id, every answer its headers, every error its body."""
+"""Outermost HTTP middleware: request id, caller, response headers, error bodies and the access log."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.auth.caller import Callers
+from gateway.auth.caller import CallerFactory
 from gateway.http.problem import MEDIA_TYPE, http_status, problem_bytes, problem_headers
-from gateway.http.telemetry import Request, observed
+from gateway.http.telemetry import Request, observe_request
 from services.common.call_context import use_caller
 from services.common.errors import ServiceError
 
@@ -23,43 +23,45 @@ _HEADERS: Sequence[tuple[str, str]] = (
 )
 
 
-_BUG = ServiceError("internal error", remedy="try again; the gateway's log says more under this request's id")
+_BUG = ServiceError("internal error", remedy="try again; if it persists, search the gateway's log for this request id")
 
 
 def problem_response(error: Exception, path: str) -> Response:
-    """What a client is told of an error: all of an expected one, nothing of a bug."""
-    known = error if isinstance(error, ServiceError) else _BUG
-    return Response(problem_bytes(known, path), http_status(known), problem_headers(known), MEDIA_TYPE)
+    """Renders an error as a problem response; unexpected errors reveal no detail."""
+    service_error = error if isinstance(error, ServiceError) else _BUG
+    return Response(
+        problem_bytes(service_error, path), http_status(service_error), problem_headers(service_error), MEDIA_TYPE
+    )
 
 
-class Door:
-    """The outermost layer; says in the log what was asked for by its route, never by its content.
+class RequestContextMiddleware:
+    """Sets the call context of each request, and logs the request by its route, without content.
 
     Args:
-        app: what answers.
-        callers: who asks.
-        tls_in_front: clients came by https, though the request did not.
+        app: the next ASGI application.
+        callers: creates the caller of each request.
+        tls_in_front: a proxy terminates TLS, so the scheme is https although the request arrived by http.
     """
 
-    def __init__(self, app: ASGIApp, callers: Callers, *, tls_in_front: bool = False) -> None:
+    def __init__(self, app: ASGIApp, callers: CallerFactory, *, tls_in_front: bool = False) -> None:
         self._app = app
         self._callers = callers
         self._schemes = {"scheme": "https"} if tls_in_front else {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.update(self._schemes)
-        who = self._callers.caller(Headers(scope=scope).get("x-request-id", ""))
-        with use_caller(who), observed(scope) as request:
-            answer = _Answer(send, who.request_id, request)
+        caller = self._callers.create(Headers(scope=scope).get("x-request-id", ""))
+        with use_caller(caller), observe_request(scope) as request:
+            response = _TrackedResponse(send, caller.request_id, request)
             try:
-                await self._app(scope, receive, answer)
-            except Exception as error:  # nobody else would answer
+                await self._app(scope, receive, response)
+            except Exception as error:  # the outermost layer: no other handler follows
                 if not isinstance(error, ServiceError):
                     log.exception("unexpected error")
                 if not request.status:
-                    await problem_response(error, scope["path"])(scope, receive, answer)
+                    await problem_response(error, scope["path"])(scope, receive, response)
             finally:
-                told = {"run_id": run_id} if (run_id := answer.run_id or request.run_id) else {}
+                run_field = {"run_id": run_id} if (run_id := response.run_id or request.run_id) else {}
                 seconds = round(request.seconds, 4)
                 log.info(
                     "request",
@@ -67,17 +69,17 @@ class Door:
                     route=request.route,
                     status=request.status,
                     seconds=seconds,
-                    **told,
+                    **run_field,
                 )
 
 
-class _Answer:
+class _TrackedResponse:
     def __init__(self, send: Send, request_id: str, request: Request) -> None:
         self._send = send
         self._request_id = request_id
         self._request = request
         self.run_id = ""
-        """The run that it began."""
+        """Id of the run that the request started; empty if none."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":

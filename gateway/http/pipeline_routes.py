@@ -1,4 +1,4 @@
-"""Pipelines over HTTP."""
+"""Routes of /v1/pipelines."""
 
 from importlib.resources import files
 from typing import Annotated
@@ -11,22 +11,22 @@ from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.json_text import loads, refuse
 from gateway.openapi import pipeline_operations
-from gateway.pipelines.batch_body import one_source
+from gateway.pipelines.batch_body import check_single_source
 from gateway.pipelines.pipelines import Pipelines
-from gateway.run_request import JSON_BYTES, limited
+from gateway.run_request import JSON_BYTES, read_limited
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
 
 LAST_VERSION = 2**31 - 1
 
-Name = Annotated[str, Path(description="The pipeline's name.", examples=[pipeline_operations.NAME])]
-Version = Annotated[int, Query(ge=0, le=LAST_VERSION, description="Which version; 0 means the latest.")]
+Name = Annotated[str, Path(description="Name of the pipeline.", examples=[pipeline_operations.NAME])]
+Version = Annotated[int, Query(ge=0, le=LAST_VERSION, description="Version number; 0 means the latest.")]
 PageSize = Annotated[int, Query(ge=0, le=1000, description="0 means 50.")]
-PageToken = Annotated[str, Query(description="`next_page_token` of the page before.")]
+PageToken = Annotated[str, Query(description="`next_page_token` of the previous page.")]
 
 
 class PipelineRoutes:
-    """What one can do with pipelines."""
+    """Saves, lists, shows and deletes pipelines."""
 
     def __init__(self, pipelines: Pipelines) -> None:
         self._pipelines = pipelines
@@ -35,53 +35,53 @@ class PipelineRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["pipelines"], default_response_class=Response)
         add = router.add_api_route
-        add("/pipelines", self.index, methods=["GET"], **pipeline_operations.PIPELINES)
-        add("/pipelines/{name}", self.save, methods=["PUT"], **pipeline_operations.SAVE)
-        add("/pipelines/{name}", self.show, methods=["GET"], **pipeline_operations.PIPELINE)
-        add("/pipelines/{name}", self.delete, methods=["DELETE"], **pipeline_operations.NOTHING)
-        add("/pipelines/{name}/versions", self.versions, methods=["GET"], **pipeline_operations.PIPELINES)
-        add("/pipeline.schema.json", self.schema, methods=["GET"], **pipeline_operations.SCHEMA)
+        add("/pipelines", self.list_pipelines, methods=["GET"], **pipeline_operations.PIPELINES)
+        add("/pipelines/{name}", self.save_pipeline, methods=["PUT"], **pipeline_operations.SAVE)
+        add("/pipelines/{name}", self.get_pipeline, methods=["GET"], **pipeline_operations.PIPELINE)
+        add("/pipelines/{name}", self.delete_pipeline, methods=["DELETE"], **pipeline_operations.NO_CONTENT)
+        add("/pipelines/{name}/versions", self.list_versions, methods=["GET"], **pipeline_operations.PIPELINES)
+        add("/pipeline.schema.json", self.get_schema, methods=["GET"], **pipeline_operations.SCHEMA)
         return router
 
-    async def save(self, name: Name, request: Request) -> Response:
-        """Keeps a plan under a name: a plan of one's own, or that of a run that has ended.
+    async def save_pipeline(self, name: Name, request: Request) -> Response:
+        """Saves a plan under a name: an explicit plan, or the plan of a run that has ended.
 
-        What its tasks refer to as `{"input": "…"}` become its parameters. A version is never changed: another plan
-        is the next one. `POST /v1/runs` and `POST /v1/batches` run it without planning.
+        References `{"input": "…"}` in its tasks become the pipeline's inputs. Versions are immutable: a different plan
+        becomes the next version. `POST /v1/runs` and `POST /v1/batches` run a pipeline without planning.
         """
-        document = loads(await limited(request.stream(), JSON_BYTES, "the body"))
+        document = loads(await read_limited(request.stream(), JSON_BYTES, "the body"))
         if not isinstance(document, dict):
-            refuse("", "is not a JSON object", remedy='send for instance {"run_id": "run_…"}')
+            refuse("", "is not a JSON object", remedy='send an object such as {"run_id": "run_…"}')
         if "name" in document:
-            refuse("name", "stands in the path", remedy="leave it out", reason="UNKNOWN_FIELD")
-        one_source(document, {"plan", "run_id"})
+            refuse("name", "is part of the path", remedy="leave it out of the body", reason="UNKNOWN_FIELD")
+        check_single_source(document, {"plan", "run_id"})
         saved = await self._pipelines.save(decode(pb.SavePipelineRequest, {**document, "name": name}))
         headers = {"location": f"/v1/pipelines/{name}?version={saved.pipeline.version}"}
         return json_response(encode(saved.pipeline), 201 if saved.new else 200, headers)
 
-    async def index(self, page_size: PageSize = 0, page_token: PageToken = "") -> Response:
-        """Lists pipelines by name, each in its latest version."""
+    async def list_pipelines(self, page_size: PageSize = 0, page_token: PageToken = "") -> Response:
+        """Lists pipelines by name, each with its latest version."""
         return await self._page(pb.ListPipelinesRequest(page_size=page_size, page_token=page_token))
 
-    async def show(self, name: Name, version: Version = 0) -> Response:
-        """A pipeline: its parameters, its plan, and where it came from."""
+    async def get_pipeline(self, name: Name, version: Version = 0) -> Response:
+        """Returns a pipeline: its inputs, its plan and the run it was saved from."""
         return json_response(encode(await self._pipelines.get(PipelineRef(name=name, version=version))))
 
-    async def versions(self, name: Name, page_size: PageSize = 0, page_token: PageToken = "") -> Response:
-        """Lists the versions of a pipeline, the latest first."""
+    async def list_versions(self, name: Name, page_size: PageSize = 0, page_token: PageToken = "") -> Response:
+        """Lists the versions of a pipeline, newest first."""
         await self._pipelines.get(PipelineRef(name=name))
         return await self._page(pb.ListPipelinesRequest(name=name, page_size=page_size, page_token=page_token))
 
-    async def delete(
+    async def delete_pipeline(
         self,
         name: Name,
-        version: Annotated[int, Query(ge=0, le=LAST_VERSION, description="Which version; 0 means all.")] = 0,
+        version: Annotated[int, Query(ge=0, le=LAST_VERSION, description="Version number; 0 means all.")] = 0,
     ) -> Response:
-        """Removes a pipeline, or a version of it; batches that have begun go on."""
+        """Deletes a pipeline or one of its versions; batches that have started continue."""
         await self._pipelines.delete(PipelineRef(name=name, version=version))
         return Response(status_code=204)
 
-    async def schema(self) -> Response:
+    async def get_schema(self) -> Response:
         """The JSON Schema of the file that `hugginggpt export` writes and `import` reads."""
         return Response(self._schema, media_type="application/json")
 

@@ -1,4 +1,4 @@
-"""Errors as HTTP tells them: one table of codes, one problem body that OpenAI's clients can read too."""
+"""Errors as HTTP responses: the status of each error, and a problem body (RFC 9457) that OpenAI's clients can read."""
 
 import math
 from collections.abc import Mapping
@@ -35,64 +35,64 @@ _HTTP: Mapping[tuple[StatusCode, str | None], int] = {
 }
 
 TITLES: Mapping[int, str] = {
-    400: "The request cannot be understood",
-    401: "Who asks is not known",
-    403: "Not allowed",
-    404: "There is no such thing",
-    405: "This cannot be done here",
-    409: "Not in its present state",
-    413: "Too large",
-    415: "Not a type of content taken here",
-    416: "No such part",
-    421: "Sent to the wrong server",
-    422: "It stands for something else",
-    429: "Too much at once",
-    431: "Its head is too large",
-    499: "The caller went away",
-    501: "Not offered",
-    503: "Not available now",
-    504: "It took too long",
+    400: "Invalid request",
+    401: "Authentication failed",
+    403: "Permission denied",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict with the current state",
+    413: "Content too large",
+    415: "Unsupported media type",
+    416: "Range not satisfiable",
+    421: "Misdirected request",
+    422: "Already exists",
+    429: "Too many requests",
+    431: "Request header fields too large",
+    499: "Client closed the request",
+    501: "Not implemented",
+    503: "Service unavailable",
+    504: "Deadline exceeded",
 }
 
 _OPENAI_TYPES: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 _OPENAI_CODES: Mapping[str, str] = {"MODEL_NOT_FOUND": "model_not_found"}
-"""Reasons that OpenAI's clients look for under a name of theirs."""
+"""Reasons for which OpenAI's clients expect a different code."""
 
 _SERVER_ERROR = 500
 
 
-class Unrouted(ServiceError):
-    """No route has this path."""
+class RouteNotFound(ServiceError):
+    """No route matches the path."""
 
     code, reason = StatusCode.NOT_FOUND, "ROUTE"
 
 
-class WrongMethod(ServiceError):
-    """The route does not know the method."""
+class MethodNotAllowed(ServiceError):
+    """The route does not support the method."""
 
     code, reason = StatusCode.UNIMPLEMENTED, "METHOD"
 
 
-class OutOfRange(ServiceError):
-    """The part asked for lies outside."""
+class RangeNotSatisfiable(ServiceError):
+    """The requested byte range is outside the content."""
 
     code, reason = StatusCode.OUT_OF_RANGE, "RANGE"
 
 
 def http_status(error: ServiceError) -> int:
-    """What HTTP calls the error."""
+    """Returns the HTTP status of an error."""
     exact = _HTTP.get((error.code, error.reason))
     return exact or _HTTP.get((error.code, None), _SERVER_ERROR)
 
 
 def problem(error: ServiceError, instance: str = "") -> dict[str, Any]:
-    """The body of an error: a problem (RFC 9457) that also has OpenAI's error object."""
+    """Returns the body of an error response: a problem (RFC 9457) that contains OpenAI's error object."""
     status = http_status(error)
     kind = "server_error" if status >= _SERVER_ERROR else _OPENAI_TYPES.get(status, "invalid_request_error")
     body = {
         "type": f"urn:hugginggpt:problem:{error.reason.lower().replace('_', '-')}",
-        "title": TITLES.get(status, "Something broke"),
+        "title": TITLES.get(status, "Internal error"),
         "status": status,
         "detail": error.message,
         "code": error.reason,
@@ -109,7 +109,7 @@ def problem(error: ServiceError, instance: str = "") -> dict[str, Any]:
 
 
 def problem_headers(error: ServiceError) -> dict[str, str]:
-    """What a problem's response carries beside its body."""
+    """Returns the response headers of an error: WWW-Authenticate and Retry-After where they apply."""
     headers = {"WWW-Authenticate": 'Bearer realm="hugginggpt"'} if error.code is StatusCode.UNAUTHENTICATED else {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after.total_seconds()))

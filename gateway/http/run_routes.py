@@ -1,4 +1,4 @@
-"""Runs over HTTP."""
+"""Routes of /v1/runs."""
 
 import asyncio
 import re
@@ -9,15 +9,15 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from gateway.admission import Admission
-from gateway.auth.caller import Callers
+from gateway.auth.caller import CallerFactory
 from gateway.http.sse import MEDIA_TYPE, EventStream, disconnected
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode, enum_names
 from gateway.json_text import loads
 from gateway.openapi import document
 from gateway.pipelines.pipelines import Pipelines
-from gateway.run_request import JSON_BYTES, Asked, Intake, limited
-from gateway.run_stream import Feed
+from gateway.run_request import JSON_BYTES, RunRequest, RunRequestReader, read_limited
+from gateway.run_stream import RunEventFeed
 from gateway.runs import ENDED, Runs
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
@@ -30,7 +30,7 @@ MAX_WAIT_SECONDS = 3600
 _WAIT = re.compile(r'(?:^|,)\s*wait\s*=\s*"?(\d{1,9})', re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
-RunId = Annotated[str, Path(description="The run's id.", examples=["run_19a2b3c4d5e6f708192a3b4"])]
+RunId = Annotated[str, Path(description="Id of the run.", examples=["run_19a2b3c4d5e6f708192a3b4"])]
 States = Annotated[
     list[str] | None,
     Query(
@@ -39,7 +39,11 @@ States = Annotated[
     ),
 ]
 LastEventId = Annotated[
-    str, Header(description="The same, as browsers say it.", json_schema_extra={"pattern": "^[0-9]{0,18}$"})
+    str,
+    Header(
+        description="Sequence number of the last event received, as browsers send it when they reconnect.",
+        json_schema_extra={"pattern": "^[0-9]{0,18}$"},
+    ),
 ]
 
 
@@ -48,52 +52,59 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 
 
 class RunRoutes:
-    """What one can do with runs."""
+    """Starts, lists, shows, streams, cancels, approves and deletes runs."""
 
     def __init__(
-        self, runs: Runs, pipelines: Pipelines, intake: Intake, admission: Admission, callers: Callers
+        self,
+        runs: Runs,
+        pipelines: Pipelines,
+        request_reader: RunRequestReader,
+        admission: Admission,
+        callers: CallerFactory,
     ) -> None:
         self._runs = runs
         self._pipelines = pipelines
-        self._intake = intake
+        self._request_reader = request_reader
         self._admission = admission
         self._callers = callers
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/runs", tags=["runs"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.create, methods=["POST"], **document.CREATE)
-        add("", self.index, methods=["GET"], **document.RUNS)
-        add("/{run_id}", self.show, methods=["GET"], **document.RUN)
-        add("/{run_id}", self.delete, methods=["DELETE"], **document.NOTHING)
-        add("/{run_id}/events", self.events, methods=["GET"], **document.EVENTS)
-        add("/{run_id}/cancel", self.cancel, methods=["POST"], **document.NOTHING)
-        add("/{run_id}/approve", self.approve, methods=["POST"], **document.APPROVE)
+        add("", self.create_run, methods=["POST"], **document.CREATE)
+        add("", self.list_runs, methods=["GET"], **document.RUNS)
+        add("/{run_id}", self.get_run, methods=["GET"], **document.RUN)
+        add("/{run_id}", self.delete_run, methods=["DELETE"], **document.NO_CONTENT)
+        add("/{run_id}/events", self.stream_events, methods=["GET"], **document.EVENTS)
+        add("/{run_id}/cancel", self.cancel_run, methods=["POST"], **document.NO_CONTENT)
+        add("/{run_id}/approve", self.approve_plan, methods=["POST"], **document.APPROVE)
         return router
 
-    async def create(
+    async def create_run(
         self,
         request: Request,
-        accept: Annotated[str, Header(description="`text/event-stream` streams the events.")] = "",
+        accept: Annotated[str, Header(description="`text/event-stream` streams the run's events.")] = "",
         prefer: Annotated[
-            list[str] | None, Header(description="`wait=30` waits up to so many seconds for the end.")
+            list[str] | None, Header(description="`wait=30` waits up to 30 seconds for the run to end.")
         ] = None,
-        idempotency_key: Annotated[str, Header(description="Same key, same request: same run, for 24 h.")] = "",
+        idempotency_key: Annotated[
+            str, Header(description="For 24 hours, the same key with the same request returns the same run.")
+        ] = "",
     ) -> Response:
         """Starts a run.
 
-        Files become the inputs `file1`, `file2`, … in their order, for a plan to refer to. The run goes on when the
-        client leaves, unless `on_disconnect` is `cancel`.
+        Uploaded files become the inputs `file1`, `file2`, … in upload order, to which a plan can refer. The run
+        continues if the client disconnects, unless `on_disconnect` is `cancel`.
         """
-        asked = await self._intake.asked(request)
-        with use_caller(self._callers.caller(current().request_id, await self._policy(asked))):
-            await self._intake.bring_in(asked)
-            spec = await self._admission.admit(asked.spec, asked.files, idempotency_key)
+        run_request = await self._request_reader.read(request)
+        with use_caller(self._callers.create(current().request_id, await self._policy(run_request))):
+            await self._request_reader.resolve_files(run_request)
+            spec = await self._admission.admit(run_request.spec, run_request.files, idempotency_key)
             streams, wait = MEDIA_TYPE in accept.lower(), _WAIT.search(",".join(prefer or ()))
             if spec.on_disconnect == ON_DISCONNECT_CANCEL and not streams and not wait:
                 raise InvalidRequest(
-                    "on_disconnect=cancel needs a connection to last",
-                    remedy="ask for text/event-stream or Prefer: wait=N",
+                    "on_disconnect=cancel requires a connection that stays open until the run ends",
+                    remedy="send Accept: text/event-stream or Prefer: wait=N",
                     port="on_disconnect",
                 )
             feed = await self._runs.start(spec)
@@ -101,78 +112,80 @@ class RunRoutes:
         if streams:
             return EventStream(feed, headers)
         seconds = min(int(wait[1]), MAX_WAIT_SECONDS) if wait else 0
-        run = await self._outcome(feed, seconds, request.receive)
+        run = await self._wait_until_ended(feed, seconds, request.receive)
         if wait:
             headers["preference-applied"] = f"wait={seconds}"
         return json_response(encode(run), 200 if wait and run.state in ENDED else 202, headers)
 
-    async def index(
+    async def list_runs(
         self,
         state: States = None,
         conversation_id: Annotated[str, Query(description="Only runs of this conversation.")] = "",
         page_size: Annotated[int, Query(ge=0, le=1000, description="0 means 50.")] = 0,
-        page_token: Annotated[str, Query(description="`next_page_token` of the page before.")] = "",
+        page_token: Annotated[str, Query(description="`next_page_token` of the previous page.")] = "",
     ) -> Response:
-        """Lists runs, newest first, without tasks and answers."""
+        """Lists runs, newest first, without their tasks and answers."""
         wanted = {"states": state or [], "conversation_id": conversation_id}
         request = decode(pb.ListRunsRequest, {**wanted, "page_size": page_size, "page_token": page_token})
         page = await self._runs.list(request)
         more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
         return json_response({"object": "list", "data": [encode(run) for run in page.runs], **more})
 
-    async def show(self, run_id: RunId) -> Response:
-        """A run as it stands."""
+    async def get_run(self, run_id: RunId) -> Response:
+        """Returns the current state of a run."""
         return json_response(encode(await self._runs.get(run_id)))
 
-    async def events(
+    async def stream_events(
         self,
         run_id: RunId,
-        after: Annotated[int, Query(ge=0, lt=2**63, description="The last number already seen.")] = 0,
+        after: Annotated[int, Query(ge=0, lt=2**63, description="Sequence number of the last event received.")] = 0,
         last_event_id: LastEventId = "",
     ) -> Response:
-        """Streams a run's events as server-sent events, from the first or after a number, to the run's end.
+        """Streams a run's events as server-sent events, from the first or after a sequence number, until the run ends.
 
-        Where nothing follows any more there is no stream.
+        Returns 204 if the run has ended and no event follows.
         """
         if last_event_id and not _NUMBER.fullmatch(last_event_id):
             message = "Last-Event-ID is not a number"
-            raise InvalidRequest(message, remedy="send the id of an event", port="Last-Event-ID")
+            raise InvalidRequest(
+                message, remedy="send the id of the last event received, or leave it out", port="Last-Event-ID"
+            )
         feed = await self._runs.watch(run_id, max(after, int(last_event_id or 0)))
         if feed.ended:
             feed.stop()
-            return Response(status_code=204)  # by which a browser knows not to come back
+            return Response(status_code=204)  # tells EventSource clients not to reconnect
         return EventStream(feed)
 
-    async def cancel(self, run_id: RunId) -> Response:
-        """Asks a run to stop; its last event tells when it has. What has finished is kept."""
+    async def cancel_run(self, run_id: RunId) -> Response:
+        """Requests cancellation of a run. Its last event reports the end; results of completed tasks are kept."""
         await self._runs.cancel(run_id)
         return Response(status_code=204)
 
-    async def approve(self, run_id: RunId, request: Request) -> Response:
-        """Lets a waiting plan run, or the one sent instead of it."""
-        content = await limited(request.stream(), JSON_BYTES, "the body")
+    async def approve_plan(self, run_id: RunId, request: Request) -> Response:
+        """Approves the plan of a waiting run, or replaces it with the plan sent."""
+        content = await read_limited(request.stream(), JSON_BYTES, "the body")
         body = decode(pb.ApproveRunRequest, {**_object(content), "run_id": run_id})
-        await self._admission.settle_plan(body.plan)
+        await self._admission.normalize_plan(body.plan)
         await self._runs.approve(run_id, body.plan if body.HasField("plan") else None)
         return Response(status_code=204)
 
-    async def delete(self, run_id: RunId) -> Response:
-        """Removes an ended run."""
+    async def delete_run(self, run_id: RunId) -> Response:
+        """Deletes a run that has ended."""
         await self._runs.delete(run_id)
         return Response(status_code=204)
 
-    async def _policy(self, asked: Asked) -> "DataPolicy.ValueType":
-        """Of what comes in: what a pipeline or an earlier run keeps in has no URL asked for outside, either."""
-        policy = asked.policy
-        if asked.mentions and asked.spec.HasField("pipeline"):
-            policy = await self._pipelines.policy(asked.spec.pipeline, policy)
-        if asked.mentions and asked.spec.parent_run_id:
-            policy = await self._runs.policy(asked.spec.parent_run_id, policy)
+    async def _policy(self, run_request: RunRequest) -> "DataPolicy.ValueType":
+        """Data policy for fetching the request's URLs: the strictest of request, pipeline and parent run."""
+        policy = run_request.policy
+        if run_request.file_references and run_request.spec.HasField("pipeline"):
+            policy = await self._pipelines.policy(run_request.spec.pipeline, policy)
+        if run_request.file_references and run_request.spec.parent_run_id:
+            policy = await self._runs.policy(run_request.spec.parent_run_id, policy)
         return policy
 
-    async def _outcome(self, feed: Feed, seconds: int, receive: Receive) -> Run:
-        """The run once it has ended, the time is over or the client has gone, as it stands then."""
-        ending, gone = asyncio.create_task(_end(feed)), asyncio.create_task(disconnected(receive))
+    async def _wait_until_ended(self, feed: RunEventFeed, seconds: int, receive: Receive) -> Run:
+        """Waits until the run ends, the time is over or the client disconnects, and returns the current state."""
+        ending, gone = asyncio.create_task(_read_to_end(feed)), asyncio.create_task(disconnected(receive))
         try:
             await asyncio.wait((ending, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -182,16 +195,16 @@ class RunRoutes:
         return await self._runs.get(feed.run_id)
 
 
-async def _end(feed: Feed) -> None:
+async def _read_to_end(feed: RunEventFeed) -> None:
     try:
         while await feed.read() is not None:
             pass
     except ServiceError:
-        return  # the run itself is asked how it stands
+        return  # the caller reads the run's state in any case
 
 
 def _object(content: bytes) -> dict[str, Any]:
     body = loads(content or b"{}")
     if not isinstance(body, dict):
-        raise InvalidRequest("the body is not a JSON object", remedy='send for instance {"plan": […]}')
+        raise InvalidRequest("the body is not a JSON object", remedy='send an object such as {"plan": […]}')
     return body

@@ -1,4 +1,4 @@
-"""HTTP on a socket of our own, in the loop that is already running."""
+"""HTTP server: uvicorn on a socket bound by the gateway, in the running event loop."""
 
 import asyncio
 import ipaddress
@@ -10,36 +10,38 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway.http.protocol import Wire
+from gateway.http.protocol import HttpConnection
 from services.common.errors import InvalidRequest, Unavailable
 from services.common.tls import Certificate
 
 BACKLOG = 2048
 KEEP_ALIVE_SECONDS = 30
 UNSENT_BYTES = 512 * 1024
-"""Most that the system takes for a client in advance: of a slow one, it shows by this that it reads at all."""
+"""Send buffer of the kernel per connection; small, so that a slow client's reading progress is visible."""
 LAST_PORT = 65535
 
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
-    """The parts of host:port or [host]:port.
+    """Splits host:port or [host]:port.
 
     Raises:
-        InvalidRequest: it has another form.
+        InvalidRequest: the text has another form.
     """
     host, _, port = listen.rpartition(":")
     if not host or not _PORT.fullmatch(port) or int(port) > LAST_PORT:
-        raise InvalidRequest(f"{listen} is not host:port", remedy="give an address such as 127.0.0.1:8080")
+        raise InvalidRequest(
+            f"invalid address {listen}: not host:port", remedy="give an address such as 127.0.0.1:8080"
+        )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def refuse_strangers(listen: str) -> None:
-    """Refuses an address others can reach: nothing asks them who they are.
+def require_loopback(listen: str) -> None:
+    """Rejects an address that other machines can reach, because requests are not authenticated.
 
     Raises:
-        InvalidRequest: the address is not a loopback one.
+        InvalidRequest: the address is not a loopback address.
     """
     host, _ = host_and_port(listen)
     try:
@@ -48,24 +50,24 @@ def refuse_strangers(listen: str) -> None:
         loopback = False
     if not loopback:
         raise InvalidRequest(
-            f"will not listen on {listen}: without authentication the gateway is open only to its own machine",
-            remedy="set GATEWAY_AUTHENTICATION=keys and make keys with hugginggpt keys create, or listen on 127.0.0.1",
+            f"cannot listen on {listen}: without authentication the gateway only listens on loopback addresses",
+            remedy="set GATEWAY_AUTHENTICATION=keys and run hugginggpt keys create, or listen on 127.0.0.1",
         )
 
 
 @contextmanager
-def bound(listen: str) -> Iterator[socket.socket]:
-    """A listening socket that nobody shares.
+def bind_listener(listen: str) -> Iterator[socket.socket]:
+    """Opens a listening socket, which no other process shares.
 
     Raises:
-        Unavailable: the address is taken or not ours.
+        Unavailable: the address is in use or is not local.
     """
     host, port = host_and_port(listen)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(
             family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-        )  # named, or asyncio keeps Nagle's delay
+        )  # with an explicit protocol; otherwise asyncio does not set TCP_NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
@@ -83,24 +85,24 @@ def bound(listen: str) -> Iterator[socket.socket]:
 def _cannot_listen(listen: str, error: OSError) -> Unavailable:
     return Unavailable(
         f"cannot listen on {listen}: {error.strerror or error}",
-        remedy="stop what listens there, or choose another address with GATEWAY_HTTP_LISTEN",
+        remedy="stop the process that listens there, or choose another address with GATEWAY_HTTP_LISTEN",
     )
 
 
 @asynccontextmanager
-async def serving_http(
+async def serve_http(
     app: ASGIApp, listener: socket.socket, drain_seconds: float, certificate: Certificate | None = None
 ) -> AsyncIterator[Callable[[], None]]:
-    """Serves until the block exits, then lets answers under way finish; with a certificate, by HTTPS alone.
+    """Serves until the block exits, then completes active responses; with a certificate, over HTTPS only.
 
-    Yields what has it begin to end before that.
+    Yields a function that stops accepting connections and starts draining.
     """
     tls = certificate.ssl_context() if certificate else None
     config = uvicorn.Config(
         app,
         ssl_context_factory=(lambda *_: tls) if tls else None,
         interface="asgi3",
-        http=Wire,
+        http=HttpConnection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -124,14 +126,14 @@ async def serving_http(
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process."""
+    """Uvicorn server without signal handlers; the process handles signals."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.up = asyncio.Event()
 
     def stop(self) -> None:
-        """Takes no more connections, and ends once those that are open have been served, or are out of time."""
+        """Stops accepting connections; open ones end after their response, or when the drain time is over."""
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

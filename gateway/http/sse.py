@@ -1,4 +1,4 @@
-"""A feed as server-sent events: id is the sequence number, event what happened, data the event in JSON."""
+"""Run events as server-sent events: id is the sequence number, event the event type, data the event as JSON."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,30 +9,30 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.http.problem import problem
 from gateway.json_encoder import dumps, encode
-from gateway.run_stream import Feed
+from gateway.run_stream import RunEventFeed
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError, Unavailable
 
 MEDIA_TYPE = "text/event-stream"
 
 HEARTBEAT_SECONDS = 15.0
-"""Longest silence: proxies and people give up on longer ones."""
+"""Longest silence on a stream; proxies close connections that are idle for longer."""
 
 _HEARTBEAT = b": heartbeat\n\n"
 RETRY = b"retry: 1000\n\n"
 
 
 _BREAKS = {character.encode(): b"\\u%04x" % ord(character) for character in "\x85\u2028\u2029"}
-"""What JSON leaves as it is, and some readers take for the end of a line."""
+"""Line separators that JSON leaves unescaped but some clients treat as line ends."""
 
 
-def framed(event: RunEvent) -> bytes:
+def event_frame(event: RunEvent) -> bytes:
     name = event.WhichOneof("event") or "message"
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, name.encode(), line(encode(event)))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, name.encode(), single_line_json(encode(event)))
 
 
-def line(content: Any) -> bytes:
-    """JSON that every reader takes for one line."""
+def single_line_json(content: Any) -> bytes:
+    """Encodes JSON without any character that a client could treat as a line end."""
     written = dumps(content)
     for character, escaped in _BREAKS.items():
         written = written.replace(character, escaped)
@@ -40,9 +40,9 @@ def line(content: Any) -> bytes:
 
 
 class Stream(Response):
-    """Sends frames as they come, to the last one or until the client goes; then it is closed.
+    """Response that sends frames until the last one, or until the client disconnects, then closes its source.
 
-    It waits for the next frame and for the client's leaving at once, so an idle stream notices both.
+    Waits for the next frame and for the disconnect at once, so an idle stream notices a disconnect.
     """
 
     media_type = MEDIA_TYPE
@@ -57,11 +57,11 @@ class Stream(Response):
         self._heartbeat_seconds = heartbeat_seconds
 
     async def next(self) -> tuple[bytes, bool]:
-        """What to send next, and whether it is the last."""
+        """Returns the next frame, and whether it is the last one."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Lets go of what the frames come from."""
+        """Releases the source of the frames."""
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # as ASGI calls it
@@ -102,12 +102,16 @@ class Stream(Response):
 
 
 class EventStream(Stream):
-    """Sends a run's events, and lets go of the feed."""
+    """Streams a run's events and stops the feed at the end."""
 
     greeting = RETRY
 
     def __init__(
-        self, feed: Feed, headers: Mapping[str, str] | None = None, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+        self,
+        feed: RunEventFeed,
+        headers: Mapping[str, str] | None = None,
+        *,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(headers, heartbeat_seconds=heartbeat_seconds)
         self._feed = feed
@@ -116,23 +120,23 @@ class EventStream(Stream):
         self._feed.stop()
 
     async def next(self) -> tuple[bytes, bool]:
-        """An event.
+        """Returns the next event.
 
-        A stream that ends without run_ended was cut: its client comes back with the last id. Only what would happen
-        again to one who does so is an event.
+        A stream that ends without run_ended was interrupted, and its client resumes with the last event id. Errors are
+        therefore sent as events only if a resumed stream would fail the same way.
         """
         try:
             event = await self._feed.read()
         except ServiceError as error:
-            return last_words(error), True
-        return (framed(event), self._feed.ended) if event else (b"", True)
+            return closing_frame(error), True
+        return (event_frame(event), self._feed.ended) if event else (b"", True)
 
 
-def last_words(error: ServiceError) -> bytes:
-    """What a stream ends with that cannot go on: a comment, or what would happen again as an event."""
+def closing_frame(error: ServiceError) -> bytes:
+    """Last frame of a failed stream: a comment for a transient error, else a problem event."""
     if isinstance(error, Unavailable):
         return b": %s\n\n" % " ".join(error.message.split()).encode()
-    return b"event: problem\ndata: %s\n\n" % line(problem(error))
+    return b"event: problem\ndata: %s\n\n" % single_line_json(problem(error))
 
 
 async def disconnected(receive: Receive) -> None:

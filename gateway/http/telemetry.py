@@ -1,4 +1,4 @@
-"""HTTP requests as traces and metrics see them: by their route, never by their content."""
+"""Traces and metrics of HTTP requests: by route, without content."""
 
 import re
 import time
@@ -27,14 +27,14 @@ _SERVER_ERROR = 500
 
 @dataclass
 class Request:
-    """One request under way."""
+    """An HTTP request in progress."""
 
     scope: Scope
     status: int = 0
-    """Of the answer; 0: none was sent."""
+    """Status of the response; 0 if none was sent."""
     trace_id: str = ""
-    """Under which it is found where traces are sent; empty: it is not."""
-    began: float = field(default_factory=time.perf_counter)
+    """Trace id, if the request is traced; else empty."""
+    started: float = field(default_factory=time.perf_counter)
 
     @property
     def method(self) -> str:
@@ -43,43 +43,43 @@ class Request:
 
     @property
     def route(self) -> str:
-        """As the application has it, with names in place of ids; empty for a path that leads nowhere."""
+        """Path template of the matched route; empty if no route matches."""
         return getattr(self.scope.get("route"), "path", "")
 
     @property
     def run_id(self) -> str:
-        """The run that the path names, if that looks like one."""
-        return run_named(str(self.scope.get("path_params", {}).get("run_id", "")))
+        """Run id of the path, if it is well formed; else empty."""
+        return valid_run_id(str(self.scope.get("path_params", {}).get("run_id", "")))
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.began
+        return time.perf_counter() - self.started
 
 
-def run_named(name: str) -> str:
-    """The name, if it looks like a run's."""
+def valid_run_id(name: str) -> str:
+    """Returns the text if it is a well-formed run id, else an empty string."""
     return name if _RUN_ID.fullmatch(name) else ""
 
 
 @contextmanager
-def observed(scope: Scope) -> Iterator[Request]:
-    """A request's span, beneath the one that its headers name; counted once it is answered."""
+def observe_request(scope: Scope) -> Iterator[Request]:
+    """Opens the request's span below the caller's trace context, and records its duration when it ends."""
     request = Request(scope)
     if scope["path"] in _UNTRACED:
         yield request
         return
-    parent, facts = tracing.extract(_trace(scope)), {names.METHOD: request.method}
-    with tracing.use_parent(parent), tracing.start_span(request.method, facts, kind=SpanKind.SERVER) as span:
+    parent, attributes = tracing.extract(_trace(scope)), {names.METHOD: request.method}
+    with tracing.use_parent(parent), tracing.start_span(request.method, attributes, kind=SpanKind.SERVER) as span:
         if span.is_recording():
             request.trace_id = format_trace_id(span.get_span_context().trace_id)
         try:
             yield request
         finally:
-            answered: tracing.Attributes = {names.ROUTE: request.route, names.STATUS: request.status}
-            _SECONDS.record(request.seconds, {**facts, **answered})
+            response_attributes: tracing.Attributes = {names.ROUTE: request.route, names.STATUS: request.status}
+            _SECONDS.record(request.seconds, {**attributes, **response_attributes})
             if span.is_recording():
                 span.update_name(names.span_name(request.method, request.route))
-                span.set_attributes(answered)
+                span.set_attributes(response_attributes)
             if request.status >= _SERVER_ERROR:
                 tracing.set_error(span, str(request.status))
 

@@ -1,4 +1,4 @@
-"""Holds callers to their limits: what is too much is refused before anything is done about it."""
+"""Rate limits and quotas of callers: requests per minute, bytes and LLM tokens per day, concurrent runs."""
 
 import asyncio
 import time
@@ -12,178 +12,184 @@ import structlog
 
 from gateway.auth import identity
 from gateway.auth.identity import Identity
-from gateway.limits.rate_window import DAY, MINUTE, Counters, Window, beginning
-from gateway.limits.run_slots import Slots
+from gateway.limits.rate_window import DAY, MINUTE, Counters, Window, window_start
+from gateway.limits.run_slots import RunSlots
 from services.common.errors import Overloaded, ServiceError
 
 log = structlog.get_logger(__name__)
 
 REQUESTS, BYTES, TOKENS = "requests", "bytes", "tokens"
 
-PIECE_BYTES = 8 * 1024 * 1024
-"""How much may come in before it is counted, where so much is left."""
+COUNT_CHUNK_BYTES = 8 * 1024 * 1024
+"""Bytes of a request that may arrive before they are counted in the database, if the quota leaves that many."""
 
-Taken = Callable[[str], Awaitable[None]]
-"""Told the id of the run that a place was held for."""
+AssignRun = Callable[[str], Awaitable[None]]
+"""Assigns a reserved slot to the run with the given id."""
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a caller stands, of what it has a limit for."""
+class LimitStatus:
+    """Usage of a caller's limits at the time of a request; None for a limit that is not set."""
 
     requests: Window | None = None
     tokens: Window | None = None
 
     def check(self) -> None:
-        """Raises Overloaded: RATE_LIMIT, this request is one too many."""
+        """Raises Overloaded: RATE_LIMIT, the request exceeds the limit per minute."""
         if self.requests and self.requests.used > self.requests.limit:
-            raise _too_much("RATE_LIMIT", f"the key may send {self.requests.limit} requests in a minute", self.requests)
+            raise _overloaded(
+                "RATE_LIMIT", f"the limit of {self.requests.limit} requests per minute is exceeded", self.requests
+            )
 
     def headers(self) -> dict[str, str]:
-        """As OpenAI's clients read them."""
-        told = dict[str, str]()
+        """Returns OpenAI's x-ratelimit-* response headers."""
+        headers = dict[str, str]()
         for name, window in ((REQUESTS, self.requests), (TOKENS, self.tokens)):
             if window:
-                told[f"x-ratelimit-limit-{name}"] = str(window.limit)
-                told[f"x-ratelimit-remaining-{name}"] = str(window.left)
-                told[f"x-ratelimit-reset-{name}"] = _duration(window.resets_in)
-        return told
+                headers[f"x-ratelimit-limit-{name}"] = str(window.limit)
+                headers[f"x-ratelimit-remaining-{name}"] = str(window.left)
+                headers[f"x-ratelimit-reset-{name}"] = _duration(window.resets_in)
+        return headers
 
 
 class Quotas:
-    """Counts for all limits.
+    """Counts usage and enforces limits.
 
     Args:
-        minutes: counts requests.
-        days: counts bytes and tokens.
+        minutes: counters of requests.
+        days: counters of bytes and tokens.
+        slots: slots of concurrent runs.
+        clock: Unix time in seconds.
     """
 
-    def __init__(self, minutes: Counters, days: Counters, slots: Slots, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, minutes: Counters, days: Counters, slots: RunSlots, clock: Callable[[], float] = time.time
+    ) -> None:
         self._minutes = minutes
         self._days = days
         self._slots = slots
         self._clock = clock
 
-    async def request(self, who: Identity) -> Standing:
-        """Counts one; where that leaves the caller."""
-        limits, requests, tokens = who.limits, None, None
+    async def request(self, caller: Identity) -> LimitStatus:
+        """Counts a request and returns the caller's usage."""
+        limits, requests, tokens = caller.limits, None, None
         if limits.requests_per_minute:
-            used = await self._minutes.add(who.key_id, REQUESTS, MINUTE, 1)
+            used = await self._minutes.add(caller.key_id, REQUESTS, MINUTE, 1)
             requests = self._window(limits.requests_per_minute, used, MINUTE)
         if limits.tokens_per_day:
-            tokens = await self._tokens(who)
-        return Standing(requests, tokens)
+            tokens = await self._tokens(caller)
+        return LimitStatus(requests, tokens)
 
-    def meter(self, who: Identity) -> "Meter | None":
-        """For the bytes of a request, where they are limited."""
-        return Meter(who, self._days, self._window) if who.limits.bytes_per_day else None
+    def meter(self, caller: Identity) -> "Meter | None":
+        """Returns a counter for the bytes of one request; None if the caller has no byte quota."""
+        return Meter(caller, self._days, self._window) if caller.limits.bytes_per_day else None
 
     @asynccontextmanager
-    async def run(self) -> AsyncIterator[Taken]:
-        """A place for a run of the current identity; whoever is given it tells which run took it.
+    async def reserve_run(self) -> AsyncIterator[AssignRun]:
+        """Reserves a slot for a run of the current identity; yields a function that assigns it to the run.
 
         Raises:
             Overloaded: RUNS_LIMIT or TOKENS_QUOTA.
         """
-        who = identity.current()
-        await self._check_tokens(who)
-        if not who.limits.concurrent_runs:
-            yield _anyone
+        caller = identity.current()
+        await self._check_tokens(caller)
+        if not caller.limits.concurrent_runs:
+            yield _ignore_run
             return
-        slot = await self._slots.reserve(who.key_id, who.limits.concurrent_runs)
+        slot = await self._slots.reserve(caller.key_id, caller.limits.concurrent_runs)
         try:
-            yield partial(self._take, slot)
+            yield partial(self._assign, slot)
         except ServiceError:
-            await self._slots.free(slot)
+            await self._slots.release(slot)
             raise
 
-    async def items(self, wanted: int) -> int:
-        """How many items of a batch of the current identity may be under way at once; 0 is no limit.
+    async def batch_concurrency(self, requested: int) -> int:
+        """Returns how many items of a batch may run concurrently for the current identity; 0 is no limit.
 
-        Its items have places of their own, beside those of runs: a key has no more of them at once than it may have
-        runs, which each orchestrator counts over the batches that it drives; their tokens count as those of runs do.
+        Batch items have slots separate from runs: a key may have as many active items as runs, counted by each
+        orchestrator over its batches. Their tokens count against the same quota.
 
         Args:
-            wanted: so many are asked for; 0 asks for as many as may be.
+            requested: requested concurrency; 0 requests the maximum.
 
         Raises:
             Overloaded: TOKENS_QUOTA.
         """
-        who = identity.current()
-        await self._check_tokens(who)
-        most = who.limits.concurrent_runs
-        return min(wanted or most, most) if most else wanted
+        caller = identity.current()
+        await self._check_tokens(caller)
+        limit = caller.limits.concurrent_runs
+        return min(requested or limit, limit) if limit else requested
 
-    async def _check_tokens(self, who: Identity) -> None:
-        if who.limits.tokens_per_day and not (tokens := await self._tokens(who)).left:
-            raise _too_much("TOKENS_QUOTA", f"the key may use {tokens.limit} LLM tokens in a day", tokens)
+    async def _check_tokens(self, caller: Identity) -> None:
+        if caller.limits.tokens_per_day and not (tokens := await self._tokens(caller)).left:
+            raise _overloaded("TOKENS_QUOTA", f"the quota of {tokens.limit} LLM tokens per day is used up", tokens)
 
-    async def _take(self, slot: str, run_id: str) -> None:
-        """The run is there, so it is watched even where that cannot be written; its place is held for a while."""
+    async def _assign(self, slot: str, run_id: str) -> None:
+        """Assigns the slot; on failure the run continues, and the unassigned slot expires after a while."""
         try:
-            await asyncio.shield(self._slots.take(slot, run_id))
+            await asyncio.shield(self._slots.assign(slot, run_id))
         except ServiceError as error:
-            log.warning("whose place a run has cannot be written", run_id=run_id, error=error.message)
+            log.warning("cannot assign run slot", run_id=run_id, error=error.message)
 
-    async def _tokens(self, who: Identity) -> Window:
-        used = await self._days.add(who.key_id, TOKENS, DAY, 0)
-        return self._window(who.limits.tokens_per_day, used, DAY)
+    async def _tokens(self, caller: Identity) -> Window:
+        used = await self._days.add(caller.key_id, TOKENS, DAY, 0)
+        return self._window(caller.limits.tokens_per_day, used, DAY)
 
     def _window(self, limit: int, used: int, seconds: int) -> Window:
         now = self._clock()
-        return Window(limit, used, beginning(now, seconds) + seconds - now)
+        return Window(limit, used, window_start(now, seconds) + seconds - now)
 
 
 class Meter:
-    """Counts the bytes of one request."""
+    """Byte counter of one request."""
 
-    def __init__(self, who: Identity, days: Counters, window: Callable[[int, int, int], Window]) -> None:
-        self._who = who
+    def __init__(self, caller: Identity, days: Counters, window: Callable[[int, int, int], Window]) -> None:
+        self._caller = caller
         self._days = days
         self._window = window
         self._pending = 0
-        self._room = -1
+        self._allowed_pending = -1
 
-    async def take(self, amount: int) -> None:
-        """So many more.
+    async def add(self, amount: int) -> None:
+        """Counts received bytes.
 
         Raises:
             Overloaded: BYTES_QUOTA.
         """
         self._pending += amount
-        if self._pending <= self._room:
+        if self._pending <= self._allowed_pending:
             return
-        limit = self._who.limits.bytes_per_day
+        limit = self._caller.limits.bytes_per_day
         window = self._window(limit, await self._count(), DAY)
-        self._room = min(PIECE_BYTES, limit - window.used)
+        self._allowed_pending = min(COUNT_CHUNK_BYTES, limit - window.used)
         if window.used > limit:
-            raise _too_much("BYTES_QUOTA", f"the key may send {limit / 1e6:g} MB in a day", window)
+            raise _overloaded("BYTES_QUOTA", f"the quota of {limit / 1e6:g} MB per day is used up", window)
 
-    async def settle(self) -> None:
-        """Counts what has not been yet."""
+    async def flush(self) -> None:
+        """Writes counted bytes that are still pending to the database."""
         if self._pending:
             await self._count()
 
     async def _count(self) -> int:
         pending, self._pending = self._pending, 0
-        return await self._days.add(self._who.key_id, BYTES, DAY, pending)
+        return await self._days.add(self._caller.key_id, BYTES, DAY, pending)
 
 
-async def _anyone(run_id: str) -> None:
-    """Runs are not limited."""
+async def _ignore_run(run_id: str) -> None:
+    """Replaces the assignment of a slot for callers without a limit."""
 
 
-def _too_much(reason: str, limit: str, window: Window) -> Overloaded:
+def _overloaded(reason: str, message: str, window: Window) -> Overloaded:
     return Overloaded(
-        f"{limit}, and has done so",
+        message,
         reason=reason,
-        remedy="wait as long as Retry-After says, or ask the operator for more: hugginggpt keys change",
+        remedy="retry after the time in Retry-After, or ask the operator for a higher limit (hugginggpt keys change)",
         retry_after=timedelta(seconds=window.resets_in),
     )
 
 
 def _duration(seconds: float) -> str:
-    """As in 6h3m2s."""
+    """Formats seconds as in 6h3m2s."""
     minutes, rest = divmod(int(-(-seconds // 1)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s" if minutes else f"{rest}s"

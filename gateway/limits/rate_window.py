@@ -1,4 +1,4 @@
-"""How much was used in the present minute or day: counted in memory, or in the database for all gateways together."""
+"""Fixed-window usage counters per minute and day, in memory or in the database shared by all gateways."""
 
 import time
 from collections.abc import Callable
@@ -12,12 +12,12 @@ MINUTE, DAY = 60, 24 * 3600
 
 @dataclass(frozen=True)
 class Window:
-    """What may be used until a time, and what has been."""
+    """Usage of one limit in the current window."""
 
     limit: int
     used: int
     resets_in: float
-    """Seconds."""
+    """Seconds until the window ends."""
 
     @property
     def left(self) -> int:
@@ -25,19 +25,19 @@ class Window:
 
 
 class Counters(Protocol):
-    """Counts what keys use."""
+    """Usage counters of keys."""
 
     async def add(self, key_id: str, what: str, seconds: int, amount: int) -> int:
-        """What the key has used since the window of so many seconds began, with that amount.
+        """Adds an amount and returns the usage of the key in the current window of the given length in seconds.
 
         Raises:
-            Unavailable: the database does not answer.
+            Unavailable: the database is unavailable.
         """
         ...
 
 
 class MemoryCounters:
-    """Of one process; what it has counted ends with it."""
+    """Counters of one process, lost when it ends."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -45,7 +45,7 @@ class MemoryCounters:
         self._used: dict[tuple[str, str], int] = {}
 
     async def add(self, key_id: str, what: str, seconds: int, amount: int) -> int:
-        began = beginning(self._clock(), seconds)
+        began = window_start(self._clock(), seconds)
         if began != self._began:
             self._began = began
             self._used.clear()
@@ -54,30 +54,30 @@ class MemoryCounters:
 
 
 class StoredCounters:
-    """Of all gateways on one database, which counts in one statement, so that none is lost."""
+    """Counters in the database; each addition is one atomic statement."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
 
     async def add(self, key_id: str, what: str, seconds: int, amount: int) -> int:
-        began = beginning(self._clock(), seconds)
+        began = window_start(self._clock(), seconds)
         if not amount:
-            rows = await self._database.read(_LOOK, key_id, what, began)
+            rows = await self._database.read(_SELECT, key_id, what, began)
             return int(rows[0][0]) if rows else 0
 
         def operation() -> Steps[Rows]:
-            return (yield counted(key_id, what, began, amount, alone=True))
+            return (yield add_usage_query(key_id, what, began, amount, alone=True))
 
         ((used,),) = await self._database.write(operation)
         return int(used)
 
 
-_LOOK = "SELECT used FROM key_usage WHERE key_id = ? AND what = ? AND began = ?"
+_SELECT = "SELECT used FROM key_usage WHERE key_id = ? AND what = ? AND began = ?"
 
 
-def counted(key_id: str, what: str, began: int, amount: int, *, alone: bool = False) -> Query:
-    """Adds to a window; gives what it then is."""
+def add_usage_query(key_id: str, what: str, began: int, amount: int, *, alone: bool = False) -> Query:
+    """Returns the statement that adds to a window and returns its new value."""
     sql = (
         "INSERT INTO key_usage (key_id, what, began, used) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (key_id, what, began) DO UPDATE SET used = key_usage.used + excluded.used RETURNING used"
@@ -85,6 +85,6 @@ def counted(key_id: str, what: str, began: int, amount: int, *, alone: bool = Fa
     return Query(sql, (key_id, what, began, amount), alone=alone)
 
 
-def beginning(now: float, seconds: int) -> int:
-    """When the window began that now is in."""
+def window_start(now: float, seconds: int) -> int:
+    """Returns the start of the window that contains a Unix time."""
     return int(now // seconds) * seconds

@@ -1,4 +1,4 @@
-"""What a request brings in besides its body, counted with it."""
+"""Counts fetched bytes of a request against the same quota as its body."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ _current: ContextVar[Meter | None] = ContextVar("meter", default=None)
 
 
 @contextmanager
-def metered_by(meter: Meter | None) -> Iterator[None]:
-    """Counts within the block; None where bytes are not limited."""
+def use_meter(meter: Meter | None) -> Iterator[None]:
+    """Uses the meter within the block; None if bytes are not limited."""
     token = _current.set(meter)
     try:
         yield
@@ -19,8 +19,8 @@ def metered_by(meter: Meter | None) -> Iterator[None]:
         _current.reset(token)
 
 
-async def metered(content: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes, counted before they are given on.
+async def count_bytes(content: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Passes the chunks through and counts them.
 
     Raises:
         Overloaded: BYTES_QUOTA.
@@ -28,5 +28,5 @@ async def metered(content: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     meter = _current.get()
     async for piece in content:
         if meter:
-            await meter.take(len(piece))
+            await meter.add(len(piece))
         yield piece

@@ -1,4 +1,4 @@
-"""Refuses at the door what would be refused behind it: who has no place left keeps its time for the runs it has."""
+"""Throttle of run requests: rejects in the gateway what the orchestrator would refuse."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,97 +11,96 @@ from math import exp
 from services.common.errors import Overloaded
 
 MEMORY_SECONDS = 2.0
-"""What was longer ago hardly counts."""
+"""Time constant in seconds with which earlier outcomes decay."""
 
-REFUSED, SHARE = 10.0, 0.2
-"""Refusals within the memory that are sought behind the door, beside so many for each run accepted: by them it is known
-that there are places again."""
+PROBE_REFUSALS, PROBE_SHARE = 10.0, 0.2
+"""Refusals of the orchestrator that are tolerated, plus a share per accepted run: they probe for free capacity."""
 
-WAITING, WAITED_SECONDS = 10, 2.0
-"""More runs that have waited longer to be accepted, and no more are let in to wait with them."""
+MAX_WAITING, MAX_WAIT_SECONDS = 10, 2.0
+"""No request is admitted while more than MAX_WAITING requests have waited longer than MAX_WAIT_SECONDS."""
 
 RETRY_AFTER = timedelta(seconds=1)
 
 
 @dataclass
-class _Tally:
-    """What became of a tenant's runs, older ones counting less and less."""
+class _Outcomes:
+    """Exponentially decaying counts of a tenant's accepted and refused runs."""
 
     at: float
     accepted: float = 0.0
     refused: float = 0.0
 
-    def refuse(self, now: float) -> None:
-        """One more was refused; what would be more than enough is forgotten, or it would hold for long."""
-        self.fade(now)
-        if not self.full:
+    def add_refusal(self, now: float) -> None:
+        """Counts a refusal; the count is capped, so that a burst of refusals does not block the tenant for long."""
+        self.decay(now)
+        if not self.is_saturated:
             self.refused += 1
 
-    def fade(self, now: float) -> None:
-        left = exp((self.at - now) / MEMORY_SECONDS)
-        self.at, self.accepted, self.refused = now, self.accepted * left, self.refused * left
+    def decay(self, now: float) -> None:
+        remaining = exp((self.at - now) / MEMORY_SECONDS)
+        self.at, self.accepted, self.refused = now, self.accepted * remaining, self.refused * remaining
 
     @property
-    def full(self) -> bool:
-        return self.refused > REFUSED + SHARE * self.accepted
+    def is_saturated(self) -> bool:
+        return self.refused > PROBE_REFUSALS + PROBE_SHARE * self.accepted
 
 
 class Throttle:
-    """Knows of each tenant how often its runs were refused of late.
+    """Rejects runs of tenants whose runs the orchestrator has recently refused, without asking it again.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tallies: dict[str, _Tally] = {}
+        self._outcomes: dict[str, _Outcomes] = {}
         self._waiting: dict[object, float] = {}
 
     @contextmanager
-    def asking(self, tenant: str) -> Iterator[None]:
-        """Asks for a run in the block, which raises what comes of it.
+    def admit(self, tenant: str) -> Iterator[None]:
+        """Admits a request to the orchestrator, sent in the block, and records its outcome.
 
         Raises:
-            Overloaded: the tenant's runs are refused so often, or so many wait so long, that this one is not asked for.
+            Overloaded: too many of the tenant's runs were refused recently, or acceptance is stalled.
         """
-        tally = self._fresh(tenant)
-        if self._stuck:
-            remedy = "try again soon; if it lasts, see whether the orchestrator and its database answer"
-            raise Overloaded("runs wait long to be accepted", remedy=remedy, retry_after=RETRY_AFTER)
-        if tally and tally.full:
-            raise Overloaded("too many runs are under way", remedy="try again soon", retry_after=RETRY_AFTER)
+        outcomes = self._current(tenant)
+        if self._is_stalled:
+            remedy = "try again soon; if it persists, check the orchestrator and its database"
+            raise Overloaded("the orchestrator is slow to accept runs", remedy=remedy, retry_after=RETRY_AFTER)
+        if outcomes and outcomes.is_saturated:
+            raise Overloaded("too many active runs", remedy="try again soon", retry_after=RETRY_AFTER)
         try:
-            with self._counted():
+            with self._waiting_request():
                 yield
         except Overloaded as error:
             if error.reason == Overloaded.reason:
                 now = self._clock()
-                self._tallies.setdefault(tenant, _Tally(now)).refuse(now)
+                self._outcomes.setdefault(tenant, _Outcomes(now)).add_refusal(now)
             raise
-        if tenant in self._tallies:
-            self._tallies[tenant].accepted += 1
+        if tenant in self._outcomes:
+            self._outcomes[tenant].accepted += 1
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
-        mine = object()
-        self._waiting[mine] = self._clock()
+    def _waiting_request(self) -> Iterator[None]:
+        request = object()
+        self._waiting[request] = self._clock()
         try:
             yield
         finally:
-            del self._waiting[mine]
+            del self._waiting[request]
 
     @property
-    def _stuck(self) -> bool:
-        since = next(islice(self._waiting.values(), WAITING, None), None)
-        return since is not None and self._clock() - since > WAITED_SECONDS
+    def _is_stalled(self) -> bool:
+        since = next(islice(self._waiting.values(), MAX_WAITING, None), None)
+        return since is not None and self._clock() - since > MAX_WAIT_SECONDS
 
-    def _fresh(self, tenant: str) -> _Tally | None:
-        """As of now; those of whom no refusal is remembered are forgotten."""
-        tally = self._tallies.get(tenant)
-        if not tally:
+    def _current(self, tenant: str) -> _Outcomes | None:
+        """Returns the decayed counts of a tenant; drops tenants without recent refusals."""
+        outcomes = self._outcomes.get(tenant)
+        if not outcomes:
             return None
-        tally.fade(self._clock())
-        if tally.refused < 1 / REFUSED:
-            del self._tallies[tenant]
-        return tally
+        outcomes.decay(self._clock())
+        if outcomes.refused < 1 / PROBE_REFUSALS:
+            del self._outcomes[tenant]
+        return outcomes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gateway.mcp import resource_uris
 from gateway.stored_files.files import Files
 from gateway.uploads import Allowance
-from gateway.url_inputs import Fetching
+from gateway.url_inputs import UrlFetcher
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
@@ -25,7 +25,7 @@ class References:
         files_bytes: most bytes fetched for one call.
     """
 
-    def __init__(self, store: ArtifactStore, files: Files, fetching: Fetching, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, files: Files, fetching: UrlFetcher, files_bytes: int) -> None:
         self._store = store
         self._files = files
         self._fetching = fetching
@@ -59,8 +59,8 @@ class References:
 
     async def _found(self, text: str, site: str, allowance: Allowance) -> Artifact:
         if _URL.match(text) and not text.startswith(f"{site}/v1/artifacts/"):
-            return await self._fetching.fetched(text, allowance=allowance)
-        allowance.begin()
+            return await self._fetching.fetch(text, allowance=allowance)
+        allowance.add_file()
         if text.startswith("file_"):
             return (await self._files.get(text)).artifact
         digest = resource_uris.digest(text.removeprefix(f"{site}/v1/artifacts/"))

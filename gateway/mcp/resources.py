@@ -16,7 +16,7 @@ from gateway.mcp import resource_uris
 from gateway.media_types import is_text
 from gateway.openai import links
 from gateway.runs import Runs
-from gateway.stored_files.files import Files, KeptFile, Wanted
+from gateway.stored_files.files import FileQuery, Files, StoredFile
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
@@ -43,7 +43,7 @@ class Resources:
 
     async def page(self, cursor: str) -> ListResourcesResult:
         """Files kept, newest first; what a run has made is linked where it is told."""
-        kept, more = await self._files.page(Wanted(PAGE, cursor))
+        kept, more = await self._files.page(FileQuery(PAGE, cursor))
         return ListResourcesResult(
             resources=[_listed(file) for file in kept], next_cursor=kept[-1].id if more else None
         )
@@ -98,7 +98,7 @@ def _text(uri: str, media_type: str, text: str) -> ReadResourceResult:
     return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=media_type, text=text)])
 
 
-def _listed(file: KeptFile) -> Resource:
+def _listed(file: StoredFile) -> Resource:
     artifact = file.artifact
     return Resource(
         uri=resource_uris.of_artifact(artifact),

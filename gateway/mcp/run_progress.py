@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gateway.openai import progress_text
-from gateway.run_stream import Feed
+from gateway.run_stream import RunEventFeed
 from services.common.errors import ServiceError
 
 BEAT_SECONDS = 8.0
@@ -14,7 +14,7 @@ Tell = Callable[[float, str], Awaitable[None]]
 """Given a number that grows with each call, and what is being done."""
 
 
-async def followed(feed: Feed, seconds: float, tell: Tell) -> None:
+async def followed(feed: RunEventFeed, seconds: float, tell: Tell) -> None:
     """Reads a run's events to its end, or until the time is over."""
     following = _Following(feed, tell)
     reading = asyncio.create_task(following.read())
@@ -33,7 +33,7 @@ async def followed(feed: Feed, seconds: float, tell: Tell) -> None:
 
 
 class _Following:
-    def __init__(self, feed: Feed, tell: Tell) -> None:
+    def __init__(self, feed: RunEventFeed, tell: Tell) -> None:
         self.last = "The run is accepted."
         self._feed = feed
         self._tell = tell

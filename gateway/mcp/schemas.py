@@ -10,7 +10,7 @@ Schema = dict[str, Any]
 DEFAULT_WAIT, LONGEST_WAIT = 45, 600
 """Seconds; many clients give up on a call after sixty."""
 
-MOST_FILES = 50
+MAX_FILES = 50
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
@@ -33,7 +33,7 @@ def text(description: str) -> Schema:
 
 FILES: Schema = {
     "type": "array",
-    "maxItems": MOST_FILES,
+    "maxItems": MAX_FILES,
     "items": {"type": "string", "minLength": 1},
     "description": "Files to work on, each an https URL, an uploaded file's id (file_…), or the URI of an earlier "
     "result. A plan refers to them as the inputs file1, file2, … in this order.",

@@ -10,7 +10,7 @@ import structlog
 from mcp.types import CallToolResult, Tool
 
 from gateway.admission import Admission
-from gateway.auth.caller import Callers
+from gateway.auth.caller import CallerFactory
 from gateway.json_decoder import decode
 from gateway.mcp import rendering, schemas
 from gateway.mcp.argument_validation import checked
@@ -20,7 +20,7 @@ from gateway.mcp.single_task_tools import Singles
 from gateway.mcp.tool_definitions import FIXED, Chosen
 from gateway.mcp.upload_routes import PATH
 from gateway.mcp.upload_tokens import GRANT_SECONDS, Grants
-from gateway.run_stream import Feed
+from gateway.run_stream import RunEventFeed
 from gateway.runs import Runs
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, DATA_POLICY_UNSPECIFIED
@@ -59,7 +59,7 @@ class Means:
     references: References
     singles: Singles
     grants: Grants
-    callers: Callers
+    callers: CallerFactory
     upload_bytes: int
 
 
@@ -187,15 +187,15 @@ class Toolbox:
     async def _files(self, spec: RunSpec, call: Call) -> list[Artifact]:
         """What the call brings: what is to follow on a run that keeps its data in is asked for nowhere outside."""
         given = call.arguments.get("files", [])
-        with use_caller(await self._means.runs.bound(spec.parent_run_id if given else "")):
+        with use_caller(await self._means.runs.continuation_caller(spec.parent_run_id if given else "")):
             return await self._means.references.artifacts(given, "files", call.site)
 
     def _acting(self, call: Call) -> AbstractContextManager[None]:
         """For the current caller, under the policy the call asks for."""
         policy = _POLICIES.get(call.text("policy"), DATA_POLICY_UNSPECIFIED)
-        return use_caller(self._means.callers.caller(current().request_id, policy))
+        return use_caller(self._means.callers.create(current().request_id, policy))
 
-    async def _followed(self, feed: Feed, call: Call) -> None:
+    async def _followed(self, feed: RunEventFeed, call: Call) -> None:
         try:
             await followed(feed, call.wait, call.tell)
         except asyncio.CancelledError:

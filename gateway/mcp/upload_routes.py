@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from gateway.auth.caller import Callers
+from gateway.auth.caller import CallerFactory
 from gateway.auth.identity import identified_as
 from gateway.http.file_routes import file_object
 from gateway.http.multipart import is_form, parts
@@ -15,8 +15,8 @@ from gateway.limits.quotas import Meter, Quotas
 from gateway.mcp.upload_tokens import Grant, Grants
 from gateway.openapi import examples
 from gateway.openapi.document import answer
-from gateway.stored_files.files import Files, KeptFile
-from gateway.uploads import Allowance, keep
+from gateway.stored_files.files import Files, StoredFile
+from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current, use_caller
@@ -70,7 +70,14 @@ class UploadRoutes:
     """
 
     def __init__(
-        self, grants: Grants, files: Files, store: ArtifactStore, callers: Callers, quotas: Quotas, *, upload_bytes: int
+        self,
+        grants: Grants,
+        files: Files,
+        store: ArtifactStore,
+        callers: CallerFactory,
+        quotas: Quotas,
+        *,
+        upload_bytes: int,
     ) -> None:
         self._grants = grants
         self._files = files
@@ -91,17 +98,17 @@ class UploadRoutes:
         The body is the file, or a form with one.
         """
         grant = await self._grants.take(secret)
-        with identified_as(grant.identity), use_caller(self._callers.caller(current().request_id)):
+        with identified_as(grant.identity), use_caller(self._callers.create(current().request_id)):
             kept = await self._kept(grant, request)
         return json_response(file_object(kept))
 
-    async def _kept(self, grant: Grant, request: Request) -> KeptFile:
+    async def _kept(self, grant: Grant, request: Request) -> StoredFile:
         meter = self._quotas.meter(grant.identity)
         try:
             artifact = await self._artifact(grant.name, request, _metered(request.stream(), meter))
         finally:
             if meter:
-                await meter.settle()
+                await meter.flush()
         return await self._files.add(artifact, "user_data", KEPT_SECONDS)
 
     async def _artifact(self, name: str, request: Request, body: AsyncIterator[bytes]) -> Artifact:
@@ -115,13 +122,13 @@ class UploadRoutes:
         remedy = "send the file as the body, as curl does with -T picture.png, or as -F file=@picture.png"
         raise InvalidRequest("there is no file in the form", remedy=remedy, port="file")
 
-    async def _keep(self, name: str, content: AsyncIterator[bytes], claimed: str) -> Artifact:
+    async def _keep(self, name: str, content: AsyncIterator[bytes], stated_type: str) -> Artifact:
         allowance = Allowance(self._upload_bytes)
-        return await keep(self._store, current().tenant, name, content, allowance, claimed=claimed)
+        return await store_file(self._store, current().tenant, name, content, allowance, stated_type=stated_type)
 
 
 async def _metered(body: AsyncIterator[bytes], meter: Meter | None) -> AsyncIterator[bytes]:
     async for chunk in body:
         if meter and chunk:
-            await meter.take(len(chunk))
+            await meter.add(len(chunk))
         yield chunk

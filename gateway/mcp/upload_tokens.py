@@ -8,7 +8,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
-from gateway.auth.authenticator import Gate
+from gateway.auth.authenticator import Authenticator
 from gateway.auth.identity import Identity, current
 from gateway.limits.limits import Limits
 from services.common.artifacts.naming import clean_name
@@ -38,9 +38,9 @@ class Grants:
         gate: knows whose key has ended since.
     """
 
-    def __init__(self, database: Database, gate: Gate) -> None:
+    def __init__(self, database: Database, authenticator: Authenticator) -> None:
         self._database = database
-        self._gate = gate
+        self._authenticator = authenticator
 
     async def give(self, name: str) -> str:
         """A secret for one file of that name."""
@@ -66,7 +66,7 @@ class Grants:
 
         for tenant, key_id, limits, name, expires in await self._database.write(operation):
             who = Identity(tenant, key_id, limits=Limits.model_validate_json(limits))
-            if expires > time.time() and await self._gate.stands(who):
+            if expires > time.time() and await self._authenticator.is_valid(who):
                 return Grant(who, name)
         raise NotFound(
             "nothing can be uploaded here: the URL has been used, or its time is over",

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from gateway.content_type_check import usual
+from gateway.content_type_check import normalized_type
 from gateway.json_text import checked_text, refuse
 from gateway.media_sniffing import HEAD_BYTES, sniff
 from gateway.media_types import suffix
 from gateway.openai.json_fields import Fields
 from gateway.stored_files.files import Files
-from gateway.uploads import Allowance, keep
-from gateway.url_inputs import Fetching
+from gateway.uploads import Allowance, store_file
+from gateway.url_inputs import UrlFetcher
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
@@ -48,7 +48,7 @@ class Parts:
         files_bytes: most bytes of files with one request.
     """
 
-    def __init__(self, store: ArtifactStore, files: Files, fetching: Fetching, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, files: Files, fetching: UrlFetcher, files_bytes: int) -> None:
         self._store = store
         self._files = files
         self._fetching = fetching
@@ -87,7 +87,7 @@ class Parts:
 
     async def _file(self, sent: "_Sent", allowance: Allowance) -> Artifact:
         if sent.file_id:
-            allowance.begin()
+            allowance.add_file()
             artifact = Artifact()
             artifact.CopyFrom((await self._files.get(sent.file_id)).artifact)
             artifact.name = sent.name or artifact.name
@@ -95,10 +95,12 @@ class Parts:
         if not sent.data and not sent.url:
             refuse(sent.where, "holds no file", remedy="send its data, its URL or its file_id")
         if sent.url and not sent.url.startswith("data:"):
-            return await self._fetching.fetched(sent.url, allowance=allowance)
-        content, claimed = await _decoded(sent)
-        name = sent.name or _name(sent.family, claimed, content)
-        return await keep(self._store, call_context.current().tenant, name, _whole(content), allowance, claimed=claimed)
+            return await self._fetching.fetch(sent.url, allowance=allowance)
+        content, stated_type = await _decoded(sent)
+        name = sent.name or _name(sent.family, stated_type, content)
+        return await store_file(
+            self._store, call_context.current().tenant, name, _whole(content), allowance, stated_type=stated_type
+        )
 
     async def _mentioned(self, words: str) -> list[Artifact]:
         """The artifacts whose links stand in the words: a client that keeps the history has no others."""
@@ -191,8 +193,10 @@ def _base64(data: str) -> bytes:
     return base64.b64decode("".join(data.split()), validate=True)
 
 
-def _name(family: str, claimed: str, content: bytes) -> str:
-    ending = suffix(usual(claimed)) or suffix(sniff(content[:HEAD_BYTES], whole=len(content) <= HEAD_BYTES))
+def _name(family: str, stated_type: str, content: bytes) -> str:
+    ending = suffix(normalized_type(stated_type)) or suffix(
+        sniff(content[:HEAD_BYTES], whole=len(content) <= HEAD_BYTES)
+    )
     return f"{family}.{ending}" if ending else family
 
 

@@ -8,7 +8,7 @@ import structlog
 from starlette.types import Receive
 
 from gateway.http.sse import disconnected
-from gateway.run_stream import Feed
+from gateway.run_stream import RunEventFeed
 from gateway.runs import Runs
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError
@@ -41,7 +41,7 @@ class Watched:
         until: number of the last event that counts; 0 for the run's own last one.
     """
 
-    def __init__(self, feed: Feed, until: int = 0) -> None:
+    def __init__(self, feed: RunEventFeed, until: int = 0) -> None:
         self._feed = feed
         self._until = until
 
@@ -69,7 +69,7 @@ class Attended(Watched):
         keep: it can be looked at later.
     """
 
-    def __init__(self, runs: Runs, feed: Feed, *, keep: bool) -> None:
+    def __init__(self, runs: Runs, feed: RunEventFeed, *, keep: bool) -> None:
         super().__init__(feed)
         self._runs = runs
         self._keep = keep

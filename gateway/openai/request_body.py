@@ -4,9 +4,9 @@ import asyncio
 
 from starlette.requests import Request
 
-from gateway.json_text import QUICK_BYTES, loads
+from gateway.json_text import INLINE_PARSE_BYTES, loads
 from gateway.openai.json_fields import Fields
-from gateway.run_request import limited
+from gateway.run_request import read_limited
 from services.common.errors import InvalidRequest
 
 BODY_BYTES = 50_000_000
@@ -31,7 +31,7 @@ async def body(request: Request) -> Fields:
             reason="TOO_LARGE",
             remedy="send files to POST /v1/files, and their ids here",
         )
-    content = await limited(request.stream(), BODY_BYTES, "the body")
-    if len(content) > QUICK_BYTES:
+    content = await read_limited(request.stream(), BODY_BYTES, "the body")
+    if len(content) > INLINE_PARSE_BYTES:
         return Fields(await asyncio.to_thread(loads, content))
     return Fields(loads(content))

@@ -113,7 +113,7 @@ class ResponseRoutes:
 
     async def _spec(self, sent: Fields, terms: Terms) -> RunSpec:
         parent = await self._parent(sent)
-        with use_caller(await self._house.runs.bound(parent)):
+        with use_caller(await self._house.runs.continuation_caller(parent)):
             spec = await conversation_input.of_input(sent, self._house.parts)
         conversation_input.instruct(spec, sent.text("instructions"))
         spec.parent_run_id = parent

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 from gateway.http.problem import problem
-from gateway.http.sse import HEARTBEAT_SECONDS, Stream, line
+from gateway.http.sse import HEARTBEAT_SECONDS, Stream, single_line_json
 from gateway.openai.chat_completion import Completion
 from gateway.openai.owned_run_stream import Source
 from gateway.openai.response_projection import Event, Projection
@@ -66,11 +66,11 @@ class CompletionStream(_OpenAIStream):
         self._completion = completion
 
     def frames(self, event: RunEvent) -> bytes:
-        chunks = b"".join(b"data: %s\n\n" % line(chunk) for chunk in self._completion.take(event))
+        chunks = b"".join(b"data: %s\n\n" % single_line_json(chunk) for chunk in self._completion.take(event))
         return chunks + _DONE if event.HasField("run_ended") else chunks
 
     def broken(self, error: ServiceError) -> bytes:
-        return b"data: %s\n\n" % line({"error": problem(error)["error"]})
+        return b"data: %s\n\n" % single_line_json({"error": problem(error)["error"]})
 
 
 class ResponseStream(_OpenAIStream):
@@ -108,8 +108,12 @@ class ResponseStream(_OpenAIStream):
             return b""
         told = problem(error)["error"]
         event = {"type": "error", "code": told["code"], "message": told["message"], "param": told["param"]}
-        return b"event: error\ndata: %s\n\n" % line({**event, "sequence_number": self._seen + 1})
+        return b"event: error\ndata: %s\n\n" % single_line_json({**event, "sequence_number": self._seen + 1})
 
 
 def _frame(event: Event) -> bytes:
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event["sequence_number"], event["type"].encode(), line(event))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (
+        event["sequence_number"],
+        event["type"].encode(),
+        single_line_json(event),
+    )

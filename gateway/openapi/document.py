@@ -1,4 +1,4 @@
-"""What the API's description says beyond the routes' signatures: bodies, answers, examples."""
+"""Builds the OpenAPI document: routes from FastAPI, schemas from the protos, and errors."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from gateway.openapi import errors, examples
-from gateway.openapi.schemas import TAKEN, event_stream, listed, reference, schemas
-from gateway.pipelines import schema as keeping
+from gateway.openapi.schemas import INPUT_SUFFIX, event_stream, list_schema, reference, schemas
+from gateway.pipelines import schema as pipeline_schema
 from gateway.webhooks.schema import WEBHOOK
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
@@ -17,12 +17,12 @@ from protos.hugginggpt.v1.record_pb2 import RunRecord, Verification
 from protos.hugginggpt.v1.run_pb2 import Run, RunSpec
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 
-DESCRIPTION = """Send words and files; a plan of model tasks is made, each task gets a model, and an answer comes back
-with every artifact and every decision.
+DESCRIPTION = """Send a request in natural language, with or without files. HuggingGPT plans model tasks, selects a
+model for each task, runs the tasks, and returns an answer with every artifact and every decision.
 
-A run belongs to the server, not to the connection: closing a stream does not stop it, and
-`GET /v1/runs/{run_id}/events` resumes after any event. Every error is a problem (RFC 9457) with a stable `code` and a
-`remedy`, and also has the `error` object that OpenAI's clients read."""
+A run belongs to the server, not to the connection: closing a stream does not stop the run, and
+`GET /v1/runs/{run_id}/events` resumes after any event. Every error is a problem document (RFC 9457) with a stable
+`code` and a `remedy`, and contains the `error` object that OpenAI's clients read."""
 
 _PROBLEM_SCHEMA = {
     "type": "object",
@@ -31,9 +31,9 @@ _PROBLEM_SCHEMA = {
         "type": {"type": "string", "format": "uri"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What happened, naming what is at fault."},
-        "code": {"type": "string", "description": "Stable, upper case."},
-        "remedy": {"type": "string", "description": "What the reader can do about it."},
+        "detail": {"type": "string", "description": "What failed and why."},
+        "code": {"type": "string", "description": "Stable error code in upper case."},
+        "remedy": {"type": "string", "description": "What the client can do about it."},
         "instance": {"type": "string"},
         "error": {
             "type": "object",
@@ -58,15 +58,15 @@ _OPENAI_MODEL = {
 _POLICY = {
     "type": "string",
     "enum": ["local", "open"],
-    "description": "`local`: no byte of request, files or results leaves the house.",
+    "description": "`local`: no byte of the request, its files or its results leaves the deployment.",
 }
 
-_OWN = {
+_OWN_SCHEMAS = {
     "Problem": _PROBLEM_SCHEMA,
     "Health": {"type": "object", "properties": {"status": {"const": "ok"}, "service": _TEXT, "version": _TEXT}},
     "EventStream": event_stream("RunEvent", "The event's number."),
-    "RunList": listed(reference("Run"), next_page_token=_TEXT),
-    "TaskList": listed(
+    "RunList": list_schema(reference("Run"), next_page_token=_TEXT),
+    "TaskList": list_schema(
         {
             "allOf": [
                 reference("TaskSpec"),
@@ -78,7 +78,7 @@ _OWN = {
         },
         revision=_TEXT,
     ),
-    "ModelList": listed(
+    "ModelList": list_schema(
         _OPENAI_MODEL,
         revision=_TEXT,
         models={"type": "array", "items": reference("ModelCard")},
@@ -86,7 +86,7 @@ _OWN = {
         selection_policy={"type": "string", "enum": ["rank", "llm"]},
         next_page_token=_TEXT,
     ),
-    "ExpertList": listed(reference("Expert")),
+    "ExpertList": list_schema(reference("Expert")),
     "File": {
         "type": "object",
         "required": ["id", "object", "bytes", "created_at", "filename", "purpose", "status", "artifact"],
@@ -94,7 +94,7 @@ _OWN = {
             "id": _TEXT,
             "object": {"const": "file"},
             "bytes": {"type": "integer"},
-            "created_at": {"type": "integer", "description": "Seconds since the epoch."},
+            "created_at": {"type": "integer", "description": "Unix time in seconds."},
             "expires_at": {"type": "integer"},
             "filename": _TEXT,
             "purpose": _TEXT,
@@ -102,7 +102,7 @@ _OWN = {
             "artifact": reference("Artifact"),
         },
     },
-    "FileList": listed(
+    "FileList": list_schema(
         reference("File"),
         has_more={"type": "boolean"},
         first_id={"type": ["string", "null"]},
@@ -116,14 +116,14 @@ _OWN = {
             "object": {"const": "conversation"},
             "created_at": {"type": "integer"},
             "metadata": {"type": "object"},
-            "title": {"type": "string", "description": "How its first request begins."},
+            "title": {"type": "string", "description": "The beginning of the first request."},
             "runs": {"type": "array", "items": reference("Run")},
         },
     },
-    "ConversationList": listed(reference("Conversation"), next_page_token=_TEXT),
-    **keeping.OWN,
+    "ConversationList": list_schema(reference("Conversation"), next_page_token=_TEXT),
+    **pipeline_schema.OWN_SCHEMAS,
     "Webhook": WEBHOOK,
-    "WebhookList": listed(reference("Webhook")),
+    "WebhookList": list_schema(reference("Webhook")),
     "Deleted": {
         "type": "object",
         "required": ["id", "object", "deleted"],
@@ -133,13 +133,13 @@ _OWN = {
 
 
 def answer(description: str, schema: str, example: Any) -> dict[str, Any]:
-    """One answer in JSON."""
+    """Describes a JSON response with its schema and an example."""
     content = {"application/json": {"schema": reference(schema), "example": example}}
     return {"description": description, "content": content}
 
 
 _EVENTS = {
-    "description": "The run's events, each once, to its end.",
+    "description": "The run's events, each exactly once, until the run ends.",
     "content": {"text/event-stream": {"schema": reference("EventStream"), "example": examples.STREAM}},
 }
 
@@ -147,10 +147,10 @@ CREATE: dict[str, Any] = {
     "status_code": 202,
     "responses": {
         200: {
-            "description": "By `Accept: text/event-stream` the events; by `Prefer: wait` the run, if it ended in time.",
+            "description": "`Accept: text/event-stream`: the events. `Prefer: wait`: the run, if it ended in time.",
             "content": {**_EVENTS["content"], **answer("", "Run", examples.RUN)["content"]},  # type: ignore[dict-item]
         },
-        202: answer("Accepted; `Location` says where it is.", "Run", examples.RUNNING),
+        202: answer("Accepted. `Location` is the URL of the run.", "Run", examples.RUNNING),
     },
     "openapi_extra": {
         "requestBody": {
@@ -184,7 +184,7 @@ CREATE: dict[str, Any] = {
                     "schema": {
                         "type": "object",
                         "properties": {
-                            "request": {"type": "string", "description": "The request in words."},
+                            "request": {"type": "string", "description": "The request in natural language."},
                             "spec": {**reference("RunRequest")},
                             "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
                         },
@@ -201,17 +201,19 @@ RUNS: dict[str, Any] = {
     }
 }
 RUN: dict[str, Any] = {"responses": {200: answer("The run.", "Run", examples.RUN)}}
-EVENTS: dict[str, Any] = {"responses": {200: _EVENTS, 204: {"description": "The run has ended, and all was seen."}}}
-NOTHING: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
+EVENTS: dict[str, Any] = {
+    "responses": {200: _EVENTS, 204: {"description": "The run has ended and no event follows the given one."}}
+}
+NO_CONTENT: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
 APPROVE: dict[str, Any] = {
-    **NOTHING,
+    **NO_CONTENT,
     "openapi_extra": {
         "requestBody": {
             "content": {
                 "application/json": {
                     "schema": {
                         "type": "object",
-                        "properties": {"plan": {"type": ["array", "null"], "items": reference("Task" + TAKEN)}},
+                        "properties": {"plan": {"type": ["array", "null"], "items": reference("Task" + INPUT_SUFFIX)}},
                         "additionalProperties": False,
                     },
                     "example": {"plan": [examples.TASK]},
@@ -221,18 +223,20 @@ APPROVE: dict[str, Any] = {
     },
 }
 HEALTH: dict[str, Any] = {
-    "responses": {200: answer("It is.", "Health", {"status": "ok", "service": "hugginggpt", "version": "0.1.0"})}
+    "responses": {200: answer("Healthy.", "Health", {"status": "ok", "service": "hugginggpt", "version": "0.1.0"})}
 }
 TASKS: dict[str, Any] = {
     "responses": {
-        200: answer("The kinds of task.", "TaskList", {"object": "list", "revision": "7", "data": [examples.SPEC]}),
-        304: {"description": "They are what the client has."},
+        200: answer(
+            "The available task types.", "TaskList", {"object": "list", "revision": "7", "data": [examples.SPEC]}
+        ),
+        304: {"description": "Not modified."},
     }
 }
 MODELS: dict[str, Any] = {
     "responses": {
         200: answer("Controllers and model cards.", "ModelList", examples.MODELS),
-        304: {"description": "They are what the client has."},
+        304: {"description": "Not modified."},
     }
 }
 EXPERTS: dict[str, Any] = {
@@ -240,10 +244,13 @@ EXPERTS: dict[str, Any] = {
 }
 ARTIFACT: dict[str, Any] = {
     "responses": {
-        200: {"description": "All of it.", "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}},
-        206: {"description": "The part asked for."},
-        304: {"description": "It is what the client has."},
-        307: {"description": "The object store has it, at `Location`."},
+        200: {
+            "description": "The complete content.",
+            "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        206: {"description": "The requested byte range."},
+        304: {"description": "Not modified."},
+        307: {"description": "The content is in the object store, at `Location`."},
     }
 }
 
@@ -251,31 +258,38 @@ ARTIFACT: dict[str, Any] = {
 _KEY = {
     "type": "http",
     "scheme": "bearer",
-    "description": "An API key, or a token of the issuer that the gateway trusts; where it asks for neither, nothing.",
+    "description": "An API key, or a JWT of the configured issuer. Not needed with GATEWAY_AUTHENTICATION=none.",
 }
 
-_SENT = (Run, RunEvent, RunRecord, Verification, TaskSpec, ModelCard, Expert, Route, Artifact)
+_RESPONSE_MESSAGES = (Run, RunEvent, RunRecord, Verification, TaskSpec, ModelCard, Expert, Route, Artifact)
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document: the routes' signatures, with schemas from the protos and problems everywhere."""
-    described = get_openapi(
+    """Builds the OpenAPI document; every operation lists the errors it can return as problem documents."""
+    openapi = get_openapi(
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes, tags=app.openapi_tags
     )
-    sent = [kind.DESCRIPTOR for kind in _SENT]
-    taken = {**schemas([RunSpec.DESCRIPTOR, Artifact.DESCRIPTOR], taken=True), **keeping.taken()}
-    taken["RunRequest"] = {
-        **taken["RunSpec" + TAKEN],
-        "properties": {**taken["RunSpec" + TAKEN]["properties"], "policy": _POLICY},
+    response_types = [kind.DESCRIPTOR for kind in _RESPONSE_MESSAGES]
+    input_schemas = {
+        **schemas([RunSpec.DESCRIPTOR, Artifact.DESCRIPTOR], as_input=True),
+        **pipeline_schema.input_schemas(),
     }
-    described["security"] = [{"key": []}, {}]
-    described["components"] = {
+    input_schemas["RunRequest"] = {
+        **input_schemas["RunSpec" + INPUT_SUFFIX],
+        "properties": {**input_schemas["RunSpec" + INPUT_SUFFIX]["properties"], "policy": _POLICY},
+    }
+    openapi["security"] = [{"key": []}, {}]
+    openapi["components"] = {
         "securitySchemes": {"key": _KEY},
-        "schemas": {**schemas([*sent, *keeping.SENT], taken=False), **taken, **_OWN},
+        "schemas": {
+            **schemas([*response_types, *pipeline_schema.RESPONSE_MESSAGES], as_input=False),
+            **input_schemas,
+            **_OWN_SCHEMAS,
+        },
         "responses": errors.responses(),
     }
-    for path, operations in described["paths"].items():
+    for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
             operation["responses"].pop("422", None)
-            operation["responses"] |= errors.possible(path, method, operation)
-    return described
+            operation["responses"] |= errors.possible_errors(path, method, operation)
+    return openapi

@@ -1,10 +1,10 @@
-"""What the API's description says of errors: which of them an operation may give, with one of each."""
+"""Error responses in the OpenAPI document: an example for each status, and which statuses an operation can return."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from gateway.http.problem import MEDIA_TYPE, TITLES, OutOfRange, http_status, problem
+from gateway.http.problem import MEDIA_TYPE, TITLES, RangeNotSatisfiable, http_status, problem
 from gateway.openapi.schemas import reference
 from services.common.errors import (
     AlreadyExists,
@@ -19,45 +19,49 @@ from services.common.errors import (
 
 _EXAMPLES = (
     InvalidRequest(
-        "photo.png is named as image/png but its content is application/pdf",
+        "cannot accept photo.png: its name means image/png, but its content is application/pdf",
         reason="FILE_TYPE",
-        remedy="send the right file, or name it after its content",
+        remedy="send the right file, or rename it to match its content",
     ),
     Unauthenticated(
-        "no key was sent",
-        remedy="send authorization: Bearer KEY, or set HUGGINGGPT_API_KEY; hugginggpt keys create makes one",
+        "no API key was sent",
+        remedy="send Authorization: Bearer KEY, or set HUGGINGGPT_API_KEY (hugginggpt keys create makes one)",
     ),
-    PermissionDenied("the key is no administrator's", remedy="use one made with --admin"),
+    PermissionDenied("this operation requires an admin key", remedy="use a key created with --admin"),
     NotFound("there is no run run_1", reason="RUN", remedy="check the id; it may have been deleted"),
-    FailedPrecondition("the run is under way", reason="RUNNING", remedy="cancel it, or wait for its end"),
-    InvalidRequest("the body is larger than the limit of 100 MB", reason="TOO_LARGE", remedy="send less"),
-    InvalidRequest("the body is text/plain", reason="CONTENT_TYPE", remedy="send application/json"),
-    OutOfRange("the part asked for lies outside", remedy="ask within its 88244 bytes"),
-    PermissionDenied("this gateway is not named example.org", reason="HOST", remedy="ask it by its own address"),
-    AlreadyExists("the idempotency key stands for another request", remedy="send another key, or none"),
+    FailedPrecondition("the run is still active", reason="RUNNING", remedy="cancel it, or wait until it has ended"),
+    InvalidRequest("the body is larger than the limit of 100 MB", reason="TOO_LARGE", remedy="send a smaller body"),
+    InvalidRequest(
+        "the content type text/plain is not supported", reason="CONTENT_TYPE", remedy="send application/json"
+    ),
+    RangeNotSatisfiable("the requested range is outside the artifact", remedy="request a range within its 88244 bytes"),
+    PermissionDenied(
+        "this gateway does not serve the host example.org", reason="HOST", remedy="use the gateway's own address"
+    ),
+    AlreadyExists("the idempotency key was used for a different request", remedy="send another key, or none"),
     Overloaded(
-        "too many requests in this minute",
+        "the limit of requests per minute is exceeded",
         reason="RATE_LIMIT",
         remedy="wait as long as Retry-After says",
         retry_after=timedelta(seconds=7),
     ),
-    Unavailable("the orchestrator cannot be reached", remedy="try again in a little while"),
+    Unavailable("the orchestrator is unavailable", remedy="try again later"),
 )
 
 
 def responses() -> dict[str, Any]:
-    """The components that operations refer to, by name."""
+    """Returns the error responses that operations refer to, by component name."""
     named = {_name(http_status(error)): _response(TITLES[http_status(error)], problem(error)) for error in _EXAMPLES}
-    return {"Problem": _response("What is wrong, and what to do.", problem(_EXAMPLES[0])), **named}
+    return {"Problem": _response("An error, with its cause and a remedy.", problem(_EXAMPLES[0])), **named}
 
 
-def possible(path: str, method: str, operation: Mapping[str, Any]) -> dict[str, Any]:
-    """The errors of an operation by status; what is rare stands under 4XX and 5XX.
+def possible_errors(path: str, method: str, operation: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the error responses of an operation by status; rare errors are covered by 4XX and 5XX.
 
     Args:
-        path: as a template, such as /v1/runs/{run_id}.
-        method: in lower case.
-        operation: the rest of its description.
+        path: path template, such as /v1/runs/{run_id}.
+        method: HTTP method in lower case.
+        operation: the operation object built so far.
     """
     named = {parameter["name"] for parameter in operation.get("parameters", ())}
     sends, takes_one = "requestBody" in operation, "{" in path

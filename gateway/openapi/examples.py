@@ -1,4 +1,4 @@
-"""One of each thing the API takes and sends, for its description."""
+"""Example values of the API's messages for the OpenAPI document."""
 
 ARTIFACT = {
     "sha256": "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",

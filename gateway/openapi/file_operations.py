@@ -1,4 +1,4 @@
-"""What the API's description says of files and conversations."""
+"""Request bodies, responses and examples of the file and conversation routes."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ _CONVERSATION = {
 _PAGE = {"object": "list", "data": [_FILE], "has_more": False, "first_id": FILE_ID, "last_id": FILE_ID}
 
 CREATE_FILE: dict[str, Any] = {
-    "responses": {200: answer("It is kept.", "File", _FILE)},
+    "responses": {200: answer("The stored file.", "File", _FILE)},
     "openapi_extra": {
         "requestBody": {
             "required": True,
@@ -54,12 +54,12 @@ CREATE_FILE: dict[str, Any] = {
 FILES: dict[str, Any] = {"responses": {200: answer("A page of files.", "FileList", _PAGE)}}
 FILE: dict[str, Any] = {"responses": {200: answer("The file.", "File", _FILE)}}
 DELETED_FILE: dict[str, Any] = {
-    "responses": {200: answer("It is gone.", "Deleted", {"id": FILE_ID, "object": "file", "deleted": True})}
+    "responses": {200: answer("The file is deleted.", "Deleted", {"id": FILE_ID, "object": "file", "deleted": True})}
 }
 CONTENT: dict[str, Any] = ARTIFACT
 CONVERSATIONS: dict[str, Any] = {
     "responses": {
-        200: answer("A page of them.", "ConversationList", {"object": "list", "data": [_CONVERSATION]}),
+        200: answer("A page of conversations.", "ConversationList", {"object": "list", "data": [_CONVERSATION]}),
     }
 }
 CONVERSATION: dict[str, Any] = {
@@ -67,6 +67,10 @@ CONVERSATION: dict[str, Any] = {
 }
 DELETED_CONVERSATION: dict[str, Any] = {
     "responses": {
-        200: answer("It is gone.", "Deleted", {"id": RUN_ID, "object": "conversation.deleted", "deleted": True})
+        200: answer(
+            "The conversation is deleted.",
+            "Deleted",
+            {"id": RUN_ID, "object": "conversation.deleted", "deleted": True},
+        )
     }
 }

@@ -1,4 +1,4 @@
-"""One of each thing OpenAI's routes take and send, for the API's description."""
+"""Example requests and responses of the OpenAI-compatible routes for the OpenAPI document."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ _HEAR = "Here it is read aloud: speech.wav.\n\n[speech.wav](http://127.0.0.1:808
 _EXTRAS = {"run_id": RUN_ID, "conversation_id": RUN_ID, "state": "completed", "artifacts": []}
 
 _DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mP4DwABAQEAHLCMmQAAAABJRU5ErkJggg=="
-"""A picture of one white pixel."""
+"""A PNG image of one white pixel, base64."""
 
 CHAT_REQUEST: dict[str, Any] = {
     "model": "hugginggpt",

@@ -1,4 +1,4 @@
-"""What the API's description says of OpenAI's routes: bodies, answers, examples."""
+"""Request bodies, responses and examples of the OpenAI-compatible routes."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ _TEXT = {"type": "string"}
 _FLAG = {"type": ["boolean", "null"]}
 _MAYBE_TEXT = {"type": ["string", "null"]}
 _EVENTS = {
-    "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
+    "description": "A stream of server-sent events. The object form describes one parsed event.",
     "anyOf": [
         _TEXT,
         {"type": "object", "required": ["data"], "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}},
     ],
 }
 _CONTENT = {
-    "description": "Words, or a list of parts.",
+    "description": "Text, or a list of content parts.",
     "anyOf": [_TEXT, {"type": "array", "items": {"type": "object", "required": ["type"]}}, {"type": "null"}],
 }
 _MESSAGE = {
@@ -37,9 +37,9 @@ _CHAT_REQUEST = {
         "stream_options": {"type": ["object", "null"], "properties": {"include_usage": _FLAG}},
         "response_format": {
             "type": ["object", "null"],
-            "description": "`json_schema` is filled from what the tasks gave; what they did not give is a refusal.",
+            "description": "`json_schema` is filled from the task results; a missing required value gives a refusal.",
         },
-        "store": {**_FLAG, "description": "`false`: the run is removed once it has ended."},
+        "store": {**_FLAG, "description": "`false`: the run is deleted after it has ended."},
     },
 }
 _RESPONSE_REQUEST = {
@@ -51,7 +51,7 @@ _RESPONSE_REQUEST = {
         "instructions": _MAYBE_TEXT,
         "stream": _FLAG,
         "background": _FLAG,
-        "store": {**_FLAG, "description": "`false`: the response is removed once it has ended."},
+        "store": {**_FLAG, "description": "`false`: the response is deleted after it has ended."},
         "previous_response_id": _MAYBE_TEXT,
         "metadata": {"type": ["object", "null"], "additionalProperties": _TEXT},
         "text": {"type": ["object", "null"], "properties": {"format": {"type": ["object", "null"]}}},
@@ -67,7 +67,7 @@ _COMPLETION = {
         "model": _TEXT,
         "choices": {"type": "array", "items": {"type": "object", "required": ["index", "message", "finish_reason"]}},
         "usage": {"type": "object"},
-        "hugginggpt": {"type": "object", "description": "The run behind it: its id, how it ended, what it made."},
+        "hugginggpt": {"type": "object", "description": "The underlying run: id, state and artifacts."},
     },
 }
 _STATUSES = ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -81,7 +81,7 @@ _RESPONSE = {
         "status": {"enum": _STATUSES},
         "model": _TEXT,
         "output": {"type": "array", "items": {"type": "object", "required": ["id", "type"]}},
-        "hugginggpt": {"type": "object", "description": "The run behind it: its id, how it ended, what it made."},
+        "hugginggpt": {"type": "object", "description": "The underlying run: id, state and artifacts."},
     },
 }
 _ITEMS = {
@@ -108,27 +108,30 @@ def _answer(description: str, schema: dict[str, Any], example: Any, events: str 
     return {"responses": {200: {"description": description, "content": content}}}
 
 
-def _asked(schema: dict[str, Any], **shown: Any) -> dict[str, Any]:
+def _request_body(schema: dict[str, Any], **shown: Any) -> dict[str, Any]:
     content = {"schema": schema, "examples": {name: {"value": value} for name, value in shown.items()}}
     return {"openapi_extra": {"requestBody": {"required": True, "content": {"application/json": content}}}}
 
 
 CHAT: dict[str, Any] = {
     **_answer(
-        "The completion; with `stream` its chunks.", _COMPLETION, openai_examples.COMPLETION, openai_examples.CHUNKS
+        "The completion, or its chunks with `stream`.", _COMPLETION, openai_examples.COMPLETION, openai_examples.CHUNKS
     ),
-    **_asked(_CHAT_REQUEST, picture=openai_examples.CHAT_REQUEST, structured=openai_examples.STRUCTURED_REQUEST),
+    **_request_body(_CHAT_REQUEST, picture=openai_examples.CHAT_REQUEST, structured=openai_examples.STRUCTURED_REQUEST),
 }
 RESPOND: dict[str, Any] = {
     **_answer(
-        "The response; with `stream` its events.", _RESPONSE, openai_examples.RESPONSE, openai_examples.RESPONSE_EVENTS
+        "The response, or its events with `stream`.",
+        _RESPONSE,
+        openai_examples.RESPONSE,
+        openai_examples.RESPONSE_EVENTS,
     ),
-    **_asked(_RESPONSE_REQUEST, background=openai_examples.RESPONSE_REQUEST),
+    **_request_body(_RESPONSE_REQUEST, background=openai_examples.RESPONSE_REQUEST),
 }
 RESPONSE = _answer(
     "The response as it stands, or its events.", _RESPONSE, openai_examples.RESPONSE, openai_examples.RESPONSE_EVENTS
 )
-RESPONSE_CANCELLED = _answer("The response as it stands then.", _RESPONSE, openai_examples.RESPONSE)
-RESPONSE_DELETED = _answer("It is gone.", _DELETED, openai_examples.DELETED)
-INPUT_ITEMS = _answer("What it was asked.", _ITEMS, openai_examples.INPUT)
+RESPONSE_CANCELLED = _answer("The response after the cancellation request.", _RESPONSE, openai_examples.RESPONSE)
+RESPONSE_DELETED = _answer("The response is deleted.", _DELETED, openai_examples.DELETED)
+INPUT_ITEMS = _answer("The input items of the response.", _ITEMS, openai_examples.INPUT)
 MODEL = _answer("The model.", _MODEL, openai_examples.MODEL)

@@ -1,11 +1,11 @@
-"""What the API's description says of pipelines and batches."""
+"""Request bodies, responses and examples of the pipeline and batch routes."""
 
 import json
 from typing import Any
 
 from gateway.openapi import examples
 from gateway.openapi.document import answer
-from gateway.openapi.schemas import TAKEN, reference
+from gateway.openapi.schemas import INPUT_SUFFIX, reference
 
 NAME = "read-aloud"
 BATCH_ID = "batch_19a2b3c4d5ea1b2c3d4e5f60718"
@@ -42,7 +42,7 @@ _BATCH = {
     "end_time": "2030-01-31T12:00:09Z",
     "items_per_second": 0,
 }
-_BEGUN = {key: value for key, value in _BATCH.items() if key != "end_time"} | {
+_STARTED = {key: value for key, value in _BATCH.items() if key != "end_time"} | {
     "state": "queued",
     "counts": {**_COUNTS, "waiting": 20, "completed": 0, "failed": 0},
 }
@@ -103,19 +103,19 @@ def _body(schema: Any, *, required: bool = True, **body: Any) -> dict[str, Any]:
     return {"openapi_extra": {"requestBody": {"required": required, "content": content}}}
 
 
-def _saved(description: str) -> dict[str, Any]:
-    told = answer(description, "Pipeline", _PIPELINE)
-    return {**told, "headers": {"Location": {"description": "The version.", "schema": {"type": "string"}}}}
+def _pipeline_response(description: str) -> dict[str, Any]:
+    response = answer(description, "Pipeline", _PIPELINE)
+    return {**response, "headers": {"Location": {"description": "URL of the version.", "schema": {"type": "string"}}}}
 
 
 SAVE: dict[str, Any] = {
     "status_code": 201,
     "responses": {
-        200: _saved("The latest version is the same."),
-        201: _saved("It is the next version; `Location` says where it is."),
+        200: _pipeline_response("Unchanged: the latest version has the same content."),
+        201: _pipeline_response("Saved as a new version. `Location` is the URL of the version."),
     },
     **_body(
-        reference("SavePipelineRequest" + TAKEN),
+        reference("SavePipelineRequest" + INPUT_SUFFIX),
         examples={
             "run": {"value": {"run_id": examples.RUN_ID, "pin_models": True}},
             "plan": {"value": {"description": "Reads signs aloud", "plan": _PLAN}},
@@ -123,10 +123,10 @@ SAVE: dict[str, Any] = {
     ),
 }
 PIPELINES: dict[str, Any] = {
-    "responses": {200: answer("A page of them.", "PipelineList", {"object": "list", "data": [_PIPELINE]})}
+    "responses": {200: answer("A page of pipelines.", "PipelineList", {"object": "list", "data": [_PIPELINE]})}
 }
 PIPELINE: dict[str, Any] = {"responses": {200: answer("The pipeline.", "Pipeline", _PIPELINE)}}
-NOTHING: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
+NO_CONTENT: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
 SCHEMA: dict[str, Any] = {
     "responses": {
         200: {
@@ -138,7 +138,7 @@ SCHEMA: dict[str, Any] = {
 
 START: dict[str, Any] = {
     "status_code": 202,
-    "responses": {202: answer("It is kept and will run; `Location` says where it is.", "Batch", _BEGUN)},
+    "responses": {202: answer("Accepted. `Location` is the URL of the batch.", "Batch", _STARTED)},
     "openapi_extra": {
         "requestBody": {
             "required": True,
@@ -150,7 +150,7 @@ START: dict[str, Any] = {
     },
 }
 BATCHES: dict[str, Any] = {
-    "responses": {200: answer("A page of them.", "BatchList", {"object": "list", "data": [_BEGUN]})}
+    "responses": {200: answer("A page of batches.", "BatchList", {"object": "list", "data": [_STARTED]})}
 }
 BATCH: dict[str, Any] = {"responses": {200: answer("The batch.", "Batch", _BATCH)}}
 ITEMS: dict[str, Any] = {
@@ -159,7 +159,7 @@ ITEMS: dict[str, Any] = {
 RESULTS: dict[str, Any] = {
     "responses": {
         200: {
-            "description": "A line an item, in the order of the input.",
+            "description": "One line per item, in input order.",
             "content": {
                 "application/x-ndjson": {"schema": reference("BatchResults"), "example": f"{json.dumps(_RESULT)}\n"},
                 "text/csv": {"schema": {"type": "string"}, "example": _TABLE},
@@ -171,7 +171,7 @@ SUMMARY: dict[str, Any] = {"responses": {200: answer("The summary.", "BatchSumma
 EVENTS: dict[str, Any] = {
     "responses": {
         200: {
-            "description": "The batch as it stands, whenever that has changed, to its end.",
+            "description": "The batch, sent whenever it changes, until it has ended.",
             "content": {
                 "text/event-stream": {
                     "schema": reference("BatchEvents"),
@@ -179,17 +179,17 @@ EVENTS: dict[str, Any] = {
                 }
             },
         },
-        204: {"description": "It has ended, and that was seen."},
+        204: {"description": "The batch has ended and the client has seen its last event."},
     }
 }
 RESUME: dict[str, Any] = {
     "status_code": 202,
-    "responses": {202: answer("It goes on.", "Batch", _BEGUN)},
+    "responses": {202: answer("Resumed.", "Batch", _STARTED)},
     **_body(
         {
             "type": "object",
             "properties": {
-                "failed_only": {"type": ["boolean", "null"], "description": "Only items that failed, again."}
+                "failed_only": {"type": ["boolean", "null"], "description": "Run only the failed items again."}
             },
             "additionalProperties": False,
         },

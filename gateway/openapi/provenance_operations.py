@@ -1,4 +1,4 @@
-"""How records and verifications stand in the API's description."""
+"""Responses and examples of the record and verification routes."""
 
 from typing import Any
 
@@ -70,18 +70,18 @@ _VERIFICATION = {
         }
     ],
 }
-_BEGUN = {**_VERIFICATION, "ended": False, "verified": False, "tasks": []}
+_STARTED = {**_VERIFICATION, "ended": False, "verified": False, "tasks": []}
 
 RECORD: dict[str, Any] = {"responses": {200: answer("The record.", "RunRecord", _RECORD)}}
 VERIFY: dict[str, Any] = {
     "status_code": 202,
     "responses": {
-        200: answer("Nothing could be done again: why is said of each task.", "Verification", _VERIFICATION),
-        202: answer("It is being done again; `Location` says where what came of it is.", "Verification", _BEGUN),
+        200: answer("No task can be rerun; each task states why.", "Verification", _VERIFICATION),
+        202: answer("The rerun has started. `Location` is the URL of its result.", "Verification", _STARTED),
     },
 }
 VERIFICATION: dict[str, Any] = {
-    "responses": {200: answer("What came of it, or nothing yet.", "Verification", _VERIFICATION)}
+    "responses": {200: answer("The result; without tasks until the rerun has ended.", "Verification", _VERIFICATION)}
 }
 SCHEMA: dict[str, Any] = {
     "responses": {

@@ -1,4 +1,4 @@
-"""JSON Schemas of what is sent and what is taken, made from the protos by the encoder's own rules."""
+"""JSON Schemas of requests and responses, derived from the protos by the rules of the JSON encoder and decoder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.task_pb2 import Argument, Task
 
-TAKEN = "Input"
-"""What the names of schemas of taken messages end with: nothing in them is required."""
+INPUT_SUFFIX = "Input"
+"""Suffix of the schema names of request messages, in which no field is required."""
 
-_WRITTEN: Mapping[str, dict[str, Any]] = {
+_SPECIAL_SCHEMAS: Mapping[str, dict[str, Any]] = {
     Value.DESCRIPTOR.full_name: {
-        "description": "Text, JSON, or an artifact. JSON that is a string or looks like a form is wrapped in `json`.",
+        "description": "Text, JSON, or an artifact. JSON that could be read as one of the others is wrapped in `json`.",
         "examples": ["some text", {"artifact": {"sha256": "9f86d081…"}}, [{"label": "joy", "score": 0.98}]],
     },
     Argument.DESCRIPTOR.full_name: {
@@ -29,13 +29,13 @@ _WRITTEN: Mapping[str, dict[str, Any]] = {
 }
 
 DIGEST_PATTERN = "^[0-9a-f]{64}$"
-"""Of the name of an artifact."""
+"""Pattern of an artifact's digest."""
 
 _DIGEST = Artifact.DESCRIPTOR.fields_by_name["sha256"].full_name
 
-_SPELLINGS = {"args": "arguments", "model": "pinned_model", "revision": "pinned_revision"}
+_TASK_ALIASES = {"args": "arguments", "model": "pinned_model", "revision": "pinned_revision"}
 
-_NUMBERS: Mapping[int, dict[str, Any]] = {
+_SCALAR_SCHEMAS: Mapping[int, dict[str, Any]] = {
     FieldDescriptor.TYPE_INT32: {"type": "integer"},
     FieldDescriptor.TYPE_INT64: {"type": "integer"},
     FieldDescriptor.TYPE_UINT64: {"type": "integer", "minimum": 0},
@@ -48,111 +48,112 @@ def reference(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def listed(item: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The schema of a list, with what stands beside its data."""
+def list_schema(item: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Returns the schema of a list response with additional top-level properties."""
     properties = {"object": {"const": "list"}, "data": {"type": "array", "items": item}, **more}
     return {"type": "object", "required": ["object", "data"], "properties": properties}
 
 
-def event_stream(message: str, id_means: str) -> dict[str, Any]:
-    """The schema of server-sent events whose data is a message."""
+def event_stream(message: str, id_description: str) -> dict[str, Any]:
+    """Returns the schema of a server-sent event stream whose data is a message."""
     text = {"type": "string"}
     data = {**text, "contentMediaType": "application/json", "contentSchema": reference(message)}
     return {
-        "description": "A stream of server-sent events; or, for readers that take it apart, one of them.",
+        "description": "A stream of server-sent events. The object form describes one parsed event.",
         "anyOf": [
             text,
             {
                 "type": "object",
                 "required": ["event", "data"],
-                "properties": {"id": {**text, "description": id_means}, "event": text, "data": data},
+                "properties": {"id": {**text, "description": id_description}, "event": text, "data": data},
             },
         ],
     }
 
 
-def schemas(roots: Sequence[Any], *, taken: bool) -> dict[str, Any]:
-    """The schemas of messages and of all they hold, by name.
+def schemas(roots: Sequence[Any], *, as_input: bool) -> dict[str, Any]:
+    """Returns the schemas of messages and of all messages they refer to, by name.
 
     Args:
         roots: descriptors of the messages.
-        taken: as requests have them; else as answers do.
+        as_input: for request messages: no field is required, and null and aliases are allowed; else for responses.
     """
     found: dict[str, Any] = {}
     waiting = list(roots)
     while waiting:
         descriptor = waiting.pop()
-        if descriptor.name + (TAKEN if taken else "") not in found:
-            found[descriptor.name + (TAKEN if taken else "")] = _message(descriptor, taken=taken)
-            waiting.extend(_held(descriptor))
+        if descriptor.name + (INPUT_SUFFIX if as_input else "") not in found:
+            found[descriptor.name + (INPUT_SUFFIX if as_input else "")] = _message(descriptor, as_input=as_input)
+            waiting.extend(_referenced_messages(descriptor))
     return dict(sorted(found.items()))
 
 
-def _held(descriptor: Descriptor) -> Iterator[Descriptor]:
+def _referenced_messages(descriptor: Descriptor) -> Iterator[Descriptor]:
     for field in descriptor.fields:
-        one = _element(field).message_type
-        if one and one.full_name not in _WRITTEN and one.full_name != Plan.DESCRIPTOR.full_name:
-            yield one
-        elif one and one.full_name == Plan.DESCRIPTOR.full_name:
+        element = _element(field).message_type
+        if element and element.full_name not in _SPECIAL_SCHEMAS and element.full_name != Plan.DESCRIPTOR.full_name:
+            yield element
+        elif element and element.full_name == Plan.DESCRIPTOR.full_name:
             yield Task.DESCRIPTOR
 
 
-def _message(descriptor: Descriptor, *, taken: bool) -> dict[str, Any]:
+def _message(descriptor: Descriptor, *, as_input: bool) -> dict[str, Any]:
     if descriptor.full_name == NamedValue.DESCRIPTOR.full_name:
-        return _named_value(taken=taken)
-    properties = {JSON_TEXT.get(field.name, field.name): _field(field, taken=taken) for field in descriptor.fields}
-    if not taken:
-        always = [JSON_TEXT.get(field.name, field.name) for field in descriptor.fields if _always(field)]
+        return _named_value(as_input=as_input)
+    names = {field: JSON_TEXT.get(field.name, field.name) for field in descriptor.fields}
+    properties = {name: _field(field, as_input=as_input) for field, name in names.items()}
+    if not as_input:
+        required = [JSON_TEXT.get(field.name, field.name) for field in descriptor.fields if _is_always_sent(field)]
         sent = {"type": "object", "properties": properties}
-        return {**sent, "required": always} if always else sent
-    properties = {name: _or_null(schema) for name, schema in properties.items()}
+        return {**sent, "required": required} if required else sent
+    properties = {name: _nullable(schema) for name, schema in properties.items()}
     if descriptor.full_name == Task.DESCRIPTOR.full_name:
-        properties |= {other: properties[name] for other, name in _SPELLINGS.items()}
-        properties["depends_on"] = {"description": "Ignored: it follows from the arguments."}
+        properties |= {other: properties[name] for other, name in _TASK_ALIASES.items()}
+        properties["depends_on"] = {"description": "Ignored: derived from the arguments."}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Null is as good as nothing."""
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Allows null, which the decoder treats like an absent field."""
     return {"anyOf": [schema, {"type": "null"}]} if {"type", "$ref"} & schema.keys() else schema
 
 
-def _named_value(*, taken: bool) -> dict[str, Any]:
-    artifact = reference("Artifact" + (TAKEN if taken else ""))
-    forms = {"text": {"type": "string"}, "json": {}, "artifact": artifact}
-    if taken:
-        forms["file_id"] = {"type": "string", "description": "Of a file of `/v1/files`."}
-        forms["url"] = {
+def _named_value(*, as_input: bool) -> dict[str, Any]:
+    artifact = reference("Artifact" + (INPUT_SUFFIX if as_input else ""))
+    kinds = {"text": {"type": "string"}, "json": {}, "artifact": artifact}
+    if as_input:
+        kinds["file_id"] = {"type": "string", "description": "Id of a file of `/v1/files`."}
+        kinds["url"] = {
             "type": "string",
             "format": "uri",
-            "description": "Of a file: it is fetched before the run begins.",
+            "description": "URL of a file, which is fetched before the run starts.",
         }
     return {
         "type": "object",
-        "properties": {"name": {"type": "string"}, **forms},
-        "oneOf": [{"required": [form]} for form in forms],
+        "properties": {"name": {"type": "string"}, **kinds},
+        "oneOf": [{"required": [kind]} for kind in kinds],
     }
 
 
-def _field(field: FieldDescriptor, *, taken: bool) -> dict[str, Any]:
-    one = _one(_element(field), taken=taken)
+def _field(field: FieldDescriptor, *, as_input: bool) -> dict[str, Any]:
+    element = _one(_element(field), as_input=as_input)
     if field.message_type and field.message_type.GetOptions().map_entry:
-        return {"type": "object", "additionalProperties": one}
-    return {"type": "array", "items": one} if field.is_repeated else one
+        return {"type": "object", "additionalProperties": element}
+    return {"type": "array", "items": element} if field.is_repeated else element
 
 
-def _one(field: FieldDescriptor, *, taken: bool) -> dict[str, Any]:
+def _one(field: FieldDescriptor, *, as_input: bool) -> dict[str, Any]:
     if message := field.message_type:
         if message.full_name == Plan.DESCRIPTOR.full_name:
-            return {"type": "array", "items": reference("Task" + (TAKEN if taken else ""))}
-        return _WRITTEN.get(message.full_name) or reference(message.name + (TAKEN if taken else ""))
+            return {"type": "array", "items": reference("Task" + (INPUT_SUFFIX if as_input else ""))}
+        return _SPECIAL_SCHEMAS.get(message.full_name) or reference(message.name + (INPUT_SUFFIX if as_input else ""))
     if field.enum_type:
         return {"type": "string", "enum": list(enum_names(field.enum_type).values())}
     if field.name in JSON_TEXT:
         return {"type": "object"}
     if field.full_name == _DIGEST:
         return {"type": "string", "pattern": DIGEST_PATTERN}
-    return _NUMBERS.get(field.type, {"type": "string"})
+    return _SCALAR_SCHEMAS.get(field.type, {"type": "string"})
 
 
 def _element(field: FieldDescriptor) -> FieldDescriptor:
@@ -160,5 +161,5 @@ def _element(field: FieldDescriptor) -> FieldDescriptor:
     return message.fields_by_name["value"] if message and message.GetOptions().map_entry else field
 
 
-def _always(field: FieldDescriptor) -> bool:
-    return field.is_repeated or (not field.has_presence and field.type in _NUMBERS)
+def _is_always_sent(field: FieldDescriptor) -> bool:
+    return field.is_repeated or (not field.has_presence and field.type in _SCALAR_SCHEMAS)

@@ -1,4 +1,4 @@
-"""The API's description for people: Swagger UI with its files from a package, so that it works without a network."""
+"""API reference page: Swagger UI served from a package, so that it works without network access."""
 
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +21,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <div id="reference"></div>
-<noscript>The description itself is at <a href="/openapi.json">/openapi.json</a>.</noscript>
+<noscript>The OpenAPI document is at <a href="/openapi.json">/openapi.json</a>.</noscript>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>
 </body>
@@ -37,7 +37,7 @@ _POLICY = (
 
 
 def router(describe: Callable[[], dict[str, Any]]) -> APIRouter:
-    """GET /openapi.json and GET /docs; the description is made when it is first asked for."""
+    """Routes GET /openapi.json and GET /docs; the document is built at the first request."""
     described = cache(lambda: dumps(describe()))
     bundled = Path(str(files("fastapi_offline") / "static"))
     routes = APIRouter(include_in_schema=False)

@@ -1,4 +1,4 @@
-"""What the API's description says of webhooks."""
+"""Request bodies, responses and examples of the webhook routes."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ _DELIVERY = {
 
 CREATE: dict[str, Any] = {
     "status_code": 201,
-    "responses": {201: answer("It is told from now on.", "Webhook", {**_WEBHOOK, "secret": _SECRET})},
+    "responses": {201: answer("The webhook, with its signing secret.", "Webhook", {**_WEBHOOK, "secret": _SECRET})},
     "openapi_extra": {
         "requestBody": {
             "required": True,
@@ -32,7 +32,7 @@ CREATE: dict[str, Any] = {
                         "required": ["url"],
                         "additionalProperties": False,
                         "properties": {
-                            "url": {"type": "string", "description": "Begins with https."},
+                            "url": {"type": "string", "description": "An https URL."},
                             "name": {"type": "string", "maxLength": 100},
                         },
                     },
@@ -43,11 +43,13 @@ CREATE: dict[str, Any] = {
     },
 }
 WEBHOOKS: dict[str, Any] = {
-    "responses": {200: answer("All of them.", "WebhookList", {"object": "list", "data": [_WEBHOOK]})}
+    "responses": {200: answer("The webhooks.", "WebhookList", {"object": "list", "data": [_WEBHOOK]})}
 }
 WEBHOOK: dict[str, Any] = {
     "responses": {200: answer("The webhook.", "Webhook", {**_WEBHOOK, "deliveries": [_DELIVERY]})}
 }
 DELETED: dict[str, Any] = {
-    "responses": {200: answer("It is gone.", "Deleted", {"id": WEBHOOK_ID, "object": "webhook", "deleted": True})}
+    "responses": {
+        200: answer("The webhook is deleted.", "Deleted", {"id": WEBHOOK_ID, "object": "webhook", "deleted": True})
+    }
 }

@@ -1,4 +1,4 @@
-"""The body of POST /v1/batches: one JSON document, or lines of it in any number."""
+"""Parses the body of POST /v1/batches: one JSON document, or JSON lines of any number."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Collection
@@ -8,16 +8,16 @@ from typing import Any
 from starlette.requests import Request
 
 from gateway.json_decoder import decode
-from gateway.json_text import QUICK_BYTES, loads, refuse
-from gateway.pipelines.batch_items import Sent, read
-from gateway.run_request import JSON_BYTES, limited, too_large
+from gateway.json_text import INLINE_PARSE_BYTES, loads, refuse
+from gateway.pipelines.batch_items import SubmittedItem, read_item
+from gateway.run_request import JSON_BYTES, read_limited, too_large_error
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec
 from services.common.errors import InvalidRequest
 
 PAGE_ITEMS, PAGE_INPUTS, PAGE_BYTES = 100, 1_000, 1_000_000
-"""Most of what is taken in at a time: a page is over once it has one of them."""
+"""Limits of a page of items; a page ends when it reaches one of them."""
 
-MOST_ITEMS = 1_000_000
+MAX_ITEMS = 1_000_000
 
 SOURCES = frozenset({"pipeline", "plan", "request", "run_id"})
 
@@ -26,92 +26,94 @@ _LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/j
 
 
 @dataclass(frozen=True)
-class Wished:
-    """What somebody wants done with what."""
+class BatchRequest:
+    """A parsed request to start a batch."""
 
     spec: BatchSpec
-    pages: AsyncIterator[list[Sent]]
-    """They are read as they are asked for."""
+    pages: AsyncIterator[list[SubmittedItem]]
+    """Items in pages, parsed while the iterator is read."""
 
 
-async def wished(request: Request) -> Wished:
-    """What the body says; of lines, the first is read.
+async def read_batch_request(request: Request) -> BatchRequest:
+    """Reads the batch's spec; the items are parsed later, while `pages` is read.
 
     Raises:
-        InvalidRequest: CONTENT_TYPE, TOO_LARGE, or what is wrong and where. Reading the pages does so, too.
+        InvalidRequest: CONTENT_TYPE or TOO_LARGE, or the error names the invalid field. Reading `pages` raises it, too.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _JSON:
-        return await _document(await limited(request.stream(), JSON_BYTES, "the body"))
+        return await _document(await read_limited(request.stream(), JSON_BYTES, "the body"))
     if kind in _LINES:
         return await _lines(request.stream())
     raise InvalidRequest(
-        f"the body is {kind[:100] or 'of no stated type'}",
+        f"the content type {kind[:100]} is not supported" if kind else "the request states no content type",
         reason="CONTENT_TYPE",
-        remedy="send application/json, or application/x-ndjson: a line that says what to run, then a line an item",
+        remedy="send application/json, or application/x-ndjson with the batch in the first line and an item per line",
     )
 
 
-async def _document(content: bytes) -> Wished:
+async def _document(content: bytes) -> BatchRequest:
     document = await _loaded(content, "")
     items = document.pop("items", None) if isinstance(document, dict) else None
     if not isinstance(items, list | None):
-        refuse("items", "is not a list", remedy='send for instance [{"name": "a.png", "inputs": […]}]')
-    return Wished(_spec(document, ""), paged(_listed(items or [])))
+        refuse("items", "is not a list", remedy='send a list such as [{"name": "a.png", "inputs": […]}]')
+    return BatchRequest(_spec(document, ""), paginate(_document_items(items or [])))
 
 
-async def _lines(body: AsyncIterable[bytes]) -> Wished:
-    lines = numbered(body)
+async def _lines(body: AsyncIterable[bytes]) -> BatchRequest:
+    lines = numbered_lines(body)
     async for number, line in lines:
         where = f"line {number}"
-        return Wished(_spec(await _loaded(line, where), where), paged(_read(lines)))
+        return BatchRequest(_spec(await _loaded(line, where), where), paginate(_line_items(lines)))
     raise InvalidRequest(
-        "the body is empty", reason="EMPTY", remedy="send a line that says what to run, then a line an item"
+        "the body is empty", reason="EMPTY", remedy="send the batch in the first line, then one item per line"
     )
 
 
 def _spec(document: Any, where: str) -> BatchSpec:
-    one_source(document, SOURCES)
+    check_single_source(document, SOURCES)
     return decode(BatchSpec, document, where)
 
 
-def one_source(document: Any, sources: Collection[str]) -> None:
-    """Sees that it is said once what to run.
+def check_single_source(document: Any, sources: Collection[str]) -> None:
+    """Checks that a document names at most one source of the plan.
 
     Raises:
-        InvalidRequest: it is said twice.
+        InvalidRequest: it names several.
     """
     given = sorted(key for key in sources if isinstance(document, dict) and document.get(key) is not None)
     if len(given) > 1:
-        raise InvalidRequest(f"there is a {given[0]} and a {given[1]}", remedy="send one of them", port=given[0])
+        raise InvalidRequest(
+            f"the body has both {given[0]} and {given[1]}", remedy="send only one of them", port=given[0]
+        )
 
 
-async def _read(lines: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[tuple[Sent, int]]:
+async def _line_items(lines: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[tuple[SubmittedItem, int]]:
     async for number, line in lines:
         where = f"line {number}"
-        yield read(await _loaded(line, where), where), len(line)
+        yield read_item(await _loaded(line, where), where), len(line)
 
 
-async def _listed(items: list[Any]) -> AsyncIterator[tuple[Sent, int]]:
+async def _document_items(items: list[Any]) -> AsyncIterator[tuple[SubmittedItem, int]]:
     for index, document in enumerate(items):
-        yield read(document, f"items[{index}]"), 0
+        yield read_item(document, f"items[{index}]"), 0
 
 
-async def paged(sent: AsyncIterator[tuple[Sent, int]]) -> AsyncIterator[list[Sent]]:
-    """Items in pages, between which others are served.
+async def paginate(sent: AsyncIterator[tuple[SubmittedItem, int]]) -> AsyncIterator[list[SubmittedItem]]:
+    """Groups items into pages; other tasks of the event loop run between pages.
 
     Args:
-        sent: the items, with their lengths in bytes.
+        sent: items with their lengths in bytes.
 
     Raises:
-        InvalidRequest: TOO_LARGE, there are too many.
+        InvalidRequest: TOO_LARGE, too many items.
     """
-    page, inputs, size, total = list[Sent](), 0, 0, 0
+    page, inputs, size, total = list[SubmittedItem](), 0, 0, 0
     async for item, length in sent:
         total += 1
-        if total > MOST_ITEMS:
-            message = f"a batch has {MOST_ITEMS} items at most"
-            raise InvalidRequest(message, reason="TOO_LARGE", remedy="split it into several", port="items")
+        if total > MAX_ITEMS:
+            message = f"the batch has more than {MAX_ITEMS} items"
+            raise InvalidRequest(message, reason="TOO_LARGE", remedy="split it into several batches", port="items")
         page.append(item)
         inputs, size = inputs + len(item.item.inputs), size + length
         if len(page) >= PAGE_ITEMS or inputs >= PAGE_INPUTS or size >= PAGE_BYTES:
@@ -122,25 +124,27 @@ async def paged(sent: AsyncIterator[tuple[Sent, int]]) -> AsyncIterator[list[Sen
         yield page
 
 
-async def numbered(body: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:
-    """The lines of a body that are not blank, with their numbers from 1.
+async def numbered_lines(body: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:
+    """Iterates over the lines of a body that are not blank, with line numbers from 1.
 
     Raises:
-        InvalidRequest: TOO_LARGE, a line is.
+        InvalidRequest: TOO_LARGE, a line is too long.
     """
-    number, begun = 1, bytearray()
+    number, pending = 1, bytearray()
     async for chunk in body:
         first, *others = chunk.split(b"\n")
-        begun += first
+        pending += first
         for following in others:
-            if begun.strip():
-                yield number, bytes(begun)
-            number, begun = number + 1, bytearray(following)
-        if len(begun) > JSON_BYTES:
-            raise too_large(f"line {number}", JSON_BYTES)
-    if begun.strip():
-        yield number, bytes(begun)
+            if pending.strip():
+                yield number, bytes(pending)
+            number, pending = number + 1, bytearray(following)
+        if len(pending) > JSON_BYTES:
+            raise too_large_error(f"line {number}", JSON_BYTES)
+    if pending.strip():
+        yield number, bytes(pending)
 
 
 async def _loaded(content: bytes, where: str) -> Any:
-    return loads(content, where) if len(content) < QUICK_BYTES else await asyncio.to_thread(loads, content, where)
+    return (
+        loads(content, where) if len(content) < INLINE_PARSE_BYTES else await asyncio.to_thread(loads, content, where)
+    )

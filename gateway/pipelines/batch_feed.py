@@ -1,38 +1,38 @@
-"""A batch as it goes on, also when the orchestrator that tells of it goes away."""
+"""Updates of a batch from the orchestrator, across reconnections."""
 
 from collections.abc import Callable
 
-from gateway.run_stream import Call, Line
+from gateway.run_stream import Call, ReconnectingStream
 from protos.hugginggpt.v1.batch_pb2 import Batch
 
 
 class BatchFeed:
-    """Reads one stream after the other until the batch has ended.
+    """Updates of one batch, over as many streams as necessary, until the batch ends.
 
     Args:
-        opened: a stream of the batch.
+        open_stream: opens a stream of the batch.
     """
 
-    def __init__(self, opened: Callable[[], Call]) -> None:
+    def __init__(self, open_stream: Callable[[], Call]) -> None:
         self.ended = False
-        self._opened = opened
-        self._line = Line(opened())
+        self._open_stream = open_stream
+        self._stream = ReconnectingStream(open_stream())
 
     async def read(self) -> Batch | None:
-        """The batch as it now stands; None after its end.
+        """Returns the current state of the batch; None after its end.
 
         Raises:
             ServiceError: the stream cannot be continued.
         """
         while not self.ended:
-            batch = await self._line.read()
+            batch = await self._stream.read()
             if isinstance(batch, Batch):
-                self._line.well()
+                self._stream.reset_losses()
                 self.ended = batch.HasField("end_time")
                 return batch
-            await self._line.follow(self._opened)
+            await self._stream.reconnect(self._open_stream)
         return None
 
     def stop(self) -> None:
-        """Ends the stream, not the batch; who reads it gets Unavailable."""
-        self._line.stop()
+        """Stops the feed, not the batch; readers get Unavailable."""
+        self._stream.stop()

@@ -1,6 +1,6 @@
-"""Items of a batch from outside: read from JSON, with their values where they can be had.
+"""Batch items: parsing, validation and resolution of their values.
 
-A value that cannot be had costs its item, which is kept as failed; what is no item at all is refused.
+An item whose values cannot be resolved is stored as failed; a malformed item rejects the batch.
 """
 
 import asyncio
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.admission import WORDS_CHARACTERS, Admission
-from gateway.file_references import Mention, Mentions, taken_out
+from gateway.admission import MAX_TEXT_CHARACTERS, Admission
+from gateway.file_references import FileReference, FileResolver, extract_references
 from gateway.json_decoder import decode
 from gateway.uploads import Allowance
 from protos.hugginggpt.v1.batch_pb2 import NewItem
@@ -18,106 +18,106 @@ from protos.hugginggpt.v1.gateway_pb2 import NewItems
 from services.common.artifacts.naming import clean_name
 from services.common.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError
 
-AT_ONCE = 8
-"""Items whose values are looked up side by side."""
+MAX_CONCURRENT = 8
+"""Items of a page whose values are resolved concurrently."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """An item as it was sent."""
+class SubmittedItem:
+    """An item as sent by the client."""
 
-    where: str
-    """Such as items[3] or line 5."""
+    path: str
+    """Position in the request, such as items[3] or line 5."""
     item: NewItem
-    mentions: Sequence[Mention] = ()
+    references: Sequence[FileReference] = ()
 
 
-def read(document: Any, where: str) -> Sent:
-    """An item, of JSON.
+def read_item(document: Any, path: str) -> SubmittedItem:
+    """Parses an item.
 
     Raises:
-        InvalidRequest: it is none; naming what is wrong and where.
+        InvalidRequest: the item is malformed; the error names the field.
     """
     given = document.get("inputs") if isinstance(document, dict) else None
-    mentions = list(taken_out(given, f"{where}.inputs"))
-    return Sent(where, decode(NewItem, document, where), mentions)
+    references = list(extract_references(given, f"{path}.inputs"))
+    return SubmittedItem(path, decode(NewItem, document, path), references)
 
 
-class Items:
-    """Takes items in.
+class ItemPreparer:
+    """Validates items and resolves their values.
 
     Args:
-        admission: looks at values, and knows artifacts.
-        mentions: brings in what is given as ids or URLs.
+        admission: validates items and values.
+        file_resolver: resolves files given by id or URL.
     """
 
-    def __init__(self, admission: Admission, mentions: Mentions) -> None:
+    def __init__(self, admission: Admission, file_resolver: FileResolver) -> None:
         self._admission = admission
-        self._mentions = mentions
+        self._file_resolver = file_resolver
 
-    async def settled(self, pages: AsyncIterable[Sequence[Sent]]) -> AsyncIterator[NewItems]:
-        """The items of a batch as the orchestrator takes them.
+    async def prepared_pages(self, pages: AsyncIterable[Sequence[SubmittedItem]]) -> AsyncIterator[NewItems]:
+        """Prepares the items of a batch for the orchestrator, page by page.
 
         Raises:
-            InvalidRequest: one of them is none.
-            Overloaded: BYTES_QUOTA, what is fetched counts as what is sent.
-            Unavailable: the store or the database does not answer.
+            InvalidRequest: an item is malformed.
+            Overloaded: BYTES_QUOTA; fetched bytes count like sent ones.
+            Unavailable: the artifact store or the database is unavailable.
         """
-        allowance = self._mentions.of_batch()
+        allowance = self._file_resolver.batch_allowance()
         async for page in pages:
             yield await self._page(page, allowance)
 
-    async def _page(self, page: Sequence[Sent], allowance: Allowance) -> NewItems:
-        turn = asyncio.Semaphore(AT_ONCE)
+    async def _page(self, page: Sequence[SubmittedItem], allowance: Allowance) -> NewItems:
+        permits = asyncio.Semaphore(MAX_CONCURRENT)
 
-        async def in_turn(sent: Sent) -> None:
-            async with turn:
-                await self._settle(sent, allowance)
+        async def with_permit(sent: SubmittedItem) -> None:
+            async with permits:
+                await self._prepare(sent, allowance)
 
         try:
             async with asyncio.TaskGroup() as group:
                 for sent in page:
-                    if _waits(sent):
-                        group.create_task(in_turn(sent))
+                    if _needs_lookup(sent):
+                        group.create_task(with_permit(sent))
                     else:
-                        await self._settle(sent, allowance)
+                        await self._prepare(sent, allowance)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return NewItems(items=[sent.item for sent in page])
 
-    async def _settle(self, sent: Sent, of_batch: Allowance) -> None:
+    async def _prepare(self, sent: SubmittedItem, batch_allowance: Allowance) -> None:
         try:
             self._admission.check_item(sent.item)
         except InvalidRequest as error:
-            error.message, error.port = f"{sent.where}: {error.message}", f"{sent.where}.{error.port}"
+            error.message, error.port = f"{sent.path}: {error.message}", f"{sent.path}.{error.port}"
             raise
-        allowance = self._mentions.allowance(of_batch)
-        meant = {mention.index: mention for mention in sent.mentions}
+        allowance = self._file_resolver.allowance(batch_allowance)
+        by_index = {reference.index: reference for reference in sent.references}
         for index, named in enumerate(sent.item.inputs):
-            mention = meant.get(index)
+            reference = by_index.get(index)
             try:
-                if mention:
-                    named.value.artifact.CopyFrom(await self._mentions.artifact(mention, allowance))
+                if reference:
+                    named.value.artifact.CopyFrom(await self._file_resolver.fetch(reference, allowance))
                 else:
-                    await self._admission.settle(f"{sent.where}.inputs[{index}]", named.value)
+                    await self._admission.normalize_value(f"{sent.path}.inputs[{index}]", named.value)
             except (InvalidRequest, NotFound, PermissionDenied) as error:
-                sent.item.name = sent.item.name or (_seen(mention.text) if mention else "")
+                sent.item.name = sent.item.name or (_printable(reference.text) if reference else "")
                 _fail(sent.item, named.name, error)
                 return
         sent.item.name = sent.item.name or _first_name(sent.item)
 
 
-def _waits(sent: Sent) -> bool:
-    return bool(sent.mentions) or any(named.value.HasField("artifact") for named in sent.item.inputs)
+def _needs_lookup(sent: SubmittedItem) -> bool:
+    return bool(sent.references) or any(named.value.HasField("artifact") for named in sent.item.inputs)
 
 
-def _seen(text: str) -> str:
-    """As much of a text as a name may have."""
-    return "".join(filter(str.isprintable, text))[:WORDS_CHARACTERS]
+def _printable(text: str) -> str:
+    """Printable characters of a text, shortened to the length of a name."""
+    return "".join(filter(str.isprintable, text))[:MAX_TEXT_CHARACTERS]
 
 
 def _fail(item: NewItem, port: str, error: ServiceError) -> None:
-    """What cannot be had is not kept either."""
+    """Marks an item as failed and drops its inputs."""
     item.failure.CopyFrom(
         Failure(reason=error.reason, message=error.message, remedy=error.remedy, port=port, code=error.code.name)
     )

@@ -1,4 +1,4 @@
-"""What came of a batch, a line an item: as JSON, or as a table for spreadsheets."""
+"""Results of a batch, one line per item: JSON Lines, or CSV for spreadsheets."""
 
 import csv
 import io
@@ -6,26 +6,26 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any
 
 from gateway import spreadsheets
-from gateway.http.sse import line
+from gateway.http.sse import single_line_json
 from gateway.json_encoder import dumps, encode
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem
 
 JSON_LINES, TABLE = "application/x-ndjson", "text/csv"
 
-PIECE_BYTES = 64 * 1024
-"""About how much is sent at a time."""
+CHUNK_BYTES = 64 * 1024
+"""Approximate size of a response chunk."""
 
 
 def result(item: BatchItem) -> dict[str, Any]:
-    """What came of an item."""
-    told = encode(BatchItem(state=item.state, outputs=item.outputs))
+    """Result of an item as JSON."""
+    encoded = encode(BatchItem(state=item.state, outputs=item.outputs))
     return {
         "index": item.index,
         "name": item.name,
-        "state": told["state"],
+        "state": encoded["state"],
         "run_id": item.run_id or None,
-        "outputs": told["outputs"],
-        "error": {field: getattr(item.failure, field) for field in spreadsheets.REASONS}
+        "outputs": encoded["outputs"],
+        "error": {field: getattr(item.failure, field) for field in spreadsheets.ERROR_FIELDS}
         if item.HasField("failure")
         else None,
         "seconds": seconds(item),
@@ -36,20 +36,20 @@ def result(item: BatchItem) -> dict[str, Any]:
 
 
 def seconds(item: BatchItem) -> float | None:
-    """What an item took of its experts, without its turns at waiting behind others; None while that is not known."""
+    """Time that the experts spent on an item, without queueing, in seconds; None if unknown."""
     return round(item.usage.busy.ToNanoseconds() / 1e9, 3) if item.usage.HasField("busy") else None
 
 
 async def json_lines(items: AsyncIterable[BatchItem]) -> AsyncIterator[bytes]:
-    """A line of JSON for each."""
+    """Encodes each result as a line of JSON."""
     async for item in items:
-        yield line(result(item)) + b"\n"
+        yield single_line_json(result(item)) + b"\n"
 
 
 async def table(batch: Batch, items: AsyncIterable[BatchItem]) -> AsyncIterator[bytes]:
-    """A header, then a row for each; the names of columns are the paths of what stands in them in JSON.
+    """CSV: a header and one row per item; column names are the paths of the values in the JSON result.
 
-    An artifact is its address here, JSON is JSON. Text that a spreadsheet would take for a formula begins with an
+    Artifacts are URL paths, JSON stays JSON. Text that a spreadsheet would interpret as a formula starts with an
     apostrophe.
     """
     outputs = [port.name for port in batch.pipeline.outputs]
@@ -58,12 +58,12 @@ async def table(batch: Batch, items: AsyncIterable[BatchItem]) -> AsyncIterator[
         yield _written(spreadsheets.row(result(item), outputs, _cell))
 
 
-async def joined(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in fewer pieces."""
+async def buffered(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Joins chunks into larger ones."""
     begun = bytearray()
     async for piece in pieces:
         begun += piece
-        if len(begun) >= PIECE_BYTES:
+        if len(begun) >= CHUNK_BYTES:
             yield bytes(begun)
             begun.clear()
     yield bytes(begun)

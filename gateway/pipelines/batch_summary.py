@@ -1,4 +1,4 @@
-"""A batch in a few figures, from one reading of its items."""
+"""Summary statistics of a batch, computed in one pass over its items."""
 
 import math
 import statistics
@@ -14,20 +14,20 @@ from gateway.pipelines.batch_results import seconds
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem
 
 SLOWEST, NAMES = 5, 3
-"""How many are told: of the slowest, and of those with the same error."""
+"""Number of slowest items, and of item names per error."""
 
-MOST_ERRORS = 100
-"""Errors told apart; more are told by their reasons, and at last together."""
+MAX_ERROR_GROUPS = 100
+"""Maximum number of distinct errors; further ones are grouped by reason, then all together."""
 
 _PERCENTILE = 0.95
 
 
 @dataclass
-class Trouble:
+class ErrorGroup:
     """Items with the same error."""
 
     message: str
-    """Of the first one."""
+    """Message of the first item's error."""
     count: int = 0
     names: list[str] = field(default_factory=list)
 
@@ -38,8 +38,8 @@ class Trouble:
 
 
 async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, Any]:
-    """Counts, times, tokens, cost, the slowest and the errors; it holds one number an item."""
-    times, slowest, troubles = array("d"), list[tuple[float, int, str]](), dict[tuple[str, str], Trouble]()
+    """Computes counts, durations, tokens, cost, the slowest items and the errors; stores one number per item."""
+    times, slowest, groups = array("d"), list[tuple[float, int, str]](), dict[tuple[str, str], ErrorGroup]()
     input_tokens, output_tokens, cost, pools = 0, 0, 0.0, defaultdict[str, float](float)
     async for item in items:
         cost += item.usage.cost
@@ -51,12 +51,12 @@ async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, An
             times.append(took)
             _remember(slowest, (took, -item.index, item.name))
         if item.HasField("failure"):
-            _place(troubles, item).add(item)
-    told = encode(batch)
+            _group_for(groups, item).add(item)
+    encoded = encode(batch)
     return {
         "batch_id": batch.batch_id,
-        "state": told["state"],
-        "counts": told["counts"],
+        "state": encoded["state"],
+        "counts": encoded["counts"],
         "seconds": _spread(times),
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
@@ -68,11 +68,11 @@ async def summary(batch: Batch, items: AsyncIterable[BatchItem]) -> dict[str, An
         "errors": [
             {
                 "reason": reason,
-                "message": message if trouble.count > 1 else trouble.message,
-                "count": trouble.count,
-                "names": trouble.names,
+                "message": message if group.count > 1 else group.message,
+                "count": group.count,
+                "names": group.names,
             }
-            for (reason, message), trouble in sorted(troubles.items(), key=lambda entry: -entry[1].count)
+            for (reason, message), group in sorted(groups.items(), key=lambda entry: -entry[1].count)
         ],
     }
 
@@ -84,22 +84,22 @@ def _remember(slowest: list[tuple[float, int, str]], entry: tuple[float, int, st
         heappushpop(slowest, entry)
 
 
-def _place(troubles: dict[tuple[str, str], Trouble], item: BatchItem) -> Trouble:
+def _group_for(groups: dict[tuple[str, str], ErrorGroup], item: BatchItem) -> ErrorGroup:
     reason, message = item.failure.reason, item.failure.message
-    for key in ((reason, _of_any(item)), (reason, "")):
-        if key in troubles or len(troubles) < MOST_ERRORS:
-            return troubles.setdefault(key, Trouble(message))
-    return troubles.setdefault(("", ""), Trouble(message))
+    for key in ((reason, _without_file_name(item)), (reason, "")):
+        if key in groups or len(groups) < MAX_ERROR_GROUPS:
+            return groups.setdefault(key, ErrorGroup(message))
+    return groups.setdefault(("", ""), ErrorGroup(message))
 
 
-def _of_any(item: BatchItem) -> str:
-    """What went wrong, as it is said of other files, too."""
+def _without_file_name(item: BatchItem) -> str:
+    """The error message with the item's file name replaced, so that equal errors of several files are grouped."""
     file, message = item.name.rstrip("/").rpartition("/")[2], item.failure.message
-    return "".join(_around(file, message)) if file and file in message else message
+    return "".join(_split_around(file, message)) if file and file in message else message
 
 
-def _around(file: str, message: str) -> Iterator[str]:
-    """The message with an ellipsis for the file, where that is a word of its own."""
+def _split_around(file: str, message: str) -> Iterator[str]:
+    """Splits the message around the file name where it is a separate word, with an ellipsis in its place."""
     begin = at = 0
     while (at := message.find(file, at)) >= 0:
         end = at + len(file)
@@ -112,7 +112,7 @@ def _around(file: str, message: str) -> Iterator[str]:
 
 
 def _is_letter(character: str) -> bool:
-    """Whether a word goes on with it."""
+    """Whether the character is part of a word."""
     return character.isalnum() or character == "_"
 
 
@@ -120,6 +120,6 @@ def _spread(times: "array[float]") -> dict[str, float]:
     if not times:
         return {"total": 0.0, "median": 0.0, "p95": 0.0}
     ordered = sorted(times)
-    late = ordered[math.ceil(len(ordered) * _PERCENTILE) - 1]
+    p95 = ordered[math.ceil(len(ordered) * _PERCENTILE) - 1]
     total, median = sum(ordered), statistics.median(ordered)
-    return {"total": round(total, 3), "median": round(median, 3), "p95": round(late, 3)}
+    return {"total": round(total, 3), "median": round(median, 3), "p95": round(p95, 3)}

@@ -1,4 +1,4 @@
-"""Batches: what is asked of the orchestrator about them."""
+"""Operations on batches, carried out by the orchestrator."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection
@@ -11,7 +11,7 @@ from gateway.auth.audit import Audit
 from gateway.limits.quotas import Quotas
 from gateway.pipelines.batch_feed import BatchFeed
 from gateway.runs import STREAM_SECONDS
-from gateway.service_calls import CALL_SECONDS, absent, ask, told
+from gateway.service_calls import CALL_TIMEOUT_SECONDS, call, service_error, unavailable
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.batch_pb2 import BATCH_ITEM_VIEW_BASIC, Batch, BatchItem, BatchSpec
 from protos.hugginggpt.v1.run_pb2 import RunState
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
 FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 4, 500, 1024 * 1024
-"""Items read at a time: at first, at most, and about how many bytes of them."""
+"""Items per page: the first page, the largest page, and the approximate bytes of a page."""
 
-KEPT_SECONDS = 60.0
-"""How long the orchestrator may take for the spec, for a page of items, or to begin once it has them all."""
+PAGE_TIMEOUT_SECONDS = 60.0
+"""Timeout of the orchestrator for the spec, for each page of items, and for the start after the last page."""
 
-Taken = Callable[[], Awaitable[None]]
+OnAccepted = Callable[[], Awaitable[None]]
 
 
-async def _nobody() -> None:
-    """Nobody waits for the spec to be taken."""
+async def _ignore_acceptance() -> None:
+    """Default callback of `start`; does nothing."""
 
 
 class Batches:
-    """The caller's batches.
+    """Batches of the caller's tenant.
 
     Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.
 
     Args:
-        stub: the orchestrator's.
-        quotas: says how many items the caller may have under way.
-        audit: is told of what is removed.
+        stub: stub of the orchestrator.
+        quotas: limits the number of concurrent items.
+        audit: records deletions.
     """
 
     def __init__(self, stub: "OrchestratorServiceAsyncStub", quotas: Quotas, audit: Audit) -> None:
@@ -52,41 +52,43 @@ class Batches:
         self._feeds: WeakSet[BatchFeed] = WeakSet()
         self._stopped = False
 
-    async def start(self, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], taken: Taken = _nobody) -> Batch:
-        """Has a batch kept with all its items; one whose pages break off is not.
+    async def start(
+        self, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], on_accepted: OnAccepted = _ignore_acceptance
+    ) -> Batch:
+        """Stores a batch with all its items and starts it; stores nothing if reading the pages fails.
 
         Args:
             spec: what to run.
-            pages: its items; they are not read before the spec is taken.
-            taken: called once it is.
+            pages: the items; read after the spec is accepted.
+            on_accepted: called when the spec is accepted.
 
         Raises:
-            ServiceError: also what the pages raise; Overloaded, TOKENS_QUOTA.
+            ServiceError: also errors of reading the pages; Overloaded, TOKENS_QUOTA.
         """
-        spec.max_at_once = await self._quotas.items(spec.max_at_once)
-        call: Any = self._stub.CreateBatch(timeout=STREAM_SECONDS, metadata=call_context.metadata())
+        spec.max_at_once = await self._quotas.batch_concurrency(spec.max_at_once)
+        stream: Any = self._stub.CreateBatch(timeout=STREAM_SECONDS, metadata=call_context.metadata())
         try:
-            return await _told_all(call, spec, pages, taken)
+            return await _send_batch(stream, spec, pages, on_accepted)
         except grpc.aio.AioRpcError as error:
-            raise told(error) from error
+            raise service_error(error) from error
         except TimeoutError:
-            raise absent() from None
+            raise unavailable() from None
         finally:
-            call.cancel()
+            stream.cancel()
 
     async def get(self, batch_id: str) -> Batch:
-        return await ask(self._stub.GetBatch, pb.GetBatchRequest(batch_id=batch_id))
+        return await call(self._stub.GetBatch, pb.GetBatchRequest(batch_id=batch_id))
 
     async def list(self, request: pb.ListBatchesRequest) -> pb.ListBatchesResponse:
-        return await ask(self._stub.ListBatches, request)
+        return await call(self._stub.ListBatches, request)
 
     async def items(self, request: pb.ListBatchItemsRequest) -> pb.ListBatchItemsResponse:
-        return await ask(self._stub.ListBatchItems, request)
+        return await call(self._stub.ListBatchItems, request)
 
     async def every(self, batch_id: str, states: "Collection[RunState.ValueType]" = ()) -> AsyncIterator[BatchItem]:
-        """All items without their inputs in the order of the input, or those in some states.
+        """Iterates over all items in input order without their inputs, optionally only those in some states.
 
-        About a megabyte of them is in memory.
+        About one megabyte of items is in memory at a time.
         """
         request = pb.ListBatchItemsRequest(
             batch_id=batch_id, states=states, page_size=FIRST_PAGE, view=BATCH_ITEM_VIEW_BASIC
@@ -100,7 +102,7 @@ class Batches:
             request.page_token, request.page_size = page.next_page_token, _next_size(page)
 
     async def watch(self, batch_id: str) -> BatchFeed:
-        """A batch as it stands and whenever that changes, to its end."""
+        """Returns the updates of a batch, from its current state to its end."""
         await self.get(batch_id)
         request, metadata = pb.WatchBatchRequest(batch_id=batch_id), call_context.metadata()
         feed = BatchFeed(lambda: self._stub.WatchBatch(request, timeout=STREAM_SECONDS, metadata=metadata))
@@ -110,24 +112,24 @@ class Batches:
         return feed
 
     async def cancel(self, batch_id: str) -> None:
-        await ask(self._stub.CancelBatch, pb.CancelBatchRequest(batch_id=batch_id))
+        await call(self._stub.CancelBatch, pb.CancelBatchRequest(batch_id=batch_id))
 
     async def resume(self, batch_id: str, *, failed_only: bool = False) -> Batch:
-        """Lets the items run that have not, or only those that have failed.
+        """Runs the items that have not run, or only the failed ones.
 
         Raises:
             ServiceError: also Overloaded, TOKENS_QUOTA.
         """
-        await self._quotas.items(0)
-        return await ask(self._stub.ResumeBatch, pb.ResumeBatchRequest(batch_id=batch_id, failed_only=failed_only))
+        await self._quotas.batch_concurrency(0)
+        return await call(self._stub.ResumeBatch, pb.ResumeBatchRequest(batch_id=batch_id, failed_only=failed_only))
 
     async def delete(self, batch_id: str) -> None:
-        """Removes an ended batch with its runs."""
+        """Deletes an ended batch with its runs."""
         await self._audit.record("batch.delete", batch_id)
-        await ask(self._stub.DeleteBatch, pb.DeleteBatchRequest(batch_id=batch_id))
+        await call(self._stub.DeleteBatch, pb.DeleteBatchRequest(batch_id=batch_id))
 
     def stop(self) -> None:
-        """Ends all streams, and those to come, so that their readers go elsewhere."""
+        """Stops all current and future update streams, so that clients reconnect to another gateway."""
         self._stopped = True
         for feed in tuple(self._feeds):
             feed.stop()
@@ -138,29 +140,32 @@ def _next_size(page: pb.ListBatchItemsResponse) -> int:
     return max(1, min(LARGEST_PAGE, int(PAGE_BYTES / each)))
 
 
-async def _told_all(call: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], taken: Taken) -> Batch:
-    async with asyncio.timeout(CALL_SECONDS):
-        await call.write(pb.CreateBatchRequest(spec=spec))
-    async with asyncio.timeout(KEPT_SECONDS):
-        goes_on = await upload_acks.wait_for_ack(call)
-    if goes_on:
-        await taken()
+async def _send_batch(
+    stream: Any, spec: BatchSpec, pages: AsyncIterable[pb.NewItems], on_accepted: OnAccepted
+) -> Batch:
+    async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+        await stream.write(pb.CreateBatchRequest(spec=spec))
+    async with asyncio.timeout(PAGE_TIMEOUT_SECONDS):
+        wants_items = await upload_acks.wait_for_ack(stream)
+    if wants_items:
+        await on_accepted()
         total = 0
         async for page in pages:
-            await _write(call, pb.CreateBatchRequest(items=page))
+            await _write(stream, pb.CreateBatchRequest(items=page))
             total += len(page.items)
-        await _write(call, pb.CreateBatchRequest(end=pb.BatchEnd(items=total)))
-        await call.done_writing()
-    async with asyncio.timeout(KEPT_SECONDS):
-        batch: Batch = await call
+        await _write(stream, pb.CreateBatchRequest(end=pb.BatchEnd(items=total)))
+        await stream.done_writing()
+    async with asyncio.timeout(PAGE_TIMEOUT_SECONDS):
+        batch: Batch = await stream
     return batch
 
 
-async def _write(call: Any, part: pb.CreateBatchRequest) -> None:
+async def _write(stream: Any, part: pb.CreateBatchRequest) -> None:
     try:
-        async with asyncio.timeout(KEPT_SECONDS):
-            await call.write(part)
+        async with asyncio.timeout(PAGE_TIMEOUT_SECONDS):
+            await stream.write(part)
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
         raise Unavailable(
-            "the orchestrator stopped taking in items", remedy="send the batch again; nothing of it is kept"
+            "the orchestrator stopped receiving the batch's items",
+            remedy="send the batch again; nothing of it is stored",
         ) from error

@@ -1,11 +1,11 @@
-"""Plans kept under names: what is asked of the orchestrator about them."""
+"""Operations on pipelines, carried out by the orchestrator."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.admission import Admission
 from gateway.auth.audit import Audit
-from gateway.service_calls import ask
+from gateway.service_calls import call
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DataPolicy
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
@@ -19,22 +19,22 @@ DESCRIPTION_CHARACTERS = 10_000
 
 @dataclass(frozen=True)
 class Saved:
-    """A pipeline after it was saved."""
+    """Result of saving a pipeline."""
 
     pipeline: Pipeline
     new: bool
-    """It is a version that was not there before."""
+    """Whether a new version was created."""
 
 
 class Pipelines:
-    """The caller's pipelines.
+    """Pipelines of the caller's tenant.
 
     Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.
 
     Args:
-        stub: the orchestrator's.
-        admission: looks at plans.
-        audit: is told of what changes for all who use them.
+        stub: stub of the orchestrator.
+        admission: validates plans.
+        audit: records changes.
     """
 
     def __init__(self, stub: "OrchestratorServiceAsyncStub", admission: Admission, audit: Audit) -> None:
@@ -43,32 +43,34 @@ class Pipelines:
         self._audit = audit
 
     async def save(self, request: pb.SavePipelineRequest) -> Saved:
-        """Keeps a plan as the next version of a name, unless the latest is the same."""
+        """Saves a plan as the next version, unless the latest version is equal."""
         if len(request.description) > DESCRIPTION_CHARACTERS:
             message = f"the description is longer than {DESCRIPTION_CHARACTERS} characters"
             raise InvalidRequest(message, remedy="shorten it", port="description")
         if request.policy not in DataPolicy.values():
-            raise InvalidRequest("policy has no such value", remedy="see the proto's enum", port="policy")
-        await self._admission.settle_plan(request.plan)
+            raise InvalidRequest(
+                "policy has an unknown value", remedy="use a value of the enum in the proto", port="policy"
+            )
+        await self._admission.normalize_plan(request.plan)
         before = await self._latest(request.name)
         await self._audit.record("pipeline.save", request.name)
-        pipeline = await ask(self._stub.SavePipeline, request)
+        pipeline = await call(self._stub.SavePipeline, request)
         return Saved(pipeline, pipeline.version > before)
 
     async def get(self, ref: PipelineRef) -> Pipeline:
-        """A version; the latest for 0."""
-        return await ask(self._stub.GetPipeline, pb.GetPipelineRequest(name=ref.name, version=ref.version))
+        """Returns a version; 0 is the latest."""
+        return await call(self._stub.GetPipeline, pb.GetPipelineRequest(name=ref.name, version=ref.version))
 
     async def list(self, request: pb.ListPipelinesRequest) -> pb.ListPipelinesResponse:
-        return await ask(self._stub.ListPipelines, request)
+        return await call(self._stub.ListPipelines, request)
 
     async def delete(self, ref: PipelineRef) -> None:
-        """Removes a version; all for 0."""
+        """Deletes a version; 0 deletes all."""
         await self._audit.record("pipeline.delete", ref.name, version=ref.version)
-        await ask(self._stub.DeletePipeline, pb.DeletePipelineRequest(name=ref.name, version=ref.version))
+        await call(self._stub.DeletePipeline, pb.DeletePipelineRequest(name=ref.name, version=ref.version))
 
     async def policy(self, ref: PipelineRef, asked: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
-        """What holds for what comes in to be run through it: local if the pipeline says so, else what is asked for."""
+        """Data policy for a run's inputs: local if the pipeline requires it, else the requested policy."""
         return DATA_POLICY_LOCAL if (await self.get(ref)).policy == DATA_POLICY_LOCAL else asked
 
     async def _latest(self, name: str) -> int:

@@ -1,8 +1,8 @@
-"""What batches and pipelines look like in JSON, where the protos do not say."""
+"""JSON Schemas of batch and pipeline bodies that are not plain proto messages."""
 
 from typing import Any
 
-from gateway.openapi.schemas import TAKEN, event_stream, listed, reference, schemas
+from gateway.openapi.schemas import INPUT_SUFFIX, event_stream, list_schema, reference, schemas
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchItem, BatchSpec, NewItem
 from protos.hugginggpt.v1.gateway_pb2 import SavePipelineRequest
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
@@ -13,8 +13,8 @@ _TEXT_OR_NULL = {"type": ["string", "null"]}
 _SECONDS_OR_NULL = {"type": ["number", "null"]}
 _COST = {"type": "number", "minimum": 0, "description": "In the currency of the deployment's price table."}
 
-SENT = (Pipeline.DESCRIPTOR, Batch.DESCRIPTOR, BatchItem.DESCRIPTOR)
-"""Messages that are told as they are."""
+RESPONSE_MESSAGES = (Pipeline.DESCRIPTOR, Batch.DESCRIPTOR, BatchItem.DESCRIPTOR)
+"""Response messages that are encoded without changes."""
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -50,28 +50,28 @@ _SUMMARY = _object(
 )
 
 
-OWN = {
-    "PipelineList": listed(reference("Pipeline"), next_page_token=_TEXT),
-    "BatchList": listed(reference("Batch"), next_page_token=_TEXT),
-    "BatchItemList": listed(reference("BatchItem"), next_page_token=_TEXT),
+OWN_SCHEMAS = {
+    "PipelineList": list_schema(reference("Pipeline"), next_page_token=_TEXT),
+    "BatchList": list_schema(reference("Batch"), next_page_token=_TEXT),
+    "BatchItemList": list_schema(reference("BatchItem"), next_page_token=_TEXT),
     "BatchResult": _RESULT,
-    "BatchResults": {"type": "array", "items": reference("BatchResult"), "description": "Each of them is a line."},
+    "BatchResults": {"type": "array", "items": reference("BatchResult"), "description": "One result per line."},
     "BatchLines": {
         "type": "array",
-        "prefixItems": [reference("BatchSpec" + TAKEN)],
-        "items": reference("NewItem" + TAKEN),
+        "prefixItems": [reference("BatchSpec" + INPUT_SUFFIX)],
+        "items": reference("NewItem" + INPUT_SUFFIX),
         "minItems": 2,
-        "description": "Each of them is a line.",
+        "description": "One JSON value per line: the batch, then its items.",
     },
     "BatchSummary": _SUMMARY,
     "BatchEvents": event_stream("Batch", "Only the last one has it."),
 }
 
 
-def taken() -> dict[str, Any]:
-    """Schemas of what is taken."""
-    found = schemas([SavePipelineRequest.DESCRIPTOR, BatchSpec.DESCRIPTOR, NewItem.DESCRIPTOR], taken=True)
-    del found["SavePipelineRequest" + TAKEN]["properties"]["name"]
-    spec = found["BatchSpec" + TAKEN]
-    items = {"type": "array", "items": reference("NewItem" + TAKEN)}
+def input_schemas() -> dict[str, Any]:
+    """Returns the schemas of request bodies by name."""
+    found = schemas([SavePipelineRequest.DESCRIPTOR, BatchSpec.DESCRIPTOR, NewItem.DESCRIPTOR], as_input=True)
+    del found["SavePipelineRequest" + INPUT_SUFFIX]["properties"]["name"]
+    spec = found["BatchSpec" + INPUT_SUFFIX]
+    items = {"type": "array", "items": reference("NewItem" + INPUT_SUFFIX)}
     return {**found, "BatchRequest": {**spec, "properties": {**spec["properties"], "items": items}}}

@@ -1,4 +1,4 @@
-"""What the ports of a task were given in a run that has ended."""
+"""Argument values of a task in a run that has ended."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from protos.hugginggpt.v1.task_pb2 import Argument, Task
 
 
 def flat(task: Task) -> Iterator[tuple[str, Argument]]:
-    """By port in their order, each item of a list for itself."""
+    """Yields the arguments by port; each element of a list separately."""
     for port in sorted(task.arguments):
         argument = task.arguments[port]
         for item in argument.list.items if argument.HasField("list") else (argument,):
@@ -16,7 +16,7 @@ def flat(task: Task) -> Iterator[tuple[str, Argument]]:
 
 
 def value_of(argument: Argument, account: Account) -> Value | None:
-    """None where it never came about."""
+    """Value of an argument; None if it refers to a value that does not exist."""
     match argument.WhichOneof("kind"):
         case "value":
             return argument.value

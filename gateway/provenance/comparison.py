@@ -1,11 +1,11 @@
-"""What a run gave against what it gave when it was done again."""
+"""Compares the results of a run with those of its rerun."""
 
 import asyncio
 from collections.abc import Iterator
 
 from gateway.provenance import digests, media_difference, tolerance
 from gateway.provenance.record import VERSION, code, model
-from gateway.provenance.rerun_terms import Hurdle, Terms
+from gateway.provenance.rerun_terms import RerunTerms, SkipReason
 from gateway.provenance.run_account import Account, TaskAccount
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.record_pb2 import (
@@ -21,34 +21,34 @@ from protos.hugginggpt.v1.task_pb2 import DETERMINISM_EXACT
 from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
 
-MOST_FINDINGS = 5
+MAX_FINDINGS = 5
 
-WELL = frozenset({VERIFICATION_OUTCOME_SAME, VERIFICATION_OUTCOME_NOT_COMPARABLE})
-"""What nothing is wrong with."""
+ACCEPTABLE_OUTCOMES = frozenset({VERIFICATION_OUTCOME_SAME, VERIFICATION_OUTCOME_NOT_COMPARABLE})
+"""Outcomes with which a run counts as verified."""
 
 Found = tuple["VerificationOutcome.ValueType", list[str]]
 
 
-class Comparing:
+class RunComparator:
     """Compares runs of one tenant.
 
     Args:
-        store: where their files are.
-        tenant: whose they are.
+        store: artifact store.
+        tenant: tenant of both runs.
     """
 
     def __init__(self, store: ArtifactStore, tenant: str) -> None:
         self._store = store
         self._tenant = tenant
 
-    async def compared(self, before: Account, after: Account) -> Verification:
-        """What came of every task."""
-        terms = Terms.of(after.accepted.spec)
-        hurdles = terms.left_out if terms else {}
+    async def compare(self, before: Account, after: Account) -> Verification:
+        """Compares every task of two runs."""
+        terms = RerunTerms.read_from(after.accepted.spec)
+        skip_reasons = terms.left_out if terms else {}
         tasks = []
         for number, task in before.tasks.items():
-            if number in hurdles:
-                tasks.append(stopped(task, hurdles[number]))
+            if number in skip_reasons:
+                tasks.append(skipped_task(task, skip_reasons[number]))
             else:
                 outcome, findings = await self._task(task, after.tasks.get(number))
                 tasks.append(_verified(task, outcome, findings))
@@ -58,17 +58,17 @@ class Comparing:
         if after is None or not after.result.outputs:
             reason = code(after.result.failure.reason) if after else ""
             return VERIFICATION_OUTCOME_FAILED, [
-                f"it gave nothing when it was done again: {reason or 'it was not started'}"
+                f"the rerun had no outputs: {reason or 'the task did not start'}"
             ]
-        if _done(before) != _done(after):
-            return VERIFICATION_OUTCOME_FAILED, ["it was not done again by the same commit with the same inputs"]
+        if _model_call(before) != _model_call(after):
+            return VERIFICATION_OUTCOME_FAILED, ["the rerun used a different commit or different inputs"]
         findings, unmeasured = list(_ports(before, after)), list[str]()
         for port in sorted(before.result.outputs.keys() & after.result.outputs.keys()):
             pair = before.result.outputs[port], after.result.outputs[port]
             try:
                 findings += await self._value(*pair, port, exact=before.selected.determinism == DETERMINISM_EXACT)
-            except media_difference.NoMeasure as why:
-                unmeasured.append(f"{port}: its bytes differ, and {why}")
+            except media_difference.NotMeasurable as why:
+                unmeasured.append(f"{port}: the bytes differ, and {why}")
         if findings:
             return VERIFICATION_OUTCOME_DIFFERENT, findings
         return (VERIFICATION_OUTCOME_NOT_COMPARABLE, unmeasured) if unmeasured else (VERIFICATION_OUTCOME_SAME, [])
@@ -77,7 +77,7 @@ class Comparing:
         if digests.of_value(before) == digests.of_value(after) or _same_bytes(before, after):
             return []
         if exact:
-            return [f"{port}: not the same bytes"]
+            return [f"{port}: different bytes"]
         if before.WhichOneof("kind") == after.WhichOneof("kind") == "text":
             return list(tolerance.of_text(before.text, after.text, port))
         if before.WhichOneof("kind") == after.WhichOneof("kind") == "json":
@@ -87,9 +87,9 @@ class Comparing:
     async def _files(self, before: Value, after: Value, port: str) -> list[str]:
         kinds = {before.artifact.media_type, after.artifact.media_type}
         if len(kinds) > 1:
-            return [f"{port}: another kind of file"]
-        if max(before.artifact.size_bytes, after.artifact.size_bytes) > media_difference.MOST_BYTES:
-            raise media_difference.NoMeasure("the files are too large to be looked into")
+            return [f"{port}: different media type"]
+        if max(before.artifact.size_bytes, after.artifact.size_bytes) > media_difference.MAX_BYTES:
+            raise media_difference.NotMeasurable("the files are too large to compare")
         was, now = [await self._bytes(value) for value in (before, after)]
         return await asyncio.to_thread(_differences, was, now, kinds.pop(), port)
 
@@ -97,29 +97,31 @@ class Comparing:
         try:
             return await self._store.get(self._tenant, value.artifact.sha256)
         except NotFound:
-            raise media_difference.NoMeasure("what it gave at first is not there any more") from None
+            raise media_difference.NotMeasurable("the original output no longer exists") from None
 
 
-def stopped(task: TaskAccount, hurdle: Hurdle) -> VerifiedTask:
-    """A task that is not done again."""
-    return _verified(task, hurdle.outcome, [hurdle.because])
+def skipped_task(task: TaskAccount, skip_reason: SkipReason) -> VerifiedTask:
+    """Returns the verification of a task that is not rerun."""
+    return _verified(task, skip_reason.outcome, [skip_reason.message])
 
 
 def verification(run_id: str, again: str, tasks: list[VerifiedTask]) -> Verification:
-    """What is known once all is known."""
-    well = all(task.outcome in WELL for task in tasks)
-    return Verification(version=VERSION, run_id=run_id, again_run_id=again, ended=True, verified=well, tasks=tasks)
+    """Returns a complete verification."""
+    is_verified = all(task.outcome in ACCEPTABLE_OUTCOMES for task in tasks)
+    return Verification(
+        version=VERSION, run_id=run_id, again_run_id=again, ended=True, verified=is_verified, tasks=tasks
+    )
 
 
-def _done(told: TaskAccount) -> tuple[str, str, str, str]:
-    by = told.result.by
-    return told.task.task, by.model_id, by.revision, told.result.input_digest
+def _model_call(account: TaskAccount) -> tuple[str, str, str, str]:
+    by = account.result.by
+    return account.task.task, by.model_id, by.revision, account.result.input_digest
 
 
 def _ports(before: TaskAccount, after: TaskAccount) -> Iterator[str]:
     was, now = before.result.outputs.keys(), after.result.outputs.keys()
-    yield from (f"{port}: is missing" for port in sorted(was - now))
-    yield from (f"{port}: is new" for port in sorted(now - was))
+    yield from (f"{port}: missing" for port in sorted(was - now))
+    yield from (f"{port}: new" for port in sorted(now - was))
 
 
 def _same_bytes(before: Value, after: Value) -> bool:
@@ -134,13 +136,13 @@ def _differences(before: bytes, after: bytes, media_type: str, port: str) -> lis
         if kind.startswith("text/"):
             return list(tolerance.of_text(before.decode(), after.decode(), port))
     except (ValueError, RecursionError):
-        raise media_difference.NoMeasure(f"it is no {kind}") from None
+        raise media_difference.NotMeasurable(f"the content is not valid {kind}") from None
     return list(media_difference.difference(before, after, kind, port))
 
 
 def _verified(task: TaskAccount, outcome: "VerificationOutcome.ValueType", findings: list[str]) -> VerifiedTask:
-    more = len(findings) - MOST_FINDINGS
-    shown = findings[:MOST_FINDINGS] + ([f"and {more} more"] if more > 0 else [])
+    more = len(findings) - MAX_FINDINGS
+    shown = findings[:MAX_FINDINGS] + ([f"and {more} more"] if more > 0 else [])
     return VerifiedTask(
         id=task.task.id,
         task=task.task.task,

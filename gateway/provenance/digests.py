@@ -1,4 +1,4 @@
-"""Digests that stand for content."""
+"""Digests of texts, JSON and values."""
 
 import hashlib
 import json
@@ -9,25 +9,25 @@ from protos.hugginggpt.v1.record_pb2 import DIGEST_KIND_ARTIFACT, DIGEST_KIND_JS
 
 
 def of_text(text: str, kind: "DigestKind.ValueType" = DIGEST_KIND_TEXT) -> Digest:
-    """Over its UTF-8 bytes."""
+    """Digest of the text's UTF-8 bytes."""
     content = text.encode()
     return Digest(sha256=hashlib.sha256(content).hexdigest(), kind=kind, size_bytes=len(content))
 
 
 def of_json(text: str) -> Digest:
-    """Over its canonical form; over itself where it is none."""
+    """Digest of the canonical JSON; of the text itself if it is not valid JSON."""
     with suppress(ValueError, RecursionError):
         text = canonical(json.loads(text))
     return of_text(text, DIGEST_KIND_JSON)
 
 
 def canonical(content: object) -> str:
-    """Sorted keys, no spaces, letters as they are."""
+    """Canonical JSON: sorted keys, no spaces, no escapes of non-ASCII characters."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def of_value(value: Value) -> Digest | None:
-    """None for no value."""
+    """Digest of a value; None if the value is empty."""
     match value.WhichOneof("kind"):
         case "text":
             return of_text(value.text)

@@ -15,18 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 LEVELS, FULL_SCALE = 1.0, 0.001
-MOST_BYTES = 16 * 1024 * 1024
-"""Of one file: it is read here, beside everything else."""
-MOST_SAMPLES = 4_000_000
-"""Of one picture."""
+MAX_BYTES = 16 * 1024 * 1024
+"""Maximum size of one file, which is decoded in memory."""
+MAX_SAMPLES = 4_000_000
+"""Maximum number of samples in one image."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _SAMPLE_BYTES, _DEPTH = 2, 8
 
 
-class NoMeasure(Exception):
-    """The files cannot be compared by their samples; the message says why."""
+class NotMeasurable(Exception):
+    """The files cannot be compared by their samples; the message states the reason."""
 
 
 @dataclass(frozen=True)
@@ -36,42 +36,42 @@ class _Samples:
 
 
 def difference(before: bytes, after: bytes, media_type: str, where: str) -> Iterator[str]:
-    """What differs between two files by more than is allowed.
+    """Yields the difference between two files if it exceeds the tolerance.
 
     Raises:
-        NoMeasure: it cannot be said.
+        NotMeasurable: the files cannot be compared.
     """
     read, measure = _READERS.get(media_type, (None, None))
     if read is None or measure is None:
-        raise NoMeasure(f"there is no measure for {media_type}")
+        raise NotMeasurable(f"files of type {media_type} cannot be measured")
     one, other = read(before), read(after)
     if one.shape != other.shape:
-        yield f"{where}: another size or another kind of samples"
-    elif told := measure(one.values, other.values):
-        yield f"{where}: {told}"
+        yield f"{where}: different size or sample format"
+    elif message := measure(one.values, other.values):
+        yield f"{where}: {message}"
 
 
 def _pictures(before: "bytes | array[int]", after: "bytes | array[int]") -> str:
     mean = sum(abs(a - b) for a, b in zip(before, after, strict=True)) / max(len(before), 1)
-    return f"the pictures differ by {mean:.2f} of 255 levels, where {LEVELS:g} is allowed" if mean > LEVELS else ""
+    return f"the images differ by {mean:.2f} of 255 levels; the tolerance is {LEVELS:g}" if mean > LEVELS else ""
 
 
 def _recordings(before: "bytes | array[int]", after: "bytes | array[int]") -> str:
     square = sum((a - b) ** 2 for a, b in zip(before, after, strict=True)) / max(len(before), 1)
     root = math.sqrt(square) / 2**15
-    allowed = f"where {FULL_SCALE:.1%} is allowed"
-    return f"the recordings differ by {root:.2%} of full scale, {allowed}" if root > FULL_SCALE else ""
+    allowed = f"the tolerance is {FULL_SCALE:.1%}"
+    return f"the recordings differ by {root:.2%} of full scale; {allowed}" if root > FULL_SCALE else ""
 
 
 def _wav(content: bytes) -> _Samples:
     try:
         with wave.open(io.BytesIO(content)) as file:
             if file.getsampwidth() != _SAMPLE_BYTES:
-                raise NoMeasure("recordings are compared if their samples have 16 bits")
+                raise NotMeasurable("only recordings with 16-bit samples are compared")
             values = array("h", file.readframes(file.getnframes()))
             shape = (file.getframerate(), file.getnchannels(), len(values))
     except (wave.Error, EOFError, ValueError) as error:
-        raise NoMeasure("a recording cannot be read") from error
+        raise NotMeasurable("a recording cannot be decoded") from error
     if sys.byteorder == "big":
         values.byteswap()
     return _Samples(shape, values)
@@ -82,18 +82,20 @@ def _png(content: bytes) -> _Samples:
         header, packed, palette = _chunks(content)
         width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
         row = width * _CHANNELS[colour]
-        if depth != _DEPTH or interlaced or row * height > MOST_SAMPLES:
-            raise NoMeasure("pictures are compared if they have 8 bits, no interlacing, and up to 4 million samples")
+        if depth != _DEPTH or interlaced or row * height > MAX_SAMPLES:
+            raise NotMeasurable(
+                "pictures are compared if they have 8 bits, no interlacing, and up to 4 million samples"
+            )
         lines = zlib.decompressobj().decompress(packed, height * (row + 1))
         return _Samples(
             (width, height, colour, zlib.crc32(palette)), _unfiltered(lines, row, height, _CHANNELS[colour])
         )
     except (KeyError, IndexError, ValueError, struct.error, zlib.error) as error:
-        raise NoMeasure("a picture cannot be read") from error
+        raise NotMeasurable("an image cannot be decoded") from error
 
 
 def _chunks(content: bytes) -> tuple[bytes, bytes, bytes]:
-    """Header, pixels and palette."""
+    """Extracts header, pixel data and palette."""
     header, packed, palette, at = b"", [], b"", len(_SIGNATURE)
     while at + 8 <= len(content):
         length, kind = struct.unpack(">I4s", content[at : at + 8])
@@ -117,7 +119,7 @@ def _unfiltered(lines: bytes, row: int, height: int, step: int) -> bytes:
 
 
 def _line(kind: int, line: bytearray, above: bytes, step: int) -> bytes:
-    """One row of pixels, as PNG's five filters give it."""
+    """Undoes the PNG filter of one row of pixels."""
     if kind == _UP:
         return bytes((now + up) & 255 for now, up in zip(line, above, strict=True))
     if kind:
@@ -137,7 +139,7 @@ def _average(line: bytearray, above: bytes, step: int) -> None:
 
 
 def _paeth(line: bytearray, above: bytes, step: int) -> None:
-    """Of left, above and the corner between them the one nearest to left + above - corner; of equals the first."""
+    """Undoes the Paeth filter: adds the neighbour (left, above, upper left) closest to left + above - upper left."""
     for i in range(step):
         line[i] = (line[i] + above[i]) & 255
     for i in range(step, len(line)):

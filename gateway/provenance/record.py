@@ -1,4 +1,4 @@
-"""The record: a pure function of a run's events. Content stands in it as digests only."""
+"""Run records, derived from the events of a run; content appears only as digests."""
 
 import json
 import re
@@ -27,14 +27,14 @@ _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 def record(account: Account) -> RunRecord:
-    """What did what in a run."""
+    """Returns the record of a run."""
     spec, decided = account.accepted.spec, list(_decisions(account))
     return RunRecord(
         version=VERSION,
         run_id=account.run_id,
         conversation_id=account.accepted.conversation_id,
         parent_run_id=spec.parent_run_id,
-        caller=_asker(account),
+        caller=_caller(account),
         create_time=account.asked,
         end_time=account.ended,
         state=account.end.state,
@@ -57,12 +57,12 @@ def record(account: Account) -> RunRecord:
 
 
 def code(reason: str) -> str:
-    """A reason as it may be shown: codes are the program's own, other words could be anybody's."""
+    """Returns an error code as it is, and OTHER for any other text, which could contain content."""
     return reason if not reason or _CODE.fullmatch(reason) else "OTHER"
 
 
 def model(candidate: Candidate) -> RecordedModel | None:
-    """Absent if there is none."""
+    """Returns the recorded model; None if there is no candidate."""
     if not candidate.model_id:
         return None
     return RecordedModel(
@@ -74,11 +74,11 @@ def model(candidate: Candidate) -> RecordedModel | None:
     )
 
 
-def _asker(account: Account) -> RecordedCaller | None:
+def _caller(account: Account) -> RecordedCaller | None:
     if not account.accepted.HasField("caller"):
         return None
-    who = account.accepted.caller
-    return RecordedCaller(tenant=who.tenant, key_id=who.key_id, priority=who.priority, request_id=who.request_id)
+    caller = account.accepted.caller
+    return RecordedCaller(tenant=caller.tenant, key_id=caller.key_id, priority=caller.priority, request_id=caller.request_id)
 
 
 def _decisions(account: Account) -> Iterator[Decision]:
@@ -101,23 +101,25 @@ def _decision(timed: Timed) -> RecordedDecision:
     )
 
 
-def _task(told: TaskAccount, account: Account) -> RecordedTask:
-    result = told.result
+def _task(task_account: TaskAccount, account: Account) -> RecordedTask:
+    result = task_account.result
     recorded = RecordedTask(
-        id=told.task.id,
-        task=told.task.task,
-        state=told.ended.state,
+        id=task_account.task.id,
+        task=task_account.task.task,
+        state=task_account.ended.state,
         reason=code(result.failure.reason),
-        determinism=told.selected.determinism,
-        arguments=_arguments(told, account),
-        parameters=_parameters(told.task.parameters_json),
-        pinned=bool(told.task.pinned_model),
-        selection=_decision((told.selected_at, told.selected.decision)) if told.selected_at else None,
+        determinism=task_account.selected.determinism,
+        arguments=_arguments(task_account, account),
+        parameters=_parameters(task_account.task.parameters_json),
+        pinned=bool(task_account.task.pinned_model),
+        selection=_decision((task_account.selected_at, task_account.selected.decision))
+        if task_account.selected_at
+        else None,
         model=model(result.by),
         seed=result.seed,
         input_digest=result.input_digest,
-        attempts=[_attempt(number, each) for number, each in sorted(told.attempts.items())],
-        reused=told.ended.state == TASK_STATE_REUSED,
+        attempts=[_attempt(number, each) for number, each in sorted(task_account.attempts.items())],
+        reused=task_account.ended.state == TASK_STATE_REUSED,
         reused_from_run=result.made_by_run,
         usage=result.usage if result.HasField("usage") else None,
     )
@@ -139,9 +141,9 @@ def _attempt(number: int, made: Attempt) -> RecordedAttempt:
     )
 
 
-def _arguments(told: TaskAccount, account: Account) -> Iterator[RecordedArgument]:
+def _arguments(task_account: TaskAccount, account: Account) -> Iterator[RecordedArgument]:
     places = {named.name: place for place, named in enumerate(account.accepted.spec.inputs, start=1)}
-    for port, argument in flat(told.task):
+    for port, argument in flat(task_account.task):
         value = value_of(argument, account)
         yield RecordedArgument(
             port=port,

@@ -1,4 +1,4 @@
-"""How a run is done again: its deterministic tasks, each for itself, by the same commits and with the same values."""
+"""Builds the rerun of a run: its deterministic tasks as independent tasks with the same commits and inputs."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from gateway.provenance.arguments import values_of
 from gateway.provenance.digests import canonical
-from gateway.provenance.rerun_terms import Hurdle, Terms
+from gateway.provenance.rerun_terms import RerunTerms, SkipReason
 from gateway.provenance.run_account import Account, TaskAccount
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.plan_pb2 import Plan
@@ -15,7 +15,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_MODE_RESULTS, RunSpec
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, DETERMINISM_UNSPECIFIED, Argument, Task
 
 Revisions = Mapping[tuple[str, str], Collection[str]]
-"""By task and model, the commits that there are."""
+"""Available model commits by task and model."""
 
 
 def revisions(cards: Collection[ModelCard]) -> Revisions:
@@ -25,63 +25,63 @@ def revisions(cards: Collection[ModelCard]) -> Revisions:
     return found
 
 
-def incomparable(told: TaskAccount) -> Hurdle | None:
-    """Why what a task gave need not come again."""
-    by, because = told.result.by, ""
-    if not told.result.outputs:
-        because = "it gave nothing"
-    elif told.selected.determinism == DETERMINISM_UNSPECIFIED:
-        because = "its run does not say whether it has to give the same"
-    elif told.selected.determinism == DETERMINISM_NONE:
-        because = "its kind of task need not give the same"
+def incomparable_reason(task_account: TaskAccount) -> SkipReason | None:
+    """Returns why a task's outputs cannot be compared; None if they can."""
+    by, message = task_account.result.by, ""
+    if not task_account.result.outputs:
+        message = "the task had no outputs"
+    elif task_account.selected.determinism == DETERMINISM_UNSPECIFIED:
+        message = "the run does not state whether the task is deterministic"
+    elif task_account.selected.determinism == DETERMINISM_NONE:
+        message = "the task type is not deterministic"
     elif not by.revision:
-        because = f"the commit of {by.model_id} was not known"
-    return Hurdle(VERIFICATION_OUTCOME_NOT_COMPARABLE, because) if because else None
+        message = f"the commit of {by.model_id} was unknown"
+    return SkipReason(VERIFICATION_OUTCOME_NOT_COMPARABLE, message) if message else None
 
 
-def missing_model(told: TaskAccount, there: Revisions) -> Hurdle | None:
-    """Whether model and commit are there."""
-    by = told.result.by
-    known = there.get((told.task.task, by.model_id), ())
+def missing_model_reason(task_account: TaskAccount, available: Revisions) -> SkipReason | None:
+    """Returns why the task's model cannot be used; None if model and commit are available."""
+    by = task_account.result.by
+    known = available.get((task_account.task.task, by.model_id), ())
     if by.revision in known:
         return None
     if not known:
-        return Hurdle(VERIFICATION_OUTCOME_GONE, f"model {by.model_id} is not there any more")
+        return SkipReason(VERIFICATION_OUTCOME_GONE, f"model {by.model_id} is no longer available")
     now = ", ".join(sorted(filter(None, known))) or "unknown"
-    return Hurdle(
-        VERIFICATION_OUTCOME_GONE, f"commit {by.revision} of {by.model_id} is not there any more; it is now {now}"
+    return SkipReason(
+        VERIFICATION_OUTCOME_GONE, f"commit {by.revision} of {by.model_id} is no longer available; current: {now}"
     )
 
 
-def artifacts_of(told: TaskAccount, account: Account) -> Iterator[tuple[str, str]]:
-    """Port and digest of the files that a task was given."""
-    for port, value in values_of(told.task, account):
+def artifacts_of(task_account: TaskAccount, account: Account) -> Iterator[tuple[str, str]]:
+    """Yields port and digest of each input file of a task."""
+    for port, value in values_of(task_account.task, account):
         if value is not None and value.HasField("artifact"):
             yield port, value.artifact.sha256
 
 
-def spec(account: Account, tasks: Collection[TaskAccount], hurdles: Mapping[int, Hurdle]) -> RunSpec:
-    """What the run that does it again is asked."""
-    asked = RunSpec(
-        plan=Plan(tasks=[_again(task, account) for task in tasks]),
+def spec(account: Account, tasks: Collection[TaskAccount], skip_reasons: Mapping[int, SkipReason]) -> RunSpec:
+    """Returns the spec of the rerun."""
+    rerun_spec = RunSpec(
+        plan=Plan(tasks=[_rerun_task(task, account) for task in tasks]),
         mode=RUN_MODE_RESULTS,
         inference_mode=account.accepted.spec.inference_mode,
         bypass_memo=True,
         idempotency_key=uuid4().hex,
     )
-    Terms(account.run_id, hurdles).note(asked)
-    return asked
+    RerunTerms(account.run_id, skip_reasons).write_to(rerun_spec)
+    return rerun_spec
 
 
-def _again(told: TaskAccount, account: Account) -> Task:
-    task, by = told.task, told.result.by
-    again = Task(id=task.id, task=task.task, pinned_model=by.model_id, pinned_revision=by.revision)
-    again.parameters_json = _parameters(task.parameters_json, told.result.seed)
+def _rerun_task(task_account: TaskAccount, account: Account) -> Task:
+    task, by = task_account.task, task_account.result.by
+    rerun_task = Task(id=task.id, task=task.task, pinned_model=by.model_id, pinned_revision=by.revision)
+    rerun_task.parameters_json = _parameters(task.parameters_json, task_account.result.seed)
     lists = {port for port, argument in task.arguments.items() if argument.HasField("list")}
     for port, value in values_of(task, account):
-        place = again.arguments[port].list.items.add() if port in lists else again.arguments[port]
+        place = rerun_task.arguments[port].list.items.add() if port in lists else rerun_task.arguments[port]
         place.CopyFrom(Argument(value=value))
-    return again
+    return rerun_task
 
 
 def _parameters(text: str, seed: int) -> str:

@@ -1,4 +1,4 @@
-"""What a run that does another one again keeps of that: which, and why it leaves out tasks of it."""
+"""Metadata of a rerun: the original run, and why some of its tasks are left out."""
 
 import json
 from collections.abc import Mapping
@@ -9,36 +9,38 @@ from protos.hugginggpt.v1.record_pb2 import VerificationOutcome
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 
 NOTE = "verification"
-"""Under which name it is kept in the run's metadata; admission lets nobody else write there."""
+"""Metadata key, reserved for the gateway."""
 
 
 @dataclass(frozen=True)
-class Hurdle:
-    """Why a task is not done again."""
+class SkipReason:
+    """Why a task is not rerun."""
 
     outcome: "VerificationOutcome.ValueType"
-    because: str
+    message: str
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Of a verification."""
+class RerunTerms:
+    """What a rerun covers."""
 
     run_id: str
-    """Of the run that is done again."""
-    left_out: Mapping[int, Hurdle]
-    """By task."""
+    """Id of the original run."""
+    left_out: Mapping[int, SkipReason]
+    """Skipped tasks by task id."""
 
-    def note(self, spec: RunSpec) -> None:
-        """Keeps them with a run that is to be."""
-        left_out = {str(number): [hurdle.outcome, hurdle.because] for number, hurdle in self.left_out.items()}
+    def write_to(self, spec: RunSpec) -> None:
+        """Writes the terms to the metadata of the rerun's spec."""
+        left_out = {
+            str(number): [skip_reason.outcome, skip_reason.message] for number, skip_reason in self.left_out.items()
+        }
         spec.metadata[NOTE] = canonical({"run_id": self.run_id, "left_out": left_out})
 
     @classmethod
-    def of(cls, spec: RunSpec) -> "Terms | None":
-        """Those of a run, if it is a verification."""
+    def read_from(cls, spec: RunSpec) -> "RerunTerms | None":
+        """Reads the terms of a rerun; None if the run is not a rerun."""
         if NOTE not in spec.metadata:
             return None
-        kept = json.loads(spec.metadata[NOTE])
-        left_out = {int(number): Hurdle(*hurdle) for number, hurdle in kept["left_out"].items()}
-        return cls(kept["run_id"], left_out)
+        stored = json.loads(spec.metadata[NOTE])
+        left_out = {int(number): SkipReason(*skip_reason) for number, skip_reason in stored["left_out"].items()}
+        return cls(stored["run_id"], left_out)

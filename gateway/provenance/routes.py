@@ -1,4 +1,4 @@
-"""Records and verifications over HTTP."""
+"""Routes of run records and verifications."""
 
 from typing import Annotated, Any
 
@@ -11,57 +11,57 @@ from gateway.openapi import provenance_operations
 from gateway.provenance import run_account
 from gateway.provenance.record import record
 from gateway.provenance.schema import record_schema
-from gateway.provenance.verification import Verifying
+from gateway.provenance.verification import Verifier
 from gateway.runs import Runs
 
-AgainId = Annotated[
-    str, Path(description="The id of the run that did it again.", examples=[provenance_operations.AGAIN_ID])
-]
+AgainId = Annotated[str, Path(description="Id of the rerun.", examples=[provenance_operations.AGAIN_ID])]
 
 
 class RecordRoutes:
-    """What can be shown of a run, and whether it does the same again."""
+    """Serves the record of a run, and reruns its deterministic tasks for verification."""
 
-    def __init__(self, runs: Runs, verifying: Verifying) -> None:
+    def __init__(self, runs: Runs, verifier: Verifier) -> None:
         self._runs = runs
-        self._verifying = verifying
+        self._verifier = verifier
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["runs"], default_response_class=Response)
         add = router.add_api_route
-        add("/runs/{run_id}/record", self.record, methods=["GET"], **provenance_operations.RECORD)
-        add("/runs/{run_id}/verify", self.verify, methods=["POST"], **provenance_operations.VERIFY)
+        add("/runs/{run_id}/record", self.get_record, methods=["GET"], **provenance_operations.RECORD)
+        add("/runs/{run_id}/verify", self.start_verification, methods=["POST"], **provenance_operations.VERIFY)
         add(
             "/runs/{run_id}/verifications/{again_id}",
-            self.verification,
+            self.get_verification,
             methods=["GET"],
             **provenance_operations.VERIFICATION,
         )
-        add("/schemas/record", self.schema, methods=["GET"], **provenance_operations.SCHEMA)
+        add("/schemas/record", self.get_schema, methods=["GET"], **provenance_operations.SCHEMA)
         return router
 
-    async def record(self, run_id: RunId) -> Response:
-        """What did what in a run that has ended: models, commits, parameters, seeds, digests.
+    async def get_record(self, run_id: RunId) -> Response:
+        """Returns the record of a run that has ended: models, commits, parameters, seeds and digests.
 
-        Texts, values and names of files are not in it.
+        It contains no text, values or file names.
         """
         return json_response(encode(record(await run_account.read(self._runs, run_id))))
 
-    async def verify(self, run_id: RunId) -> Response:
-        """Does the deterministic tasks of a run again, by the same commits with the same values, as a run of its own.
+    async def start_verification(self, run_id: RunId) -> Response:
+        """Reruns the deterministic tasks of a run, with the same model commits and inputs, as a new run.
 
-        What came of it is at `Location`, once that run has ended. Where nothing can be done again all is said at once.
+        The result is at `Location` once that run has ended. It is returned at once if no task can be rerun.
         """
-        begun = await self._verifying.begin(run_id)
-        if begun.ended:
-            return json_response(encode(begun))
-        return json_response(encode(begun), 202, {"location": f"/v1/runs/{run_id}/verifications/{begun.again_run_id}"})
+        verification = await self._verifier.start(run_id)
+        if verification.ended:
+            return json_response(encode(verification))
+        return json_response(
+            encode(verification), 202, {"location": f"/v1/runs/{run_id}/verifications/{verification.again_run_id}"}
+        )
 
-    async def verification(self, run_id: RunId, again_id: AgainId) -> Response:
-        """What came of doing a run again: `ended` is false until all is known."""
-        return json_response(encode(await self._verifying.outcome(run_id, again_id)))
+    async def get_verification(self, run_id: RunId, again_id: AgainId) -> Response:
+        """Returns the result of a rerun; `ended` is false until it is complete."""
+        return json_response(encode(await self._verifier.get_result(run_id, again_id)))
 
-    async def schema(self) -> Response:
-        """The JSON Schema of records."""
+    async def get_schema(self) -> Response:
+        """Returns the JSON Schema of records."""
         schema: Any = record_schema()
         return json_response(schema)

@@ -1,4 +1,4 @@
-"""A run folded from its events, as far as the record and a verification need it."""
+"""Folds a run's events into the facts that records and verifications need."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ Timed = tuple[Timestamp, Decision]
 
 @dataclass
 class Attempt:
-    """One time that a model was asked."""
+    """One call of a model."""
 
     by: Candidate = field(default_factory=Candidate)
     began: Timestamp | None = None
@@ -39,7 +39,7 @@ class Attempt:
 
 @dataclass
 class TaskAccount:
-    """What happened to a task."""
+    """Events of one task."""
 
     task: Task
     selected: TaskSelected = field(default_factory=TaskSelected)
@@ -53,10 +53,10 @@ class TaskAccount:
 
 
 class Account:
-    """A run that has ended.
+    """Events of a run that has ended.
 
     Args:
-        events: all of it, in order.
+        events: all events in order.
     """
 
     def __init__(self, events: Iterable[RunEvent]) -> None:
@@ -90,7 +90,7 @@ class Account:
             case "run_ended":
                 self.end, self.ended = event.run_ended, event.time
             case _ if event.task_id in self.tasks:
-                _tell(self.tasks[event.task_id], event)
+                _apply_to_task(self.tasks[event.task_id], event)
 
     def _replan(self, plan: Plan) -> None:
         self.tasks = {task.id: TaskAccount(task) for task in plan.tasks}
@@ -101,7 +101,7 @@ class Account:
             self.answering = (event.time, event.answer_chunk.decision)
 
 
-def _tell(task: TaskAccount, event: RunEvent) -> None:
+def _apply_to_task(task: TaskAccount, event: RunEvent) -> None:
     match event.WhichOneof("event"):
         case "task_selected":
             task.selected, task.selected_at = event.task_selected, event.time
@@ -120,15 +120,15 @@ def _tell(task: TaskAccount, event: RunEvent) -> None:
 
 
 async def read(runs: Runs, run_id: str) -> Account:
-    """The account of one of the caller's runs.
+    """Reads the events of one of the caller's runs.
 
     Raises:
         NotFound: RUN.
-        FailedPrecondition: RUNNING, it has not ended.
+        FailedPrecondition: RUNNING, the run has not ended.
     """
     if (await runs.get(run_id)).state not in ENDED:
-        remedy = "wait for its end, or cancel it"
-        raise FailedPrecondition(f"run {run_id} is under way", reason="RUNNING", remedy=remedy)
+        remedy = "wait until it has ended, or cancel it"
+        raise FailedPrecondition(f"run {run_id} is still active", reason="RUNNING", remedy=remedy)
     feed = await runs.watch(run_id, 0)
     events = []
     try:

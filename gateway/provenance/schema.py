@@ -1,4 +1,4 @@
-"""The JSON Schema of records, for those who keep them elsewhere."""
+"""JSON Schema of run records, complete in itself for use outside the API."""
 
 import json
 from typing import Any
@@ -11,8 +11,8 @@ _WITHIN_API = reference("")["$ref"]
 
 
 def record_schema() -> dict[str, Any]:
-    """It stands alone."""
-    found = schemas([RunRecord.DESCRIPTOR], taken=False)
+    """Returns the schema with all definitions inlined under $defs."""
+    found = schemas([RunRecord.DESCRIPTOR], as_input=False)
     defined: dict[str, Any] = json.loads(json.dumps(found).replace(_WITHIN_API, "#/$defs/"))
     defined["RunRecord"]["properties"]["version"] = {"const": VERSION}
     return {

@@ -1,11 +1,11 @@
-"""Doing a run's deterministic tasks again, as a run of its own."""
+"""Verification of a run: reruns its deterministic tasks as a new run and compares the results."""
 
 from gateway.catalog import Catalogue
 from gateway.provenance import rerun, run_account
-from gateway.provenance.comparison import Comparing, stopped, verification
+from gateway.provenance.comparison import RunComparator, skipped_task, verification
 from gateway.provenance.record import VERSION
 from gateway.provenance.rerun import Revisions
-from gateway.provenance.rerun_terms import Hurdle, Terms
+from gateway.provenance.rerun_terms import RerunTerms, SkipReason
 from gateway.provenance.run_account import Account, TaskAccount
 from gateway.runs import ENDED, Runs
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
@@ -16,13 +16,13 @@ from services.common.call_context import current, use_caller
 from services.common.errors import NotFound
 
 
-class Verifying:
+class Verifier:
     """Verifies runs of the current caller's tenant.
 
     Args:
-        runs: reads and starts them.
-        catalogue: knows which models there are.
-        store: knows which files there are.
+        runs: reads and starts runs.
+        catalogue: lists the available models.
+        store: artifact store.
     """
 
     def __init__(self, runs: Runs, catalogue: Catalogue, store: ArtifactStore) -> None:
@@ -30,56 +30,68 @@ class Verifying:
         self._catalogue = catalogue
         self._store = store
 
-    async def begin(self, run_id: str) -> Verification:
-        """Starts the run that does it again; where nothing can be done again all is known at once.
+    async def start(self, run_id: str) -> Verification:
+        """Starts the rerun; returns the complete verification at once if no task can be rerun.
 
         Raises:
             NotFound: RUN.
-            FailedPrecondition: RUNNING, it has not ended.
-            Overloaded: no more runs can be taken.
+            FailedPrecondition: RUNNING, the run has not ended.
+            Overloaded: the orchestrator accepts no more runs.
         """
-        told = await run_account.read(self._runs, run_id)
-        there = rerun.revisions((await self._catalogue.models(ListModelsRequest())).models)
-        hurdles = {number: await self._hurdle(task, told, there) for number, task in told.tasks.items()}
-        stops = {number: hurdle for number, hurdle in hurdles.items() if hurdle}
-        tasks = [task for number, task in told.tasks.items() if number not in stops]
+        account = await run_account.read(self._runs, run_id)
+        available = rerun.revisions((await self._catalogue.models(ListModelsRequest())).models)
+        skip_reasons = {
+            number: await self._skip_reason(task, account, available) for number, task in account.tasks.items()
+        }
+        skipped = {number: skip_reason for number, skip_reason in skip_reasons.items() if skip_reason}
+        tasks = [task for number, task in account.tasks.items() if number not in skipped]
         if not tasks:
-            return verification(run_id, "", [stopped(told.tasks[number], hurdle) for number, hurdle in stops.items()])
-        with use_caller(_as_strict(told)):
-            feed = await self._runs.start(rerun.spec(told, tasks, stops))
+            return verification(
+                run_id,
+                "",
+                [skipped_task(account.tasks[number], skip_reason) for number, skip_reason in skipped.items()],
+            )
+        with use_caller(_with_stricter_policy(account)):
+            feed = await self._runs.start(rerun.spec(account, tasks, skipped))
         feed.stop()
         return Verification(version=VERSION, run_id=run_id, again_run_id=feed.run_id)
 
-    async def outcome(self, run_id: str, again_id: str) -> Verification:
-        """What came of it; nothing is known before that run has ended.
+    async def get_result(self, run_id: str, again_id: str) -> Verification:
+        """Returns the result of a rerun; without tasks until the rerun has ended.
 
         Raises:
-            NotFound: RUN; VERIFICATION, the second is no verification of the first.
+            NotFound: RUN; VERIFICATION, the second run is not a rerun of the first.
         """
-        doing = await self._runs.get(again_id)
-        terms = Terms.of(doing.spec)
+        rerun_run = await self._runs.get(again_id)
+        terms = RerunTerms.read_from(rerun_run.spec)
         if terms is None or terms.run_id != run_id:
-            remedy = f"start one: hugginggpt verify {run_id}"
-            raise NotFound(f"run {again_id} does not verify run {run_id}", reason="VERIFICATION", remedy=remedy)
-        if doing.state not in ENDED:
+            remedy = f"start a verification with hugginggpt verify {run_id}"
+            raise NotFound(
+                f"run {again_id} is not a verification of run {run_id}", reason="VERIFICATION", remedy=remedy
+            )
+        if rerun_run.state not in ENDED:
             return Verification(version=VERSION, run_id=run_id, again_run_id=again_id)
         before, after = [await run_account.read(self._runs, each) for each in (run_id, again_id)]
-        return await Comparing(self._store, current().tenant).compared(before, after)
+        return await RunComparator(self._store, current().tenant).compare(before, after)
 
-    async def _hurdle(self, task: TaskAccount, told: Account, there: Revisions) -> Hurdle | None:
-        return rerun.incomparable(task) or rerun.missing_model(task, there) or await self._missing_file(task, told)
+    async def _skip_reason(self, task: TaskAccount, account: Account, available: Revisions) -> SkipReason | None:
+        return (
+            rerun.incomparable_reason(task)
+            or rerun.missing_model_reason(task, available)
+            or await self._missing_file(task, account)
+        )
 
-    async def _missing_file(self, task: TaskAccount, told: Account) -> Hurdle | None:
-        for port, sha256 in rerun.artifacts_of(task, told):
+    async def _missing_file(self, task: TaskAccount, account: Account) -> SkipReason | None:
+        for port, sha256 in rerun.artifacts_of(task, account):
             if not await self._store.contains(current().tenant, sha256):
-                return Hurdle(VERIFICATION_OUTCOME_GONE, f"the file that it was given as {port} is not there any more")
+                return SkipReason(VERIFICATION_OUTCOME_GONE, f"the input file of port {port} no longer exists")
         return None
 
 
-def _as_strict(told: Account) -> Caller:
-    """Whoever asks now, under the policy of then if that was the stricter."""
-    who = Caller()
-    who.CopyFrom(current())
-    if told.accepted.caller.policy == DATA_POLICY_LOCAL:
-        who.policy = DATA_POLICY_LOCAL
-    return who
+def _with_stricter_policy(account: Account) -> Caller:
+    """The current caller with the stricter data policy of now and of the original run."""
+    caller = Caller()
+    caller.CopyFrom(current())
+    if account.accepted.caller.policy == DATA_POLICY_LOCAL:
+        caller.policy = DATA_POLICY_LOCAL
+    return caller

@@ -1,4 +1,4 @@
-"""Files kept under ids of their own until they are deleted or their time is over, whatever runs do with them."""
+"""Uploaded files with ids, stored until they are deleted or expire, independent of runs."""
 
 import asyncio
 import secrets
@@ -20,47 +20,47 @@ from services.common.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
-SWEEP_SECONDS = 600.0
-"""How long after its time a file may still take up room; nobody sees it any more."""
+CLEANUP_SECONDS = 600.0
+"""Seconds between deletions of expired files, which are invisible from their expiry on."""
 
 _COLUMNS = "id, artifact, purpose, created, expires"
-_ALIVE = "(expires IS NULL OR expires > ?)"
+_NOT_EXPIRED = "(expires IS NULL OR expires > ?)"
 _ADD = "INSERT INTO files (id, tenant, artifact, purpose, created, expires) VALUES (?, ?, ?, ?, ?, ?)"
-_GET = f"SELECT {_COLUMNS} FROM files WHERE tenant = ? AND id = ? AND {_ALIVE}"  # noqa: S608  # constants
+_GET = f"SELECT {_COLUMNS} FROM files WHERE tenant = ? AND id = ? AND {_NOT_EXPIRED}"  # noqa: S608  # constants
 _DELETE = "DELETE FROM files WHERE tenant = ? AND id = ?"
-_OVER = "SELECT tenant, id FROM files WHERE expires <= ? LIMIT 500"
+_EXPIRED = "SELECT tenant, id FROM files WHERE expires <= ? LIMIT 500"
 
 
 @dataclass(frozen=True)
-class KeptFile:
-    """A file with its id."""
+class StoredFile:
+    """A stored file."""
 
     id: str
     artifact: Artifact
     purpose: str
     created: float
-    """Seconds since the epoch."""
+    """Unix time in seconds."""
     expires: float | None = None
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which files to list."""
+class FileQuery:
+    """Filter, order and page of a file list."""
 
     limit: int
     after: str = ""
-    """The id of the last one already seen."""
+    """Id of the last file of the previous page."""
     purpose: str = ""
     newest_first: bool = True
 
 
 class Files:
-    """The files of the current caller's tenant.
+    """Stored files of the current caller's tenant.
 
     Args:
-        database: the gateway's.
-        runs: keep the bytes from being collected.
-        audit: is told of what is deleted.
+        database: the gateway's database.
+        runs: registers the artifacts of files, so that they are not garbage-collected.
+        audit: records deletions.
     """
 
     def __init__(self, database: Database, runs: Runs, audit: Audit) -> None:
@@ -68,55 +68,57 @@ class Files:
         self._runs = runs
         self._audit = audit
 
-    async def add(self, artifact: Artifact, purpose: str, expires_after: float | None = None) -> KeptFile:
-        """Keeps an artifact, for so many seconds or until it is deleted.
+    async def add(self, artifact: Artifact, purpose: str, expires_after: float | None = None) -> StoredFile:
+        """Stores an artifact as a file, for a number of seconds or until it is deleted.
 
         Raises:
-            Unavailable: it is not kept.
+            Unavailable: the file is not stored.
         """
         now = time.time()
-        kept = KeptFile(
+        file = StoredFile(
             f"file_{secrets.token_hex(12)}", artifact, purpose, now, now + expires_after if expires_after else None
         )
-        await self._runs.hold(kept.id, [artifact.sha256])
-        values = (kept.id, current().tenant, artifact.SerializeToString(), purpose, kept.created, kept.expires)
+        await self._runs.hold(file.id, [artifact.sha256])
+        values = (file.id, current().tenant, artifact.SerializeToString(), purpose, file.created, file.expires)
         await self._write(Query(_ADD, values))
-        return kept
+        return file
 
-    async def get(self, file_id: str) -> KeptFile:
-        """A file.
+    async def get(self, file_id: str) -> StoredFile:
+        """Returns a file.
 
         Raises:
             NotFound: FILE.
         """
         for row in await self._database.read(_GET, current().tenant, file_id, time.time()):
-            return _file(row)
-        raise NotFound(f"there is no file {file_id}", reason="FILE", remedy="check the id; GET /v1/files lists them")
+            return _stored_file(row)
+        raise NotFound(
+            f"there is no file {file_id}", reason="FILE", remedy="check the id; list the files with GET /v1/files"
+        )
 
-    async def page(self, wanted: Wanted) -> tuple[list[KeptFile], bool]:
-        """Files in the order of their making, and whether more follow.
+    async def page(self, query: FileQuery) -> tuple[list[StoredFile], bool]:
+        """Returns a page of files by creation time, and whether more follow.
 
         Raises:
-            NotFound: FILE, there is none of the id after which to go on.
+            NotFound: FILE, the file after which the page starts does not exist.
         """
-        where, values = ["tenant = ?", _ALIVE], [current().tenant, time.time()]
-        if wanted.purpose:
+        where, values = ["tenant = ?", _NOT_EXPIRED], [current().tenant, time.time()]
+        if query.purpose:
             where.append("purpose = ?")
-            values.append(wanted.purpose)
-        if wanted.after:
-            last = await self.get(wanted.after)
-            where.append(f"(created, id) {'<' if wanted.newest_first else '>'} (?, ?)")
+            values.append(query.purpose)
+        if query.after:
+            last = await self.get(query.after)
+            where.append(f"(created, id) {'<' if query.newest_first else '>'} (?, ?)")
             values += [last.created, last.id]
-        order = "DESC" if wanted.newest_first else "ASC"
+        order = "DESC" if query.newest_first else "ASC"
         sql = (
             f"SELECT {_COLUMNS} FROM files WHERE {' AND '.join(where)}"  # noqa: S608  # constants
             f" ORDER BY created {order}, id {order} LIMIT ?"
         )
-        rows = await self._database.read(sql, *values, wanted.limit + 1)
-        return [_file(row) for row in rows[: wanted.limit]], len(rows) > wanted.limit
+        rows = await self._database.read(sql, *values, query.limit + 1)
+        return [_stored_file(row) for row in rows[: query.limit]], len(rows) > query.limit
 
     async def delete(self, file_id: str) -> None:
-        """Removes a file; its bytes go once nothing else refers to them.
+        """Deletes a file; its content is removed once nothing else refers to it.
 
         Raises:
             NotFound: FILE.
@@ -125,10 +127,10 @@ class Files:
         await self._audit.record("file.delete", file_id)
         await self._remove(current().tenant, file_id)
 
-    async def sweep(self) -> None:
-        """Removes the files of all tenants whose time is over."""
-        while over := await self._database.read(_OVER, time.time()):
-            for tenant, file_id in over:
+    async def delete_expired(self) -> None:
+        """Deletes the expired files of all tenants."""
+        while expired := await self._database.read(_EXPIRED, time.time()):
+            for tenant, file_id in expired:
                 with use_caller(Caller(tenant=tenant)):
                     await self._remove(tenant, file_id)
 
@@ -144,16 +146,16 @@ class Files:
 
 
 @asynccontextmanager
-async def sweeping(files: Files) -> AsyncIterator[None]:
-    """Sweeps now and then until the block exits."""
+async def deleting_expired(files: Files) -> AsyncIterator[None]:
+    """Deletes expired files periodically within the block."""
 
     async def forever() -> None:
         while True:
             try:
-                await files.sweep()
+                await files.delete_expired()
             except ServiceError as error:
-                log.warning("files whose time is over are removed later", error=error.message)
-            await asyncio.sleep(SWEEP_SECONDS)
+                log.warning("cannot delete expired files; retrying", error=error.message)
+            await asyncio.sleep(CLEANUP_SECONDS)
 
     task = asyncio.create_task(supervise(forever, name="expired files"), name="files")
     try:
@@ -163,6 +165,6 @@ async def sweeping(files: Files) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-def _file(row: Sequence[object]) -> KeptFile:
+def _stored_file(row: Sequence[object]) -> StoredFile:
     file_id, artifact, purpose, created, expires = row
-    return KeptFile(file_id, Artifact.FromString(artifact), purpose, created, expires)  # type: ignore[arg-type]  # as the table has them
+    return StoredFile(file_id, Artifact.FromString(artifact), purpose, created, expires)  # type: ignore[arg-type]  # as the table has them

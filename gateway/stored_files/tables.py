@@ -1,6 +1,6 @@
-"""The table of kept files."""
+"""Table of stored files."""
 
-FILING = """
+FILES = """
     CREATE TABLE files (
         id TEXT PRIMARY KEY,
         tenant TEXT NOT NULL,

@@ -1,4 +1,4 @@
-"""The page and what it is made of, as it stands in the package: no build step, and nothing from elsewhere."""
+"""Serves the web page's static files from the package, without a build step and without external resources."""
 
 import re
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from importlib.resources.abc import Traversable
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from gateway.http.problem import Unrouted
+from gateway.http.problem import RouteNotFound
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Nothing inline, nothing from elsewhere, and no way from a string to markup."""
+"""Forbids inline code, external resources and the conversion of strings to markup."""
 
 _TYPES: Mapping[str, str] = {
     ".css": "text/css",
@@ -37,9 +37,9 @@ _OURS = re.compile(rb'"/web/(?=[\w.-]+")')
 
 @dataclass(frozen=True)
 class Site:
-    """The page's files by name, read once.
+    """The page's files by name.
 
-    Their addresses carry a digest of them all, so a browser asks for none of them twice and never mixes two versions.
+    Their URLs contain a digest of all files, so browsers cache them forever and never mix two versions.
     """
 
     contents: Mapping[str, bytes]
@@ -54,13 +54,13 @@ class Site:
 
     @cached_property
     def page(self) -> bytes:
-        """The page, with the addresses of this version and word of every module it will import."""
+        """The page with versioned URLs and preload hints for all modules."""
         modules = (f'<link rel="modulepreload" href="/web/{name}">' for name in sorted(self.contents) if _module(name))
         page = self.contents[_PAGE].replace(b"</head>", "\n".join((*modules, "</head>")).encode())
         return _OURS.sub(f'"/web/{self.version}/'.encode(), page)
 
     def router(self) -> APIRouter:
-        """GET and HEAD of / and of /web/{version}/{name}."""
+        """Routes GET and HEAD of / and /web/{version}/{name}."""
         routes = APIRouter(include_in_schema=False)
         routes.add_api_route("/", self._home, methods=["GET", "HEAD"])
         routes.add_api_route("/web/{version}/{name}", self._file, methods=["GET", "HEAD"])
@@ -74,7 +74,7 @@ class Site:
 
     async def _file(self, version: str, name: str) -> Response:
         if version != self.version or name not in self.contents or name == _PAGE:
-            raise Unrouted("the page has no such part", remedy="load the page anew")
+            raise RouteNotFound("the page has no such file", remedy="reload the page")
         headers = {"content-security-policy": "default-src 'none'", "cache-control": _FOREVER}
         return Response(self.contents[name], headers=headers, media_type=_TYPES[name[name.rindex(".") :]])
 

@@ -1,4 +1,4 @@
-"""Deliveries made until they are taken, or as often as is reasonable; several gateways share them."""
+"""Delivers webhook notifications with retries; several gateways share the queue."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.webhooks.sender import ATTEMPT_SECONDS, End, Letter, Outcome, sent
+from gateway.webhooks.sender import ATTEMPT_SECONDS, DeliveryOutcome, DeliveryStatus, WebhookMessage, send
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common.call_context import use_caller
 from services.common.database import Database, Query, Rows, Steps
@@ -20,64 +20,64 @@ from services.common.supervision import supervise
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 1.0
-"""How late a delivery may begin."""
+POLL_SECONDS = 1.0
+"""Seconds between polls for due deliveries."""
 
-PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18000.0)
-"""Seconds between attempts, of which there is one more: seven and a half hours in all."""
+RETRY_DELAYS = (5.0, 300.0, 1800.0, 7200.0, 18000.0)
+"""Seconds between attempts; with the first attempt six in total, within seven and a half hours."""
 
-LONGEST_PAUSE_SECONDS = 24 * 3600.0
-"""However long a receiver wants to be left alone."""
+MAX_RETRY_DELAY_SECONDS = 24 * 3600.0
+"""Upper limit of a receiver's Retry-After."""
 
-AT_ONCE = 32
-AT_ONCE_EACH = 4
-"""To one webhook: who is slow keeps no other waiting."""
+MAX_CONCURRENT = 32
+MAX_CONCURRENT_PER_WEBHOOK = 4
+"""Concurrent deliveries to one webhook, so that a slow receiver does not block others."""
 
 LEASE_SECONDS = 4 * ATTEMPT_SECONDS
-"""After this another gateway tries what one has begun and not ended."""
+"""Seconds after which another gateway retries an attempt that has not finished."""
 
-KEPT_SECONDS = 7 * 24 * 3600.0
-"""How long it is known what became of a delivery."""
+RETENTION_SECONDS = 7 * 24 * 3600.0
+"""Seconds for which finished deliveries are stored."""
 
-_TIDY_SECONDS = 3600.0
+_DELETE_INTERVAL_SECONDS = 3600.0
 _JITTER = 0.2
-_ENDS = {
-    End.DELIVERED: "delivered",
-    End.FAILED: "failed",
-    End.REFUSED: "failed",
-    End.WITHHELD: "withheld",
-    End.GONE: "failed",
+_STATES = {
+    DeliveryStatus.DELIVERED: "delivered",
+    DeliveryStatus.FAILED: "failed",
+    DeliveryStatus.REFUSED: "failed",
+    DeliveryStatus.WITHHELD: "withheld",
+    DeliveryStatus.GONE: "failed",
 }
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """A delivery that is this gateway's until its lease is over."""
+class ClaimedDelivery:
+    """A delivery leased by this gateway."""
 
-    letter: Letter
+    message: WebhookMessage
     webhook_id: str
     caller: Caller
     attempt: int
 
 
-class Delivering:
-    """Makes deliveries as they fall due.
+class DeliveryWorker:
+    """Sends due deliveries.
 
     Args:
-        database: the gateway's.
-        guard: decides who may be asked.
-        pauses: seconds between attempts.
+        database: the gateway's database.
+        guard: decides which addresses may be contacted.
+        retry_delays: seconds between attempts.
     """
 
-    def __init__(self, database: Database, guard: SsrfGuard, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(self, database: Database, guard: SsrfGuard, retry_delays: Sequence[float] = RETRY_DELAYS) -> None:
         self._database = database
         self._guard = guard
-        self._pauses = pauses
+        self._retry_delays = retry_delays
         self._busy = Counter[str]()
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._tidied = 0.0
+        self._active: set[asyncio.Task[None]] = set()
+        self._last_deletion = 0.0
         now, dialect = database.dialect.now, database.dialect
-        self._claim = (
+        self._claim_sql = (
             f"WITH found AS MATERIALIZED (SELECT id FROM deliveries WHERE due <= {now}"  # noqa: S608  # of constants
             f" AND NOT (webhook_id {dialect.among}) ORDER BY due LIMIT 1{dialect.skip_locked})"
             f" UPDATE deliveries SET due = {now} + ?, attempts = attempts + 1"
@@ -86,47 +86,47 @@ class Delivering:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Makes them within the block; those cut off by its end are made again later, by whoever is there."""
-        looking = asyncio.create_task(supervise(self._forever, name="webhook deliveries"), name="webhooks")
+        """Delivers within the block; attempts interrupted at its end are retried later by any gateway."""
+        polling = asyncio.create_task(supervise(self._run_periodically, name="webhook deliveries"), name="webhooks")
         try:
             yield
         finally:
-            tasks = [looking, *self._under_way]
+            tasks = [polling, *self._active]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def look(self) -> None:
-        """Begins those that are due, as far as there is room.
+    async def deliver_due(self) -> None:
+        """Starts the due deliveries, up to the limits of concurrency.
 
         Raises:
-            ServiceError: the database does not answer.
+            ServiceError: the database is unavailable.
         """
-        while len(self._under_way) < AT_ONCE:
-            full = [webhook_id for webhook_id, count in self._busy.items() if count >= AT_ONCE_EACH]
-            claimed = await self._database.write(lambda full=full: self._claimed(full))  # type: ignore[misc]  # the loop's
+        while len(self._active) < MAX_CONCURRENT:
+            full = [webhook_id for webhook_id, count in self._busy.items() if count >= MAX_CONCURRENT_PER_WEBHOOK]
+            claimed = await self._database.write(lambda full=full: self._claim_next(full))  # type: ignore[misc]  # the loop's
             if claimed is None:
                 break
             self._busy[claimed.webhook_id] += 1
-            task = asyncio.create_task(self._deliver(claimed), name=claimed.letter.id)
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            task = asyncio.create_task(self._deliver(claimed), name=claimed.message.id)
+            self._active.add(task)
+            task.add_done_callback(self._active.discard)
 
-    async def settled(self) -> None:
-        """Waits for those that have begun."""
-        await asyncio.gather(*self._under_way)
+    async def drain(self) -> None:
+        """Waits for the active deliveries."""
+        await asyncio.gather(*self._active)
 
-    async def _forever(self) -> None:
+    async def _run_periodically(self) -> None:
         while True:
             try:
-                await self.look()
-                await self._tidy()
+                await self.deliver_due()
+                await self._delete_old()
             except ServiceError as error:
-                log.warning("webhooks are told later", error=error.message)
-            await asyncio.sleep(LOOK_SECONDS)
+                log.warning("cannot deliver webhooks; retrying", error=error.message)
+            await asyncio.sleep(POLL_SECONDS)
 
-    def _claimed(self, full: Sequence[str]) -> Steps[Claimed | None]:
-        rows = yield Query(self._claim, (self._database.dialect.texts(full), LEASE_SECONDS))
+    def _claim_next(self, full: Sequence[str]) -> Steps[ClaimedDelivery | None]:
+        rows = yield Query(self._claim_sql, (self._database.dialect.texts(full), LEASE_SECONDS))
         if not rows:
             return None
         ((delivery_id, webhook_id, policy, payload, attempt),) = rows
@@ -135,61 +135,61 @@ class Delivering:
             yield Query("DELETE FROM deliveries WHERE id = ?", (delivery_id,))
             return None
         ((tenant, url, secret),) = found
-        return Claimed(
-            Letter(delivery_id, url, secret, payload), webhook_id, Caller(tenant=tenant, policy=policy), attempt
+        return ClaimedDelivery(
+            WebhookMessage(delivery_id, url, secret, payload), webhook_id, Caller(tenant=tenant, policy=policy), attempt
         )
 
-    async def _deliver(self, claimed: Claimed) -> None:
+    async def _deliver(self, claimed: ClaimedDelivery) -> None:
         try:
             with use_caller(claimed.caller):
-                outcome = await self._sent(claimed.letter)
-            pause = self._pause(claimed.attempt, outcome)
-            await self._database.write(lambda: self._noted(claimed, outcome, pause))
+                outcome = await self._attempt(claimed.message)
+            delay = self._retry_delay(claimed.attempt, outcome)
+            await self._database.write(lambda: self._record(claimed, outcome, delay))
             log.info(
-                "a webhook was told" if outcome.end is End.DELIVERED else "a webhook was not told",
+                "webhook delivered" if outcome.status is DeliveryStatus.DELIVERED else "webhook delivery failed",
                 webhook=claimed.webhook_id,
-                delivery=claimed.letter.id,
+                delivery=claimed.message.id,
                 attempt=claimed.attempt,
-                outcome=outcome.words,
+                outcome=outcome.message,
             )
         except ServiceError as error:
-            log.warning("what came of a delivery is not kept", delivery=claimed.letter.id, error=error.message)
+            log.warning("cannot record webhook delivery", delivery=claimed.message.id, error=error.message)
         finally:
             self._busy -= Counter([claimed.webhook_id])
 
-    async def _sent(self, letter: Letter) -> Outcome:
-        """Makes one attempt; an unexpected error counts as a failed attempt, so that attempts come to an end."""
+    async def _attempt(self, message: WebhookMessage) -> DeliveryOutcome:
+        """Makes one attempt; an unexpected error counts as a failure, so that the number of attempts stays limited."""
         try:
-            return await sent(letter, self._guard)
+            return await send(message, self._guard)
         except Exception:
-            log.exception("webhook delivery failed unexpectedly", delivery=letter.id)
-            return Outcome(End.FAILED, "the gateway failed to send it; see its log")
+            log.exception("unexpected error in webhook delivery", delivery=message.id)
+            return DeliveryOutcome(DeliveryStatus.FAILED, "the gateway failed to send it; see its log")
 
-    def _pause(self, attempt: int, outcome: Outcome) -> float | None:
-        """Seconds until the next attempt; None: there is none."""
-        if outcome.end is not End.FAILED or attempt > len(self._pauses):
+    def _retry_delay(self, attempt: int, outcome: DeliveryOutcome) -> float | None:
+        """Seconds until the next attempt; None if there is none."""
+        if outcome.status is not DeliveryStatus.FAILED or attempt > len(self._retry_delays):
             return None
-        usual = self._pauses[attempt - 1] * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # nobody guesses it
-        return max(usual, min(outcome.after, LONGEST_PAUSE_SECONDS))
+        usual = self._retry_delays[attempt - 1] * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # nobody guesses it
+        return max(usual, min(outcome.retry_after, MAX_RETRY_DELAY_SECONDS))
 
-    def _noted(self, claimed: Claimed, outcome: Outcome, pause: float | None) -> Steps[None]:
+    def _record(self, claimed: ClaimedDelivery, outcome: DeliveryOutcome, delay: float | None) -> Steps[None]:
         now = self._database.dialect.now
-        state = _ENDS[outcome.end] if pause is None else "waiting"
+        state = _STATES[outcome.status] if delay is None else "waiting"
         update = f"UPDATE deliveries SET state = ?, outcome = ?, due = {now} + ? WHERE id = ? AND attempts = ?"  # noqa: S608
-        yield Query(update, (state, outcome.words, pause, claimed.letter.id, claimed.attempt))
-        if outcome.end is End.GONE:
+        yield Query(update, (state, outcome.message, delay, claimed.message.id, claimed.attempt))
+        if outcome.status is DeliveryStatus.GONE:
             yield Query(f"UPDATE webhooks SET ended = {now} WHERE id = ?", (claimed.webhook_id,))  # noqa: S608
             over = "UPDATE deliveries SET state = 'failed', outcome = ?, due = NULL WHERE webhook_id = ? AND due > 0"
-            yield Query(over, (outcome.words, claimed.webhook_id))
+            yield Query(over, (outcome.message, claimed.webhook_id))
 
-    async def _tidy(self) -> None:
-        """Forgets now and then what has long been over."""
-        if time.monotonic() - self._tidied < _TIDY_SECONDS and self._tidied:
+    async def _delete_old(self) -> None:
+        """Deletes old deliveries once an hour."""
+        if time.monotonic() - self._last_deletion < _DELETE_INTERVAL_SECONDS and self._last_deletion:
             return
-        self._tidied = time.monotonic()
+        self._last_deletion = time.monotonic()
 
         def operation() -> Steps[None]:
-            old = f"created < {self._database.dialect.now} - {KEPT_SECONDS}"
+            old = f"created < {self._database.dialect.now} - {RETENTION_SECONDS}"
             yield Query(f"DELETE FROM deliveries WHERE due IS NULL AND {old}")  # noqa: S608  # of constants
 
         await self._database.write(operation)

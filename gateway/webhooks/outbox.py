@@ -1,4 +1,4 @@
-"""What is to be told of an end: written in the transaction that first sees it, so once, whoever sees it."""
+"""Queue of webhook notifications, written in the transaction that records the end of a run or batch."""
 
 import secrets
 from datetime import UTC, datetime
@@ -11,52 +11,54 @@ from services.common.database import Database, Query, Steps
 
 
 class Outbox:
-    """Deliveries to be made."""
+    """Adds deliveries to the queue."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def since(self) -> float | None:
-        """From when on ends are of interest, in seconds since the epoch; None: nobody wants to be told."""
+    async def earliest_webhook(self) -> float | None:
+        """Unix time from which ends are relevant: creation of the oldest active webhook; None if there is none."""
         ((first,),) = await self._database.read("SELECT min(created) FROM webhooks WHERE ended IS NULL")
         return None if first is None else float(first)
 
     def add(self, run: EndedRun) -> Steps[None]:
-        """One delivery for each of the tenant's webhooks that was there; items of a batch are told of by the batch."""
+        """Queues a delivery for each webhook of the run's tenant; batch items are reported by their batch."""
         if run.caller.priority != PRIORITY_BATCH:
-            yield from self._add(run, of_run(run), run_id=run.run_id)
+            yield from self._add(run, run_payload(run), run_id=run.run_id)
 
     def add_batch(self, batch: EndedBatch) -> Steps[None]:
-        """One delivery for each of the tenant's webhooks that was there."""
-        yield from self._add(batch, of_batch(batch), batch_id=batch.batch_id)
+        """Queues a delivery for each webhook of the batch's tenant."""
+        yield from self._add(batch, batch_payload(batch), batch_id=batch.batch_id)
 
-    def _add(self, end: EndedRun | EndedBatch, payload: str, *, run_id: str = "", batch_id: str = "") -> Steps[None]:
-        ended, now = end.end_time.ToMicroseconds() / 1e6, self._database.dialect.now
+    def _add(
+        self, completion: EndedRun | EndedBatch, payload: str, *, run_id: str = "", batch_id: str = ""
+    ) -> Steps[None]:
+        ended, now = completion.end_time.ToMicroseconds() / 1e6, self._database.dialect.now
         select = "SELECT id FROM webhooks WHERE tenant = ? AND ended IS NULL AND created <= ?"
-        for (webhook_id,) in (yield Query(select, (end.caller.tenant, ended))):
+        for (webhook_id,) in (yield Query(select, (completion.caller.tenant, ended))):
             insert = (
                 "INSERT INTO deliveries "  # noqa: S608  # of constants
                 "(id, webhook_id, run_id, batch_id, policy, payload, created, state, attempts, due, outcome) "
                 f"VALUES (?, ?, ?, ?, ?, ?, {now}, 'waiting', 0, {now}, '')"
             )
             delivery_id = f"msg_{secrets.token_hex(12)}"
-            yield Query(insert, (delivery_id, webhook_id, run_id, batch_id, end.caller.policy, payload))
+            yield Query(insert, (delivery_id, webhook_id, run_id, batch_id, completion.caller.policy, payload))
 
 
-def of_run(run: EndedRun) -> str:
-    """The body that is sent: what ended and how, no content."""
+def run_payload(run: EndedRun) -> str:
+    """Body of a run notification: id, state and usage, no content."""
     place = f"/v1/runs/{run.run_id}"
     return _body("run.ended", run, {"run": place, "events": f"{place}/events"})
 
 
-def of_batch(batch: EndedBatch) -> str:
-    """The body that is sent: what ended and how, no content and no names of items."""
+def batch_payload(batch: EndedBatch) -> str:
+    """Body of a batch notification: id, state and counts, no content and no item names."""
     place = f"/v1/batches/{batch.batch_id}"
     return _body("batch.ended", batch, {"batch": place, "results": f"{place}/results", "summary": f"{place}/summary"})
 
 
-def _body(type_: str, end: EndedRun | EndedBatch, links: dict[str, str]) -> str:
-    told: dict[str, Any] = encode(end)
-    del told["caller"]
+def _body(type_: str, completion: EndedRun | EndedBatch, links: dict[str, str]) -> str:
+    details: dict[str, Any] = encode(completion)
+    del details["caller"]
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return dumps({"type": type_, "timestamp": now, "data": {**told, "links": links}}).decode()
+    return dumps({"type": type_, "timestamp": now, "data": {**details, "links": links}}).decode()

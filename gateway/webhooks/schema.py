@@ -1,4 +1,4 @@
-"""What a webhook looks like in JSON."""
+"""JSON Schema of a webhook."""
 
 from typing import Any
 
@@ -10,23 +10,23 @@ WEBHOOK: dict[str, Any] = {
         "object": {"const": "webhook"},
         "url": {"type": "string"},
         "name": {"type": "string"},
-        "created_at": {"type": "integer", "description": "Seconds since the epoch."},
-        "ended_at": {"type": "integer", "description": "When its server said that it is gone (410)."},
-        "secret": {"type": "string", "description": "Told once: what signatures are checked with."},
+        "created_at": {"type": "integer", "description": "Unix time in seconds."},
+        "ended_at": {"type": "integer", "description": "When the receiver answered 410 Gone; no delivery follows."},
+        "secret": {"type": "string", "description": "Signing secret; only returned at creation."},
         "deliveries": {
             "type": "array",
-            "description": "The last ones, newest first.",
+            "description": "The most recent deliveries, newest first.",
             "items": {
                 "type": "object",
                 "properties": {
-                    "id": {"type": "string", "description": "The header webhook-id."},
-                    "run_id": {"type": "string", "description": "The run that ended, if it was one."},
-                    "batch_id": {"type": "string", "description": "The batch that ended, if it was one."},
+                    "id": {"type": "string", "description": "Value of the webhook-id header."},
+                    "run_id": {"type": "string", "description": "The run that ended; absent for a batch."},
+                    "batch_id": {"type": "string", "description": "The batch that ended; absent for a run."},
                     "state": {"enum": ["waiting", "delivered", "failed", "withheld"]},
                     "attempts": {"type": "integer"},
-                    "outcome": {"type": "string", "description": "Of the last attempt."},
+                    "outcome": {"type": "string", "description": "Result of the last attempt."},
                     "created_at": {"type": "integer"},
-                    "next_at": {"type": "integer", "description": "When it is tried next."},
+                    "next_at": {"type": "integer", "description": "Unix time of the next attempt, in seconds."},
                 },
             },
         },

@@ -1,4 +1,4 @@
-"""One attempt to tell somebody something, through the guard that every URL goes through."""
+"""Sends one webhook notification through the SSRF guard."""
 
 import asyncio
 import time
@@ -8,33 +8,33 @@ from enum import Enum
 
 import httpx
 
-from gateway.webhooks.signature import signed
+from gateway.webhooks.signature import signature_headers
 from services.common.errors import ServiceError
 from services.common.http_fetch.ssrf_guard import GuardedTransport, HostNotFound, SsrfGuard
 
 ATTEMPT_SECONDS = 15.0
-"""For one attempt, until the answer's status."""
+"""Timeout of an attempt, until the response status."""
 
 _HEADERS = {"content-type": "application/json", "user-agent": "hugginggpt"}
 
 
-class End(Enum):
-    """What became of an attempt."""
+class DeliveryStatus(Enum):
+    """Result of an attempt."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    """Worth another."""
+    """Failed; may be retried."""
     REFUSED = "refused"
-    """Its address may not be reached, now or later."""
+    """Rejected by the guard; never retried."""
     WITHHELD = "withheld"
-    """The data policy keeps it in."""
+    """Not sent because of the data policy."""
     GONE = "gone"
-    """The receiver wants no more."""
+    """The receiver answered 410 Gone."""
 
 
 @dataclass(frozen=True)
-class Letter:
-    """What is sent, and to whom."""
+class WebhookMessage:
+    """A notification and its receiver."""
 
     id: str
     url: str = field(repr=False)
@@ -43,59 +43,61 @@ class Letter:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    end: End
-    words: str
-    after: float = 0.0
-    """Seconds to wait at least, if the receiver says so."""
+class DeliveryOutcome:
+    status: DeliveryStatus
+    message: str
+    retry_after: float = 0.0
+    """Minimum seconds until the next attempt, as the receiver requests."""
 
 
-async def sent(letter: Letter, guard: SsrfGuard) -> Outcome:
-    """Makes an attempt for the current caller; a redirect is not followed."""
-    body = letter.payload.encode()
-    headers = {**_HEADERS, **signed(letter.secret, letter.id, int(time.time()), body)}
+async def send(message: WebhookMessage, guard: SsrfGuard) -> DeliveryOutcome:
+    """Makes one attempt for the current caller; redirects are not followed."""
+    body = message.payload.encode()
+    headers = {**_HEADERS, **signature_headers(message.secret, message.id, int(time.time()), body)}
     transport = GuardedTransport(guard.for_current_caller())
     try:
         async with (
             asyncio.timeout(ATTEMPT_SECONDS),
             httpx.AsyncClient(transport=transport, timeout=ATTEMPT_SECONDS, trust_env=False) as client,
-            client.stream("POST", letter.url, content=body, headers=headers) as answer,
+            client.stream("POST", message.url, content=body, headers=headers) as answer,
         ):
             return _read(answer)
     except ServiceError as error:
         return _refused(error)
     except (TimeoutError, httpx.TimeoutException):
-        return Outcome(End.FAILED, f"no answer within {ATTEMPT_SECONDS:g} s")
+        return DeliveryOutcome(DeliveryStatus.FAILED, f"no response within {ATTEMPT_SECONDS:g} s")
     except httpx.ConnectError:
-        return Outcome(End.FAILED, "it cannot be reached")
+        return DeliveryOutcome(DeliveryStatus.FAILED, "cannot connect to the receiver")
     except (httpx.HTTPError, httpx.InvalidURL):
-        return Outcome(End.FAILED, "it broke off")
+        return DeliveryOutcome(DeliveryStatus.FAILED, "the connection was interrupted")
 
 
-def _refused(error: ServiceError) -> Outcome:
-    """An attempt that the guard stopped: only a name that has no address yet is worth another."""
+def _refused(error: ServiceError) -> DeliveryOutcome:
+    """Outcome of an attempt that the guard rejected; only an unresolved host name is retried."""
     if isinstance(error, HostNotFound):
-        return Outcome(End.FAILED, error.message)
+        return DeliveryOutcome(DeliveryStatus.FAILED, error.message)
     if error.reason == "POLICY":
-        return Outcome(End.WITHHELD, error.message)
-    return Outcome(End.REFUSED, f"{error.message}, and is not tried again")
+        return DeliveryOutcome(DeliveryStatus.WITHHELD, error.message)
+    return DeliveryOutcome(DeliveryStatus.REFUSED, f"{error.message}; not retried")
 
 
-def _read(answer: httpx.Response) -> Outcome:
+def _read(answer: httpx.Response) -> DeliveryOutcome:
     if answer.is_success:
-        return Outcome(End.DELIVERED, f"answered {answer.status_code}")
+        return DeliveryOutcome(DeliveryStatus.DELIVERED, f"answered {answer.status_code}")
     if answer.status_code == httpx.codes.GONE:
-        return Outcome(End.GONE, "answered 410: it is gone for good")
+        return DeliveryOutcome(DeliveryStatus.GONE, "answered 410 Gone")
     if answer.is_redirect:
-        return Outcome(End.FAILED, f"answered {answer.status_code}, which leads elsewhere and is not followed")
-    return Outcome(End.FAILED, f"answered {answer.status_code}", _seconds(answer.headers.get("retry-after", "")))
+        return DeliveryOutcome(DeliveryStatus.FAILED, f"answered {answer.status_code}; redirects are not followed")
+    return DeliveryOutcome(
+        DeliveryStatus.FAILED, f"answered {answer.status_code}", _seconds(answer.headers.get("retry-after", ""))
+    )
 
 
-def _seconds(told: str) -> float:
-    """Of a Retry-After header, either kind."""
-    if told.isascii() and told.isdecimal():
-        return float(told[:10])
+def _seconds(header: str) -> float:
+    """Seconds of a Retry-After header, given as seconds or as a date."""
+    if header.isascii() and header.isdecimal():
+        return float(header[:10])
     try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     except (ValueError, OverflowError):
         return 0.0

@@ -1,4 +1,4 @@
-"""Signatures of Standard Webhooks: HMAC-SHA256 over id, time and body, by a secret that the receiver has, too."""
+"""Signatures as specified by Standard Webhooks: HMAC-SHA256 over id, time and body with a shared secret."""
 
 import base64
 import hashlib
@@ -15,14 +15,14 @@ def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
-def signed(secret: str, message_id: str, at: int, body: bytes) -> Mapping[str, str]:
-    """The headers that prove who sends a body.
+def signature_headers(secret: str, message_id: str, at: int, body: bytes) -> Mapping[str, str]:
+    """Returns the headers that authenticate a body.
 
     Args:
-        secret: as new_secret gives it.
-        message_id: the same whenever the same is sent again.
-        at: seconds since the epoch.
-        body: as it is sent.
+        secret: secret created by new_secret.
+        message_id: id of the delivery, equal for all attempts.
+        at: Unix time in seconds.
+        body: body as sent.
     """
     content = f"{message_id}.{at}.".encode() + body
     digest = hmac.digest(base64.b64decode(secret.removeprefix(PREFIX)), content, hashlib.sha256)

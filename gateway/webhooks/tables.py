@@ -1,4 +1,4 @@
-"""Tables of those who are told, and of what they are told."""
+"""Tables of webhooks and deliveries."""
 
 WEBHOOKS = """
     CREATE TABLE webhooks (
@@ -26,10 +26,10 @@ WEBHOOKS = """
     CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, created, id);
     CREATE INDEX deliveries_by_time ON deliveries (due) WHERE due IS NOT NULL
 """
-"""A webhook that has ended is told no more; a delivery that is over is not due. Secrets are kept whole: they sign."""
+"""Ended webhooks get no deliveries; finished deliveries have no due time. Secrets are stored because they sign."""
 
 BATCHES = """
     ALTER TABLE deliveries ADD COLUMN batch_id TEXT NOT NULL DEFAULT '';
     ALTER TABLE ended_runs ADD COLUMN what TEXT NOT NULL DEFAULT 'ended runs'
 """
-"""Ends of batches are noted beside those of runs, under the batch's id and round."""
+"""Keys of ended batches consist of the batch's id and round."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gateway.admission import REQUEST_BYTES
+from gateway.admission import MAX_REQUEST_BYTES
 from protos.hugginggpt.internal.v1.planner_pb2 import PlanRequest
 from protos.hugginggpt.internal.v1.planner_pb2_grpc import PlannerServiceStub
 from protos.hugginggpt.v1.run_pb2 import ROLE_USER, Turn
@@ -75,10 +75,12 @@ async def _longest() -> Row:
             connect(processes["planner"].address) as channel,
         ):
             planner = PlannerServiceStub(channel)
-            await _planned(planner, LONG_REQUESTS["one word"](REQUEST_BYTES))  # starts the process for long requests
+            await _planned(
+                planner, LONG_REQUESTS["one word"](MAX_REQUEST_BYTES)
+            )  # starts the process for long requests
             for kind, make in LONG_REQUESTS.items():
                 before = _cpu_seconds(processes["planner"].pid)
-                await _planned(planner, make(REQUEST_BYTES))
+                await _planned(planner, make(MAX_REQUEST_BYTES))
                 taken[kind] = _cpu_seconds(processes["planner"].pid) - before
     slowest = max(taken, key=lambda kind: taken[kind])
     note = f"processor time of the planner's processes for a request of 1 MB; of {len(taken)} the longest: {slowest}"

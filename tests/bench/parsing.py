@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from gateway.json_decoder import MOST_ENTRIES, decode
+from gateway.json_decoder import MAX_ENTRIES, decode
 from gateway.json_text import canonical
 from gateway.openai import json_schema, prompt_shortcuts
 from protos.hugginggpt.v1.run_pb2 import RunSpec
@@ -20,7 +20,7 @@ from tests.support.plans import LITE, asked, crowd, file
 REPEATS = 10
 CATALOGUE_TASKS = 500
 BUDGET_TOKENS = 3_072
-TOO_MANY = MOST_ENTRIES + 1
+TOO_MANY = MAX_ENTRIES + 1
 
 CHAT_PROMPTS: Mapping[str, str] = {
     "blank lines": "\n" * 200_000,

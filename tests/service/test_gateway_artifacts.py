@@ -5,7 +5,7 @@ import pytest
 from obstore.store import MemoryStore
 from starlette.requests import Request
 
-from gateway.http.artifacts import Downloads
+from gateway.http.artifacts import ArtifactRoutes
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
@@ -161,7 +161,7 @@ async def test_a_store_without_files_streams() -> None:
     async def send(message: dict[str, bytes]) -> None:
         sent.append(message)
 
-    response = await Downloads(store).artifact(
+    response = await ArtifactRoutes(store).get_artifact(
         artifact.sha256, Request({"type": "http", "method": "GET", "headers": []})
     )
     await response({"type": "http", "asgi": {"spec_version": "2.4"}, "headers": []}, receive, send)  # type: ignore[arg-type]  # plain dicts are messages

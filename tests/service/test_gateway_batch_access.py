@@ -26,7 +26,7 @@ SECONDS = 20.0
 async def house(
     cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Keyholders]:
-    monkeypatch.setattr("gateway.auth.session_revocation.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.session_revocation.CHECK_SECONDS", 0.05)
     monkeypatch.setattr("gateway.auth.api_key_cache.FRESH_SECONDS", 0.05)
     async with orchestrator(settings) as running:
         kept = {"orchestrator": f"127.0.0.1:{running.port}", "ARTIFACTS_URL": settings.artifacts_url}
@@ -124,7 +124,7 @@ async def test_who_follows_a_batch_does_so_through_a_restart(cast: Cast, setting
 
 async def test_without_an_orchestrator_it_is_said_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("service_calls", "pipelines.batches"):
-        monkeypatch.setattr(f"gateway.{module}.CALL_SECONDS", 0.5)
+        monkeypatch.setattr(f"gateway.{module}.CALL_TIMEOUT_SECONDS", 0.5)
     async with opened_doors(tmp_path, settings={"orchestrator": "127.0.0.1:1"}) as doors:
         keeping = Keeping(doors, Cast())
         for response in (

@@ -159,7 +159,7 @@ async def test_a_name_stands_on_one_line_as_it_reads(keeping: Keeping, name: str
 
 
 async def test_a_batch_has_so_many_items_by_calls_too(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.pipelines.batch_body.MOST_ITEMS", 150)
+    monkeypatch.setattr("gateway.pipelines.batch_body.MAX_ITEMS", 150)
     calls = [parts([batch_pb2.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
     for requests in calls:
         assert from_rpc(await refusal(keeping.doors.grpc.CreateBatch(requests, timeout=20))).reason == "TOO_LARGE"

@@ -36,8 +36,8 @@ async def test_urls_count_against_the_keys_bytes(cast: Cast, settings: Settings,
 async def test_items_of_one_batch_have_a_limit_together(
     cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.file_references.BATCH_TIMES", 2)
-    monkeypatch.setattr("gateway.pipelines.batch_items.AT_ONCE", 1)
+    monkeypatch.setattr("gateway.file_references.BATCH_FACTOR", 2)
+    monkeypatch.setattr("gateway.pipelines.batch_items.MAX_CONCURRENT", 1)
     given = {"fetch_allow": ("127.0.0.1",), "files_bytes": SIZE}
     async with (
         opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,

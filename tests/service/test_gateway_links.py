@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 
 from gateway.auth.identity import Identity, identified_as
-from gateway.auth.signed_links import Links, signing_secret
+from gateway.auth.signed_links import LinkSigner, signing_secret
 from gateway.database import gateway_store
 from gateway.limits.rate_window import DAY
 from protos.hugginggpt.v1.artifact_pb2 import Value
@@ -28,10 +28,10 @@ async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
         yield opened
 
 
-async def links(folder: Path, seconds: int = WEEK) -> Links:
+async def links(folder: Path, seconds: int = WEEK) -> LinkSigner:
     """Those of the gateway."""
     async with gateway_store(str(folder / "gateway.sqlite")) as database:
-        return Links(await signing_secret(database), seconds)
+        return LinkSigner(await signing_secret(database), seconds)
 
 
 async def address(house: Keyholders, folder: Path, seconds: int = WEEK) -> str:
@@ -81,13 +81,13 @@ async def test_all_day_an_artifact_has_the_same_address_and_where_nobody_needs_a
     tmp_path: Path,
 ) -> None:
     now = 10 * DAY + 1.0
-    signing = Links(b"secret", WEEK, clock=lambda: now)
+    signing = LinkSigner(b"secret", WEEK, clock=lambda: now)
     first = signing.path("e" * 64)
     now += DAY - 2
     assert signing.path("e" * 64) == first
     now += 2
     assert signing.path("e" * 64) != first
-    assert Links().path("e" * 64) == f"/v1/artifacts/{'e' * 64}"
+    assert LinkSigner().path("e" * 64) == f"/v1/artifacts/{'e' * 64}"
 
 
 async def test_all_gateways_on_one_database_sign_alike(tmp_path: Path) -> None:

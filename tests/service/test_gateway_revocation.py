@@ -8,7 +8,7 @@ import grpc
 import httpx
 import pytest
 
-from gateway.auth.authenticator import KeyGate
+from gateway.auth.authenticator import KeyAuthenticator
 from gateway.auth.identity import Identity
 from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
 from protos.hugginggpt.v1.gateway_pb2 import WatchRunRequest
@@ -23,7 +23,7 @@ SECONDS = 10.0
 
 @pytest.fixture
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keyholders]:
-    monkeypatch.setattr("gateway.auth.session_revocation.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.auth.session_revocation.CHECK_SECONDS", 0.05)
     monkeypatch.setattr("gateway.auth.api_key_cache.FRESH_SECONDS", 0.05)
     async with opened_keyholders(tmp_path, orchestrator=ScriptedOrchestrator(script=())) as opened:
         yield opened
@@ -57,20 +57,20 @@ async def test_an_open_stream_ends_with_its_key_and_no_other(house: Keyholders) 
 async def test_revoked_key_ends_streams_after_an_unexpected_exception(
     house: Keyholders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_stands, failed = KeyGate.stands, asyncio.Event()
+    real_is_valid, failed = KeyAuthenticator.is_valid, asyncio.Event()
 
-    async def failing_once(gate: KeyGate, who: Identity) -> bool:
+    async def failing_once(authenticator: KeyAuthenticator, who: Identity) -> bool:
         if not failed.is_set():
             failed.set()
             raise RuntimeError("an error that nobody expects")
-        return await real_stands(gate, who)
+        return await real_is_valid(authenticator, who)
 
     key, token = await house.key("a")
     address = f"/v1/runs/{await run_of(house.doors, token)}/events"
     async with house.doors.http.stream("GET", address, headers=bearer(token)) as stream, asyncio.timeout(SECONDS):
         lines = stream.aiter_lines()
         await anext(lines)
-        monkeypatch.setattr(KeyGate, "stands", failing_once)
+        monkeypatch.setattr(KeyAuthenticator, "is_valid", failing_once)
         await failed.wait()
         await house.revoke(key)
         assert not [line async for line in lines if "run_ended" in line]

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from gateway.stored_files.files import Files
-from gateway.stored_files.tables import FILING
+from gateway.stored_files.tables import FILES
 from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED
 from services.common import database as databases
@@ -124,14 +124,14 @@ async def test_a_file_whose_time_is_over_is_not_there_and_is_let_go(
 
     now, holder = 1_000.0, Holder()
     monkeypatch.setattr("gateway.stored_files.files.time.time", lambda: now)
-    async with databases.open_database(tmp_path / "files.sqlite", "gateway", (FILING,)) as database:
+    async with databases.open_database(tmp_path / "files.sqlite", "gateway", (FILES,)) as database:
         files = Files(database, holder, None)  # type: ignore[arg-type]
         kept = await files.add(await doors.store.put("default", b"x", media_type="text/plain", name="x"), "p", 60)
         lasting = await files.add(kept.artifact, "p")
         now = 1_061.0
         with pytest.raises(NotFound):
             await files.get(kept.id)
-        await files.sweep()
+        await files.delete_expired()
         assert holder.held == {kept.id: [], lasting.id: [kept.artifact.sha256]}
         assert (await files.get(lasting.id)).artifact == kept.artifact
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from gateway.admission import REQUEST_BYTES
+from gateway.admission import MAX_REQUEST_BYTES
 from services.common.errors import Unavailable
 from services.planner.catalog import Catalog
 from services.planner.embedded.planning import Embedded
@@ -51,8 +51,8 @@ async def test_requests_of_any_text_are_planned_or_declined() -> None:
     process = PlanningProcess()
     try:
         for name, make in LONG_REQUESTS.items():
-            words = make(REQUEST_BYTES)
-            assert REQUEST_BYTES * 0.9 < len(words.encode()) <= REQUEST_BYTES, name
+            words = make(MAX_REQUEST_BYTES)
+            assert MAX_REQUEST_BYTES * 0.9 < len(words.encode()) <= MAX_REQUEST_BYTES, name
             async with asyncio.timeout(120):
                 steps = await planned(words, process)
             assert any(isinstance(step, Task | Note) for step in steps), name

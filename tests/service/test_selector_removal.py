@@ -26,13 +26,13 @@ def opened(tmp_path: Path) -> Open:
     return selectors(tmp_path)
 
 
-async def forget(room: Room, name: str) -> None:
+async def remove_expert(room: Room, name: str) -> None:
     await room.stub.ForgetExpert(selector_pb2.ForgetExpertRequest(name=name), timeout=5)
 
 
 async def refusal(room: Room, name: str) -> errors.ServiceError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await forget(room, name)
+        await remove_expert(room, name)
     return errors.from_rpc(caught.value)
 
 
@@ -54,7 +54,7 @@ async def test_expert_that_answers_is_not_planned_once_it_is_forgotten(
     async with FakeExpert("vision", [OCR], may_sleep=may_sleep).serving() as address, opened() as room:
         room.add("anything", address)
         await room.until_planned("image-to-text")
-        await forget(room, "vision")
+        await remove_expert(room, "vision")
         assert await room.tasks() == {}
         assert await room.experts() == {}
     assert files(tmp_path) == []
@@ -67,7 +67,7 @@ async def test_dormant_expert_is_not_planned_once_it_is_forgotten(opened: Open, 
             room.add("anything", address)
             await room.until_planned("image-to-text")
         await until_dormant(room, "image-to-text")
-        await forget(room, "vision")
+        await remove_expert(room, "vision")
         assert await room.tasks() == {}
     assert files(tmp_path) == []
     assert list((tmp_path / "artifacts" / f"_{KIND}").iterdir()) == []
@@ -79,7 +79,7 @@ async def test_dormant_expert_whose_file_bears_its_name_loses_the_file(opened: O
         await room.until_planned("image-to-text")
     async with opened() as room:  # nothing answers at the address, so that only the file connects it with the expert
         await until_dormant(room, "image-to-text")
-        await forget(room, "vision")
+        await remove_expert(room, "vision")
         assert await room.tasks() == {}
     assert files(tmp_path) == []
 
@@ -93,7 +93,7 @@ async def test_file_named_after_an_expert_stays_if_another_answers_there(opened:
         room.add("one", here)
         room.add("vision", there)
         await room.until_planned("image-to-text", "text-classification")
-        await forget(room, "vision")
+        await remove_expert(room, "vision")
         assert set(await room.tasks()) == {"text-classification"}
     assert files(tmp_path) == ["vision.address"]
 
@@ -101,7 +101,7 @@ async def test_file_named_after_an_expert_stays_if_another_answers_there(opened:
 async def test_address_that_never_answered_is_forgotten(opened: Open, tmp_path: Path) -> None:
     async with opened() as room:
         room.add("silent", "127.0.0.1:9")
-        await forget(room, "127.0.0.1:9")
+        await remove_expert(room, "127.0.0.1:9")
         assert await room.experts() == {}
     assert files(tmp_path) == []
 
@@ -117,9 +117,9 @@ async def test_forgotten_address_leaves_the_other_replicas(opened: Open) -> None
 
         await room.until_planned("image-to-text")
         await room.until(both)
-        await forget(room, first)
+        await remove_expert(room, first)
         assert list((await room.experts())["vision"].addresses) == [second]
-        await forget(room, second)
+        await remove_expert(room, second)
         assert await room.experts() == {}
 
 
@@ -141,7 +141,7 @@ async def test_expert_that_also_answers_at_a_configured_address_stays(opened: Op
 async def test_configured_address_that_does_not_answer_is_no_longer_called(opened: Open) -> None:
     async with opened(experts="127.0.0.1:9") as room:
         assert set(await room.experts()) == {"127.0.0.1:9"}
-        await forget(room, "127.0.0.1:9")
+        await remove_expert(room, "127.0.0.1:9")
         assert await room.experts() == {}
 
 
@@ -151,7 +151,7 @@ async def test_watchers_are_notified_before_forgetting_returns(opened: Open) -> 
         await room.until_planned("image-to-text")
         watch: Any = room.stub.WatchCatalogue(selector_pb2.WatchCatalogueRequest(), timeout=10)
         before = (await watch.read()).revision
-        forgetting = asyncio.create_task(forget(room, "vision"))
+        forgetting = asyncio.create_task(remove_expert(room, "vision"))
         after = (await watch.read()).revision
         await forgetting
         now = (await room.stub.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)).revision
@@ -171,7 +171,7 @@ async def test_every_replica_of_the_selector_forgets(opened: Open) -> None:
             await until_dormant(room, "image-to-text")
         target = f"ipv4:{first.address},{second.address}"
         async with connect(target) as channel:
-            await Catalogue(SelectorServiceStub(channel), target).forget("vision")
+            await Catalogue(SelectorServiceStub(channel), target).remove_expert("vision")
         assert await first.tasks() == {}
         assert await second.tasks() == {}
 
@@ -181,4 +181,4 @@ async def test_expert_that_no_replica_knows_is_refused(opened: Open) -> None:
         target = f"ipv4:{first.address},{second.address}"
         async with connect(target) as channel:
             with pytest.raises(errors.NotFound):
-                await Catalogue(SelectorServiceStub(channel), target).forget("vision")
+                await Catalogue(SelectorServiceStub(channel), target).remove_expert("vision")

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.auth.api_key_cache import FRESH_SECONDS, STALE_SECONDS, KeyRing
+from gateway.auth.api_key_cache import FRESH_SECONDS, STALE_SECONDS, ApiKeyCache
 from gateway.auth.api_keys import Keys, Terms, digest, parts
 from gateway.auth.audit import Actor, Audit
-from gateway.auth.auth_backoff import ALLOWED, WINDOW_SECONDS, Failures
-from gateway.auth.authenticator import KeyGate
+from gateway.auth.auth_backoff import MAX_FAILURES, WINDOW_SECONDS, AuthBackoff
+from gateway.auth.authenticator import KeyAuthenticator
 from gateway.auth.identity import Identity, identified_as
 from gateway.database import gateway_store
 from gateway.limits.limits import NO_LIMITS, Limits
 from gateway.limits.rate_window import DAY, MINUTE, MemoryCounters, StoredCounters
-from gateway.limits.run_slots import UNSURE_SECONDS, Slots
+from gateway.limits.run_slots import UNASSIGNED_SECONDS, RunSlots
 from services.common.database import Database, Operation, Query, Rows, Steps
 from services.common.errors import (
     FailedPrecondition,
@@ -54,8 +54,8 @@ async def test_of_a_secret_only_a_digest_is_kept(store: Database) -> None:
     ((kept, everything),) = await store.read("SELECT digest, name || tenant || limits FROM api_keys")
     assert kept == digest(sent[1])
     assert sent[1] not in everything
-    assert key.fits(sent[1])
-    assert not key.fits(sent[1] + "x")
+    assert key.matches(sent[1])
+    assert not key.matches(sent[1] + "x")
     assert "digest" not in repr(key)
 
 
@@ -96,7 +96,7 @@ async def test_a_tenant_is_a_name_that_can_be_part_of_a_path(store: Database, te
 async def test_the_log_only_grows_whoever_asks(store: Database, act: str) -> None:
     with identified_as(Identity("shop", "k1")):
         await Audit(store).record("run.delete", "run_1", why="test")
-    with pytest.raises(Exception, match="it only grows"):
+    with pytest.raises(Exception, match="the audit log is append-only"):
         await store.write(told(act))
     assert await entries(store) == [("k1", "run.delete", "run_1")]
 
@@ -128,20 +128,20 @@ async def test_memory_counts_each_window_anew() -> None:
 
 
 async def test_no_more_places_are_given_than_there_are(store: Database) -> None:
-    slots = Slots(store, Clock(0))
+    slots = RunSlots(store, Clock(0))
     asked = await asyncio.gather(*(slots.reserve("k", 3) for _ in range(10)), return_exceptions=True)
     given = [each for each in asked if isinstance(each, str)]
     assert len(given) == 3
     assert {type(each) for each in asked} == {str, Overloaded}
     await slots.reserve("another", 1)
-    await slots.free(given[0])
+    await slots.release(given[0])
     await slots.reserve("k", 3)
 
 
 async def test_a_run_has_one_place_however_often_it_is_asked_for(store: Database) -> None:
-    slots = Slots(store, Clock(0))
+    slots = RunSlots(store, Clock(0))
     for _ in range(3):
-        await slots.take(await slots.reserve("k", 2), "run_1")
+        await slots.assign(await slots.reserve("k", 2), "run_1")
     await slots.reserve("k", 2)
     with pytest.raises(Overloaded):
         await slots.reserve("k", 2)
@@ -149,60 +149,60 @@ async def test_a_run_has_one_place_however_often_it_is_asked_for(store: Database
 
 async def test_a_run_that_has_ended_already_keeps_no_place(store: Database) -> None:
     await store.write(told("INSERT INTO ended_runs (run_id, seen) VALUES ('run_1', 0)"))
-    slots = Slots(store, Clock(0))
-    await slots.take(await slots.reserve("k", 1), "run_1")
+    slots = RunSlots(store, Clock(0))
+    await slots.assign(await slots.reserve("k", 1), "run_1")
     await slots.reserve("k", 1)
 
 
 async def test_a_place_that_nobody_claims_is_free_after_a_while(store: Database) -> None:
-    await Slots(store, Clock(0)).reserve("k", 1)
-    await Slots(store, Clock(UNSURE_SECONDS + 1)).reserve("k", 1)
+    await RunSlots(store, Clock(0)).reserve("k", 1)
+    await RunSlots(store, Clock(UNASSIGNED_SECONDS + 1)).reserve("k", 1)
 
 
 async def test_known_keys_go_on_while_the_database_is_away(address: str) -> None:
     clock = Clock(0)
     async with gateway_store(address) as database:
         _, token = await Keys(database).create(Terms("shop"), OPERATOR)
-        gate = KeyGate(KeyRing(Keys(database), clock), NO_LIMITS)
-        assert (await gate.identity(token, "")).tenant == "shop"
+        authenticator = KeyAuthenticator(ApiKeyCache(Keys(database), clock), NO_LIMITS)
+        assert (await authenticator.authenticate(token, "")).tenant == "shop"
     clock.now = FRESH_SECONDS + 1
-    assert (await gate.identity(token, "")).tenant == "shop"
+    assert (await authenticator.authenticate(token, "")).tenant == "shop"
     clock.now = STALE_SECONDS + 1
     with pytest.raises(Unavailable):
-        await gate.identity(token, "")
+        await authenticator.authenticate(token, "")
 
 
 async def test_limits_a_key_does_not_name_are_the_gateways(store: Database) -> None:
     _, token = await Keys(store).create(Terms("shop", limits={"concurrent_runs": 0}), OPERATOR)
-    gate = KeyGate(KeyRing(Keys(store)), Limits(concurrent_runs=9, requests_per_minute=7))
-    assert (await gate.identity(token, "")).limits == Limits(concurrent_runs=0, requests_per_minute=7)
+    authenticator = KeyAuthenticator(ApiKeyCache(Keys(store)), Limits(concurrent_runs=9, requests_per_minute=7))
+    assert (await authenticator.authenticate(token, "")).limits == Limits(concurrent_runs=0, requests_per_minute=7)
 
 
 async def test_failures_are_counted_by_network_and_forgotten() -> None:
     clock = Clock(0)
-    failures = Failures(clock)
-    for number in range(ALLOWED):
-        failures.count(f"2001:db8::{number:x}")
+    backoff = AuthBackoff(clock)
+    for number in range(MAX_FAILURES):
+        backoff.record_failure(f"2001:db8::{number:x}")
     with pytest.raises(Overloaded) as refused:
-        failures.count("2001:db8::ffff")
+        backoff.record_failure("2001:db8::ffff")
     assert refused.value.retry_after
     assert refused.value.retry_after.total_seconds() == WINDOW_SECONDS
-    failures.count("2001:db8:0:1::1")
-    failures.count("10.0.0.1")
+    backoff.record_failure("2001:db8:0:1::1")
+    backoff.record_failure("10.0.0.1")
     clock.now = WINDOW_SECONDS
-    failures.count("2001:db8::1")
+    backoff.record_failure("2001:db8::1")
 
 
 async def test_failures_of_any_number_of_addresses_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.auth.auth_backoff.MOST", 100)
-    failures = Failures(Clock(0))
+    monkeypatch.setattr("gateway.auth.auth_backoff.MAX_NETWORKS", 100)
+    backoff = AuthBackoff(Clock(0))
     for number in range(1000):
-        failures.count(f"10.0.{number // 256}.{number % 256}")
-    assert len(failures._windows) == 100
+        backoff.record_failure(f"10.0.{number // 256}.{number % 256}")
+    assert len(backoff._windows) == 100
 
 
 async def test_who_sends_nothing_is_not_taken_for_trying(store: Database) -> None:
-    gate = KeyGate(KeyRing(Keys(store)), NO_LIMITS)
-    for _ in range(3 * ALLOWED):
+    authenticator = KeyAuthenticator(ApiKeyCache(Keys(store)), NO_LIMITS)
+    for _ in range(3 * MAX_FAILURES):
         with pytest.raises(Unauthenticated):
-            await gate.identity("", "10.0.0.1")
+            await authenticator.authenticate("", "10.0.0.1")

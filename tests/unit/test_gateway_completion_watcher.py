@@ -8,11 +8,11 @@ from typing import Any
 import grpc
 import pytest
 
-from gateway.auth.completion_watcher import Endings
-from gateway.auth.cursor_follower import KEPT_SECONDS, OVERLAP_SECONDS, THOROUGH_SECONDS, USUAL_OVERLAP_SECONDS
+from gateway.auth.completion_watcher import CompletionWatcher
+from gateway.auth.cursor_follower import FULL_OVERLAP_SECONDS, OVERLAP_SECONDS, RETENTION_SECONDS, SHORT_OVERLAP_SECONDS
 from gateway.database import gateway_store
 from gateway.limits.rate_window import DAY, StoredCounters
-from gateway.limits.run_slots import Slots
+from gateway.limits.run_slots import RunSlots
 from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller
@@ -47,8 +47,8 @@ class Ledger(ScriptedOrchestrator):
         self.looked.set()
         if self.away:
             raise Unavailable("away", remedy="wait")
-        since, start = request.ended_after.ToMicroseconds() / 1e6, int(request.page_token or 0)
-        found = [run for run in self.ended if run.end_time.ToMicroseconds() / 1e6 >= since]
+        earliest_webhook, start = request.ended_after.ToMicroseconds() / 1e6, int(request.page_token or 0)
+        found = [run for run in self.ended if run.end_time.ToMicroseconds() / 1e6 >= earliest_webhook]
         more = str(start + 2) if found[start + 2 :] else ""
         return pb.ListEndedRunsResponse(runs=found[start : start + 2], next_page_token=more)
 
@@ -70,8 +70,8 @@ async def channel(serve: Serve, ledger: Ledger) -> grpc.aio.Channel:
     return await serve(register, pb.DESCRIPTOR.services_by_name["OrchestratorService"])
 
 
-def following(channel: grpc.aio.Channel, store: Database, clock: Clock | None = None) -> Endings:
-    return Endings(rpc.OrchestratorServiceStub(channel), store, clock or Clock(NOW))
+def following(channel: grpc.aio.Channel, store: Database, clock: Clock | None = None) -> CompletionWatcher:
+    return CompletionWatcher(rpc.OrchestratorServiceStub(channel), store, clock or Clock(NOW))
 
 
 async def tokens(store: Database, at: float = NOW) -> int:
@@ -84,8 +84,8 @@ async def test_each_end_counts_once_though_two_look_and_look_again(
     for number in range(5):
         ledger.end(f"run_{number}", NOW - number)
     both = [following(channel, store), following(channel, store)]
-    await asyncio.gather(*(each.look() for each in both))
-    await asyncio.gather(*(each.look() for each in both))
+    await asyncio.gather(*(each.poll() for each in both))
+    await asyncio.gather(*(each.poll() for each in both))
     assert await tokens(store) == 50
 
 
@@ -93,9 +93,9 @@ async def test_an_end_that_is_written_late_is_not_missed(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger
 ) -> None:
     ledger.end("run_1", NOW)
-    await following(channel, store).look()
+    await following(channel, store).poll()
     ledger.end("run_2", NOW - OVERLAP_SECONDS + 1)
-    await following(channel, store).look()
+    await following(channel, store).poll()
     assert await tokens(store) == 20
     assert ledger.asked[-1].ended_after.ToMicroseconds() / 1e6 == NOW - OVERLAP_SECONDS
 
@@ -104,11 +104,11 @@ async def test_only_some_looks_go_far_back(channel: grpc.aio.Channel, store: Dat
     clock = Clock(NOW)
     looking = following(channel, store, clock)
     ledger.end("run_1", NOW)
-    for seconds in (0.0, 1.0, 1.0, THOROUGH_SECONDS):
+    for seconds in (0.0, 1.0, 1.0, FULL_OVERLAP_SECONDS):
         clock.now += seconds
-        await looking.look()
+        await looking.poll()
     back = [NOW - request.ended_after.ToMicroseconds() / 1e6 for request in ledger.asked]
-    assert back[1:] == [USUAL_OVERLAP_SECONDS, USUAL_OVERLAP_SECONDS, OVERLAP_SECONDS]
+    assert back[1:] == [SHORT_OVERLAP_SECONDS, SHORT_OVERLAP_SECONDS, OVERLAP_SECONDS]
 
 
 async def test_of_items_of_batches_only_tokens_are_noted(
@@ -118,7 +118,7 @@ async def test_of_items_of_batches_only_tokens_are_noted(
     ledger.end("thrifty", NOW, 0, item=True)
     ledger.end("costly", NOW, 10, item=True)
     for _ in range(2):
-        await following(channel, store).look()
+        await following(channel, store).poll()
     assert {row[0] for row in await store.read("SELECT run_id FROM ended_runs")} == {"plain", "costly"}
     assert await tokens(store) == 10
 
@@ -127,18 +127,18 @@ async def test_tokens_count_for_the_day_the_run_ended(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger
 ) -> None:
     ledger.end("run_1", NOW - 2000)
-    await following(channel, store).look()
+    await following(channel, store).poll()
     assert (await tokens(store), await tokens(store, NOW - 2000)) == (0, 10)
 
 
 async def test_what_ended_while_nobody_answered_is_caught_up_with(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.auth.completion_watcher.LOOK_SECONDS", 0)
-    slots = Slots(store, Clock(NOW))
-    await slots.take(await slots.reserve("k", 1), "run_1")
+    monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
+    slots = RunSlots(store, Clock(NOW))
+    await slots.assign(await slots.reserve("k", 1), "run_1")
     ledger.away = True
-    async with following(channel, store).followed(), asyncio.timeout(20):
+    async with following(channel, store).running(), asyncio.timeout(20):
         await ledger.looked.wait()
         with pytest.raises(Overloaded):
             await slots.reserve("k", 1)
@@ -152,10 +152,10 @@ async def test_what_ended_while_nobody_answered_is_caught_up_with(
 async def test_following_continues_after_an_unexpected_exception(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.auth.completion_watcher.LOOK_SECONDS", 0)
+    monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
     ledger.end("run_1", NOW)
     looking, looks = following(channel, store), 0
-    real_look = looking.look
+    real_look = looking.poll
 
     async def failing_once() -> None:
         nonlocal looks
@@ -164,8 +164,8 @@ async def test_following_continues_after_an_unexpected_exception(
             raise RuntimeError("an error that nobody expects")
         await real_look()
 
-    monkeypatch.setattr(looking, "look", failing_once)
-    async with looking.followed(), asyncio.timeout(20):
+    monkeypatch.setattr(looking, "poll", failing_once)
+    async with looking.running(), asyncio.timeout(20):
         while not await tokens(store):
             pass
     assert looks > 1
@@ -174,11 +174,11 @@ async def test_following_continues_after_an_unexpected_exception(
 async def test_the_last_end_counts_once_however_long_nothing_follows(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.auth.completion_watcher.LOOK_SECONDS", 0)
+    monkeypatch.setattr("gateway.auth.completion_watcher.POLL_SECONDS", 0)
     ledger.end("run_1", NOW)
-    await following(channel, store).look()
-    clock = Clock(NOW + 2 * KEPT_SECONDS)
-    async with following(channel, store, clock).followed(), asyncio.timeout(20):
+    await following(channel, store).poll()
+    clock = Clock(NOW + 2 * RETENTION_SECONDS)
+    async with following(channel, store, clock).running(), asyncio.timeout(20):
         for _ in range(3):  # before and after what is old is dropped
             ledger.looked.clear()
             await ledger.looked.wait()
@@ -189,10 +189,10 @@ async def test_what_was_noted_is_dropped_once_it_is_listed_no_more(
     channel: grpc.aio.Channel, store: Database, ledger: Ledger
 ) -> None:
     ledger.end("run_1", NOW)
-    await following(channel, store).look()
-    ledger.end("run_2", NOW + KEPT_SECONDS + 60)
-    async with following(channel, store, Clock(NOW + KEPT_SECONDS + 60)).followed(), asyncio.timeout(20):
+    await following(channel, store).poll()
+    ledger.end("run_2", NOW + RETENTION_SECONDS + 60)
+    async with following(channel, store, Clock(NOW + RETENTION_SECONDS + 60)).running(), asyncio.timeout(20):
         while await store.read("SELECT 1 FROM ended_runs WHERE run_id = 'run_1'"):
             pass
     assert len(await store.read("SELECT 1 FROM ended_runs")) == 1
-    assert await tokens(store, NOW + KEPT_SECONDS + 60) == 10
+    assert await tokens(store, NOW + RETENTION_SECONDS + 60) == 10

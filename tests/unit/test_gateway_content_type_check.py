@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.content_type_check import agree, check_claim
+from gateway.content_type_check import check_content_type, is_compatible
 from services.common.errors import InvalidRequest
 
 AGREE = [
@@ -27,12 +27,12 @@ DISAGREE = [
 
 @pytest.mark.parametrize(("claimed", "found"), AGREE)
 def test_a_type_may_be_stated_in_other_words_or_not_at_all(claimed: str, found: str) -> None:
-    assert agree(claimed, found)
+    assert is_compatible(claimed, found)
 
 
 @pytest.mark.parametrize(("claimed", "found"), DISAGREE)
 def test_a_type_that_the_bytes_belie_is_refused(claimed: str, found: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^a is sent as") as caught:
-        check_claim("a", claimed, found)
+        check_content_type("a", claimed, found)
     assert caught.value.reason == "FILE_TYPE"
     assert caught.value.remedy

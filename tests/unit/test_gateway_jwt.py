@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from pydantic import ValidationError
 
-from gateway.auth.jwks import AGAIN_SECONDS, OLD_SECONDS, Jwks
+from gateway.auth.jwks import MAX_AGE_SECONDS, MIN_REFRESH_SECONDS, Jwks
 from gateway.auth.jwt_tokens import JwtTokens
 from gateway.auth.settings import AccessSettings
 from gateway.limits.limits import Limits
@@ -75,7 +75,7 @@ def of(issuer: Issuer, clock: Clock, claim: str = "tenant") -> JwtTokens:
 
 
 async def test_a_token_names_a_tenant_and_a_subject(tokens: JwtTokens, issuer: Issuer) -> None:
-    who = await tokens.identity(issuer.token())
+    who = await tokens.authenticate(issuer.token())
     assert (who.tenant, who.key_id, who.admin, who.limits) == ("shop", "jwt:anna", False, LIMITS)
 
 
@@ -97,21 +97,21 @@ async def test_a_token_for_others_or_another_time_is_refused(
     tokens: JwtTokens, issuer: Issuer, claims: dict[str, Any]
 ) -> None:
     with pytest.raises(Unauthenticated):
-        await tokens.identity(issuer.token(**claims))
+        await tokens.authenticate(issuer.token(**claims))
 
 
 @pytest.mark.parametrize("claim", ["exp", "iss", "aud", "sub"])
 async def test_refusal_names_the_claim_that_a_token_lacks(tokens: JwtTokens, issuer: Issuer, claim: str) -> None:
     lacking: dict[str, Any] = {claim: None}
     with pytest.raises(Unauthenticated) as refused:
-        await tokens.identity(issuer.token(**lacking))
+        await tokens.authenticate(issuer.token(**lacking))
     assert f"it lacks the claim {claim}" in refused.value.message
     assert claim in refused.value.remedy
 
 
 async def test_refusal_of_a_token_that_is_not_valid_yet_says_so(tokens: JwtTokens, issuer: Issuer) -> None:
     with pytest.raises(Unauthenticated) as refused:
-        await tokens.identity(issuer.token(nbf=time.time() + 3600))
+        await tokens.authenticate(issuer.token(nbf=time.time() + 3600))
     assert "nbf" in refused.value.message
     assert "key of this gateway" not in refused.value.message
 
@@ -155,62 +155,62 @@ def cut(issuer: Issuer) -> str:
 )
 async def test_a_forged_token_is_refused(tokens: JwtTokens, issuer: Issuer, forged: Callable[[Issuer], str]) -> None:
     with pytest.raises(Unauthenticated):
-        await tokens.identity(forged(issuer))
+        await tokens.authenticate(forged(issuer))
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.b.c", "....", "e30.e30.e30", "\x00"])
 async def test_what_is_no_token_is_refused(tokens: JwtTokens, text: str) -> None:
     with pytest.raises(Unauthenticated):
-        await tokens.identity(text)
+        await tokens.authenticate(text)
 
 
 @pytest.mark.parametrize("tenant", [None, "", "../other", "a.b", "a_b", "A B", 7, ["shop"]])
 async def test_a_token_has_to_name_a_tenant(tokens: JwtTokens, issuer: Issuer, tenant: Any) -> None:
     with pytest.raises(PermissionDenied):
-        await tokens.identity(issuer.token(tenant=tenant))
+        await tokens.authenticate(issuer.token(tenant=tenant))
 
 
 async def test_the_claim_that_names_it_may_lie_within_another(issuer: Issuer, clock: Clock) -> None:
     tokens = of(issuer, clock, "org.team")
-    assert (await tokens.identity(issuer.token(org={"team": "deep"}))).tenant == "deep"
+    assert (await tokens.authenticate(issuer.token(org={"team": "deep"}))).tenant == "deep"
     with pytest.raises(PermissionDenied):
-        await tokens.identity(issuer.token(org="deep"))
+        await tokens.authenticate(issuer.token(org="deep"))
 
 
 async def test_a_new_key_is_fetched_when_a_token_names_it_once_a_minute_at_most(
     tokens: JwtTokens, issuer: Issuer, clock: Clock
 ) -> None:
-    await tokens.identity(issuer.token())
+    await tokens.authenticate(issuer.token())
     issuer.keys["k2"] = ec.generate_private_key(ec.SECP256R1())
     issuer.publish()
     with pytest.raises(Unauthenticated):
-        await tokens.identity(issuer.token("k2"))
-    clock.now += AGAIN_SECONDS
-    assert (await tokens.identity(issuer.token("k2"))).tenant == "shop"
+        await tokens.authenticate(issuer.token("k2"))
+    clock.now += MIN_REFRESH_SECONDS
+    assert (await tokens.authenticate(issuer.token("k2"))).tenant == "shop"
 
 
 async def test_known_keys_go_on_while_the_issuer_is_away_and_withdrawn_ones_do_not(
     tokens: JwtTokens, issuer: Issuer, clock: Clock
 ) -> None:
     old = issuer.token()
-    await tokens.identity(old)
+    await tokens.authenticate(old)
     issuer.file.unlink()
-    clock.now += 2 * OLD_SECONDS
-    await tokens.identity(old)
+    clock.now += 2 * MAX_AGE_SECONDS
+    await tokens.authenticate(old)
     issuer.keys = {"k2": ec.generate_private_key(ec.SECP256R1())}
     issuer.publish()
-    clock.now += OLD_SECONDS
+    clock.now += MAX_AGE_SECONDS
     with pytest.raises(Unauthenticated):
-        await tokens.identity(old)
+        await tokens.authenticate(old)
 
 
 async def test_keys_of_other_kinds_are_left_out(tokens: JwtTokens, issuer: Issuer) -> None:
     secret = {"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTEyMzQ1Ng", "kid": "s", "alg": "HS256"}
     issuer.publish(secret, {"kty": "odd", "kid": "o"}, {"kty": "RSA", "use": "enc", "kid": "e"})
-    assert (await tokens.identity(issuer.token())).tenant == "shop"
+    assert (await tokens.authenticate(issuer.token())).tenant == "shop"
     forged = jwt.encode({"iss": ISSUER}, "secret-secret-secret-secret-123456", "HS256", headers={"kid": "s"})
     with pytest.raises(Unauthenticated):
-        await tokens.identity(forged)
+        await tokens.authenticate(forged)
 
 
 def test_keys_are_not_fetched_where_others_could_change_them() -> None:

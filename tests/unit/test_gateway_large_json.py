@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.json_decoder import MOST_ENTRIES, decode
-from gateway.json_text import MAX_DEPTH, MOST_GROUPS, canonical, loads
+from gateway.json_decoder import MAX_ENTRIES, decode
+from gateway.json_text import MAX_CONTAINERS, MAX_DEPTH, canonical, loads
 from gateway.openai import json_schema
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.errors import InvalidRequest
@@ -23,7 +23,7 @@ def test_a_message_of_very_many_parts_is_refused(fields: Mapping[str, Any]) -> N
 
 def test_each_message_has_a_count_of_its_own() -> None:
     for _ in range(3):
-        assert len(decode(RunSpec, {"history": [{}] * (MOST_ENTRIES // 2)}).history) == MOST_ENTRIES // 2
+        assert len(decode(RunSpec, {"history": [{}] * (MAX_ENTRIES // 2)}).history) == MAX_ENTRIES // 2
 
 
 @pytest.mark.parametrize("wide", WIDE_JSON.values(), ids=WIDE_JSON)
@@ -34,7 +34,7 @@ def test_wide_is_not_deep(wide: Any) -> None:
 
 def test_json_of_very_many_lists_is_not_read() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        loads(b"[" + b"[]," * MOST_GROUPS + b"[]]")
+        loads(b"[" + b"[]," * MAX_CONTAINERS + b"[]]")
     assert refused.value.reason == "TOO_LARGE"
 
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.pipelines.batch_body import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, numbered, paged
-from gateway.pipelines.batch_items import Sent
-from gateway.pipelines.batch_results import joined, result, table
-from gateway.pipelines.batch_summary import MOST_ERRORS, summary
+from gateway.pipelines.batch_body import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, numbered_lines, paginate
+from gateway.pipelines.batch_items import SubmittedItem
+from gateway.pipelines.batch_results import buffered, result, table
+from gateway.pipelines.batch_summary import MAX_ERROR_GROUPS, summary
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchCounts, BatchItem, NewItem
 from protos.hugginggpt.v1.failure_pb2 import Failure
@@ -88,8 +88,8 @@ async def test_a_table_has_a_column_for_every_output_of_the_plan() -> None:
 
 
 async def test_few_pieces_have_the_same_bytes() -> None:
-    assert [piece async for piece in joined(chunks(b"a", b"b" * 70_000, b"c"))] == [b"a" + b"b" * 70_000, b"c"]
-    assert b"".join([piece async for piece in joined(chunks())]) == b""
+    assert [piece async for piece in buffered(chunks(b"a", b"b" * 70_000, b"c"))] == [b"a" + b"b" * 70_000, b"c"]
+    assert b"".join([piece async for piece in buffered(chunks())]) == b""
 
 
 async def test_times_are_those_of_the_items_that_have_them() -> None:
@@ -106,7 +106,7 @@ async def test_of_many_different_errors_few_are_told_apart() -> None:
     items = [failed(index, f"error {min(index, 150)}") for index in range(1, 201)]
     errors = (await summary(BATCH, each(items)))["errors"]
     assert sum(error["count"] for error in errors) == 200
-    assert len(errors) <= MOST_ERRORS + 2
+    assert len(errors) <= MAX_ERROR_GROUPS + 2
     assert (errors[0]["message"], errors[0]["count"], errors[0]["names"]) == ("", 100, ["n101", "n102", "n103"])
 
 
@@ -120,9 +120,9 @@ async def test_a_file_in_an_error_is_told_once_for_all_where_it_is_a_word() -> N
 
 
 async def test_items_are_paged_by_number_inputs_and_bytes_and_others_have_turns_between() -> None:
-    async def sent(items: Iterable[NewItem], length: int) -> AsyncIterator[tuple[Sent, int]]:
+    async def sent(items: Iterable[NewItem], length: int) -> AsyncIterator[tuple[SubmittedItem, int]]:
         for item in items:
-            yield Sent("", item), length
+            yield SubmittedItem("", item), length
 
     async def sizes(items: Iterable[NewItem], length: int = 0) -> list[int]:
         turns = list[int]()
@@ -133,7 +133,7 @@ async def test_items_are_paged_by_number_inputs_and_bytes_and_others_have_turns_
                 await asyncio.sleep(0)
 
         beside = asyncio.create_task(other())
-        found = [len(page) async for page in paged(sent(items, length))]
+        found = [len(page) async for page in paginate(sent(items, length))]
         beside.cancel()
         assert len(turns) >= len(found) - 1
         return found
@@ -148,12 +148,12 @@ async def test_lines_are_numbered_wherever_they_are_cut() -> None:
     content = b'{"a":1}\r\n\n  \n{"b":2}\n{"c":3}'
     for size in range(1, len(content)):
         cut = chunks(*(content[start : start + size] for start in range(0, len(content), size)))
-        found = [(number, line.strip()) async for number, line in numbered(cut)]
+        found = [(number, line.strip()) async for number, line in numbered_lines(cut)]
         assert found == [(1, b'{"a":1}'), (4, b'{"b":2}'), (5, b'{"c":3}')]
 
 
 async def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.pipelines.batch_body.JSON_BYTES", 100)
     with pytest.raises(InvalidRequest) as refused:
-        _ = [line async for line in numbered(chunks(b"{}\n", *[b"x" * 60] * 2))]
+        _ = [line async for line in numbered_lines(chunks(b"{}\n", *[b"x" * 60] * 2))]
     assert (refused.value.reason, refused.value.message.split(" is")[0]) == ("TOO_LARGE", "line 2")

@@ -1,7 +1,7 @@
 """What a run is asked that does another one again."""
 
 from gateway.provenance.rerun import artifacts_of, spec
-from gateway.provenance.rerun_terms import Hurdle, Terms
+from gateway.provenance.rerun_terms import RerunTerms, SkipReason
 from gateway.provenance.run_account import Account
 from protos.hugginggpt.v1 import artifact_pb2, event_pb2, model_pb2, run_pb2, task_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
@@ -34,7 +34,7 @@ def account() -> Account:
 
 def test_each_task_stands_alone_with_the_values_seeds_and_commits_of_before() -> None:
     told = account()
-    asked = spec(told, [told.tasks[2]], {1: Hurdle(VERIFICATION_OUTCOME_GONE, "it is gone")})
+    asked = spec(told, [told.tasks[2]], {1: SkipReason(VERIFICATION_OUTCOME_GONE, "it is gone")})
     (task,) = asked.plan.tasks
     assert (task.pinned_model, task.pinned_revision, task.parameters_json) == ("m", "c1", '{"a":"x","b":1,"seed":9}')
     assert [item.value.WhichOneof("kind") for item in task.arguments["parts"].list.items] == ["artifact", "text"]
@@ -50,6 +50,6 @@ def test_each_task_stands_alone_with_the_values_seeds_and_commits_of_before() ->
 
 def test_it_keeps_which_run_it_is_about_and_what_it_leaves_out() -> None:
     told = account()
-    hurdles = {1: Hurdle(VERIFICATION_OUTCOME_GONE, "it is gone")}
-    assert Terms.of(spec(told, [told.tasks[2]], hurdles)) == Terms("run_1", hurdles)
-    assert Terms.of(run_pb2.RunSpec()) is None
+    hurdles = {1: SkipReason(VERIFICATION_OUTCOME_GONE, "it is gone")}
+    assert RerunTerms.read_from(spec(told, [told.tasks[2]], hurdles)) == RerunTerms("run_1", hurdles)
+    assert RerunTerms.read_from(run_pb2.RunSpec()) is None

@@ -5,8 +5,8 @@ import pytest
 from grpc import StatusCode
 
 from gateway.auth.origin_guard import OriginGuard
-from gateway.http.problem import OutOfRange, Unrouted, WrongMethod, http_status, problem
-from gateway.http.server import bound, host_and_port, refuse_strangers
+from gateway.http.problem import MethodNotAllowed, RangeNotSatisfiable, RouteNotFound, http_status, problem
+from gateway.http.server import bind_listener, host_and_port, require_loopback
 from services.common import errors
 
 HEADERS = list[tuple[bytes, bytes]]
@@ -74,7 +74,7 @@ async def test_on_the_standard_port_the_host_may_leave_it_out() -> None:
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.0.0.53:1", "localhost:8080", "[::1]:8080"])
 def test_a_loopback_address_may_be_listened_on(listen: str) -> None:
-    refuse_strangers(listen)
+    require_loopback(listen)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_loopback_address_may_be_listened_on(listen: str) -> None:
 )
 def test_any_other_address_is_refused_with_a_remedy(listen: str) -> None:
     with pytest.raises(errors.InvalidRequest) as caught:
-        refuse_strangers(listen)
+        require_loopback(listen)
     assert caught.value.remedy
 
 
@@ -101,17 +101,17 @@ def test_an_address_is_host_and_port() -> None:
 
 
 def test_a_taken_port_is_a_clear_error() -> None:
-    with bound("127.0.0.1:0") as first:
+    with bind_listener("127.0.0.1:0") as first:
         with (
             pytest.raises(errors.Unavailable, match="cannot listen") as caught,
-            bound(f"127.0.0.1:{first.getsockname()[1]}"),
+            bind_listener(f"127.0.0.1:{first.getsockname()[1]}"),
         ):
             pass
         assert "GATEWAY_HTTP_LISTEN" in caught.value.remedy
 
 
 def test_answers_do_not_wait_for_the_clients_acknowledgement() -> None:
-    with bound("127.0.0.1:0") as listener:
+    with bind_listener("127.0.0.1:0") as listener:
         assert listener.proto == socket.IPPROTO_TCP  # asyncio turns Nagle's algorithm off only where it sees this
 
 
@@ -132,9 +132,9 @@ STATUSES = [
     (errors.Unavailable("x"), 503),
     (errors.Unimplemented("x"), 501),
     (errors.ServiceError("x"), 500),
-    (Unrouted("x"), 404),
-    (WrongMethod("x"), 405),
-    (OutOfRange("x"), 416),
+    (RouteNotFound("x"), 404),
+    (MethodNotAllowed("x"), 405),
+    (RangeNotSatisfiable("x"), 416),
 ]
 
 

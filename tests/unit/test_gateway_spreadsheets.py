@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.spreadsheets import harmless
+from gateway.spreadsheets import escape_formula
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ from gateway.spreadsheets import harmless
     ],
 )
 def test_what_would_be_a_formula_begins_with_an_apostrophe(text: str) -> None:
-    assert harmless(text) == f"'{text}"
+    assert escape_formula(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["", "a=1", "-12.5e3", "+7", " a", "\ufeffa", "\U0001f600", "1-2"])
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert harmless(text) == text
+    assert escape_formula(text) == text

@@ -6,8 +6,8 @@ import httpx
 
 from gateway.client import Event
 from gateway.client.events import Reader
-from gateway.http.sse import EventStream, framed
-from gateway.run_stream import Feed
+from gateway.http.sse import EventStream, event_frame
+from gateway.run_stream import RunEventFeed
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunEvent
 from services.common.errors import CorruptData, Unavailable
 from tests.fakes import ANSWERED
@@ -54,19 +54,21 @@ class Client:
 
 
 def started(call: QueuedCall, client: Client, heartbeat_seconds: float = 60) -> "asyncio.Task[None]":
-    feed = Feed(call, lambda _run_id, _after: call)
+    feed = RunEventFeed(call, lambda _run_id, _after: call)
     stream = EventStream(feed, heartbeat_seconds=heartbeat_seconds)
     return asyncio.create_task(stream({"type": "http"}, client.receive, client.send))
 
 
 def event(number: int, kind: RunEvent) -> RunEvent:
-    numbered = RunEvent(run_id="r", sequence=number)
-    numbered.MergeFrom(kind)
-    return numbered
+    numbered_lines = RunEvent(run_id="r", sequence=number)
+    numbered_lines.MergeFrom(kind)
+    return numbered_lines
 
 
 def test_an_event_is_framed_by_number_name_and_data() -> None:
-    identity, name, data, *rest = framed(event(3, RunEvent(answer_chunk=AnswerChunk(text="a\nb")))).decode().split("\n")
+    identity, name, data, *rest = (
+        event_frame(event(3, RunEvent(answer_chunk=AnswerChunk(text="a\nb")))).decode().split("\n")
+    )
     assert (identity, name, rest) == ("id: 3", "event: answer_chunk", ["", ""])
     assert json.loads(data.removeprefix("data: "))["answer_chunk"] == {"text": "a\nb"}
 
@@ -132,7 +134,7 @@ async def test_events_already_seen_are_not_sent_again() -> None:
 
 def test_text_of_any_kind_stays_on_its_line_for_readers_that_know_unicode() -> None:
     text = "a\nb\r\nc\u2028d\u2029e\x85f\x0b\x0c\x1c 😀"
-    told = httpx.Response(200, content=framed(event(1, RunEvent(answer_chunk=AnswerChunk(text=text)))))
+    told = httpx.Response(200, content=event_frame(event(1, RunEvent(answer_chunk=AnswerChunk(text=text)))))
     reader = Reader(Event.of)
     (read,) = filter(None, map(reader.take, told.iter_lines()))
     assert read.body["text"] == text

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gateway.limits.throttle import MEMORY_SECONDS, REFUSED, WAITED_SECONDS, WAITING, Throttle
+from gateway.limits.throttle import MAX_WAIT_SECONDS, MAX_WAITING, MEMORY_SECONDS, PROBE_REFUSALS, Throttle
 from services.common.errors import Overloaded
 from tests.support.clock import Clock
 
@@ -12,13 +12,13 @@ from tests.support.clock import Clock
 def full(throttle: Throttle, tenant: str = "one") -> bool:
     """Asks for a run where there is no place; whether it was refused at the door already."""
     behind = Overloaded("all places are taken")
-    with pytest.raises(Overloaded) as caught, throttle.asking(tenant):
+    with pytest.raises(Overloaded) as caught, throttle.admit(tenant):
         raise behind
     return caught.value is not behind
 
 
 def accepted(throttle: Throttle, tenant: str = "one") -> None:
-    with throttle.asking(tenant):
+    with throttle.admit(tenant):
         pass
 
 
@@ -33,12 +33,12 @@ def throttle(clock: Clock) -> Throttle:
 
 
 def test_a_few_refusals_change_nothing(throttle: Throttle) -> None:
-    assert not any(full(throttle) for _ in range(int(REFUSED)))
+    assert not any(full(throttle) for _ in range(int(PROBE_REFUSALS)))
     accepted(throttle)
 
 
 def test_many_refusals_are_not_sought_again(throttle: Throttle) -> None:
-    assert [full(throttle) for _ in range(100)].count(False) == REFUSED + 1
+    assert [full(throttle) for _ in range(100)].count(False) == PROBE_REFUSALS + 1
 
 
 def test_other_tenants_are_asked_for(throttle: Throttle) -> None:
@@ -54,10 +54,10 @@ def test_after_a_while_it_is_tried_again(throttle: Throttle, clock: Clock) -> No
 
 def test_a_burst_that_is_refused_at_once_is_no_longer_remembered_than_a_few(throttle: Throttle, clock: Clock) -> None:
     behind = Overloaded("all places are taken")
-    asking = [throttle.asking("one") for _ in range(1000)]
-    for each in asking:
+    admit = [throttle.admit("one") for _ in range(1000)]
+    for each in admit:
         each.__enter__()
-    for each in asking:
+    for each in admit:
         assert not each.__exit__(Overloaded, behind, None)
     assert full(throttle)
     clock.now += MEMORY_SECONDS / 4
@@ -68,22 +68,22 @@ def test_the_more_is_accepted_the_more_is_sought(throttle: Throttle) -> None:
     assert not full(throttle)
     for _ in range(100):
         accepted(throttle)
-    assert [full(throttle) for _ in range(100)].count(False) == pytest.approx(REFUSED + 20, abs=1)
+    assert [full(throttle) for _ in range(100)].count(False) == pytest.approx(PROBE_REFUSALS + 20, abs=1)
 
 
 def test_what_the_gateway_itself_refuses_does_not_count(throttle: Throttle) -> None:
     for _ in range(100):
-        with pytest.raises(Overloaded, match="a key"), throttle.asking("one"):
+        with pytest.raises(Overloaded, match="a key"), throttle.admit("one"):
             raise Overloaded("a key may have one", reason="RUNS_LIMIT")
     accepted(throttle)
 
 
 def test_none_is_let_in_to_wait_where_many_wait_long(throttle: Throttle, clock: Clock) -> None:
     with ExitStack() as stack:
-        for _ in range(WAITING + 1):
-            stack.enter_context(throttle.asking("other"))
+        for _ in range(MAX_WAITING + 1):
+            stack.enter_context(throttle.admit("other"))
         accepted(throttle)
-        clock.now += WAITED_SECONDS + 1
+        clock.now += MAX_WAIT_SECONDS + 1
         with pytest.raises(Overloaded) as caught:
             accepted(throttle)
     assert caught.value.retry_after

@@ -5,7 +5,7 @@ import pytest
 
 from gateway.http.multipart import MAX_PARTS, parts
 from gateway.media_types import media_type
-from gateway.uploads import Allowance, keep
+from gateway.uploads import Allowance, store_file
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.naming import NAME_CHARACTERS, clean_name
@@ -154,7 +154,7 @@ async def chunked(content: bytes, size: int = 1000) -> AsyncIterator[bytes]:
 
 
 async def kept(store: ArtifactStore, name: str, content: bytes, limit: int = 10**6) -> Artifact:
-    return await keep(store, "default", name, chunked(content), Allowance(limit))
+    return await store_file(store, "default", name, chunked(content), Allowance(limit))
 
 
 @pytest.mark.parametrize("size", [1, 999, 4096, 4097, 100_000])
@@ -188,9 +188,9 @@ async def test_a_refused_file_leaves_nothing(
 
 async def test_an_allowance_is_for_all_files_together(store: ArtifactStore) -> None:
     allowance = Allowance(1500)
-    await keep(store, "default", "a", chunked(b"a" * 1000), allowance)
+    await store_file(store, "default", "a", chunked(b"a" * 1000), allowance)
     with pytest.raises(InvalidRequest, match="larger than the limit"):
-        await keep(store, "default", "b", chunked(b"b" * 1000), allowance)
+        await store_file(store, "default", "b", chunked(b"b" * 1000), allowance)
 
 
 FORM = "multipart/form-data; boundary=X"

@@ -62,8 +62,8 @@ def test_text(before: str, after: str, same: bool) -> None:
 
 def test_findings_name_the_place_and_not_the_words() -> None:
     before, after = {"labels": LABELS, "Jane Doe": 1}, {"labels": [LABELS[0], {"label": "zebra", "score": 0.5}]}
-    told = list(tolerance.of_json(json.dumps(before), json.dumps(after), "out"))
-    assert told == [
+    message = list(tolerance.of_json(json.dumps(before), json.dumps(after), "out"))
+    assert message == [
         "out.…: is missing",
         "out.labels[0].label: another value",
         "out.labels[0].score: 0.1 became 0.9, where 0.001 is allowed",
@@ -116,8 +116,8 @@ def _guessed(kind: int, line: bytes, above: bytes) -> Iterator[tuple[int, int]]:
 def test_pictures_may_differ_by_a_level(step: int, same: bool) -> None:
     picture = Image.linear_gradient("L").convert("RGB")
     other = picture.point(lambda level: level + step)
-    told = list(media_difference.difference(png(picture), png(other), "image/png", "image"))
-    assert (not told) is same
+    message = list(media_difference.difference(png(picture), png(other), "image/png", "image"))
+    assert (not message) is same
     assert list(media_difference.difference(png(picture), png(picture.resize((9, 9))), "image/png", "image"))
 
 
@@ -154,5 +154,5 @@ def _cut() -> bytes:
     ],
 )
 def test_what_has_no_measure_says_so(content: bytes, media_type: str) -> None:
-    with pytest.raises(media_difference.NoMeasure):
+    with pytest.raises(media_difference.NotMeasurable):
         list(media_difference.difference(content, content + b"y", media_type, "out"))

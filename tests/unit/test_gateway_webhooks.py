@@ -11,9 +11,9 @@ from gateway.auth.audit import Actor
 from gateway.database import gateway_store
 from gateway.webhooks import delivery as delivery_module
 from gateway.webhooks import sender
-from gateway.webhooks.delivery import Delivering
+from gateway.webhooks.delivery import DeliveryWorker
 from gateway.webhooks.outbox import Outbox
-from gateway.webhooks.registry import MOST, Delivery, Webhook, Webhooks
+from gateway.webhooks.registry import MAX_WEBHOOKS, Delivery, Webhook, Webhooks
 from protos.hugginggpt.internal.v1.orchestrator_pb2 import EndedBatch, EndedRun
 from protos.hugginggpt.v1.caller_pb2 import (
     DATA_POLICY_LOCAL,
@@ -71,15 +71,15 @@ class Told:
 
         await self.store.write(operation)
 
-    def delivering(self, pauses: Sequence[float] = NO_TIME, guard: SsrfGuard | None = None) -> Delivering:
-        return Delivering(self.store, guard or self.guard, pauses)
+    def delivering(self, retry_delays: Sequence[float] = NO_TIME, guard: SsrfGuard | None = None) -> DeliveryWorker:
+        return DeliveryWorker(self.store, guard or self.guard, retry_delays)
 
     async def tell(self, times: int = 1, guard: SsrfGuard | None = None) -> None:
         """Looks so often, and waits for what begins."""
         teller = self.delivering(guard=guard)
         for _ in range(times):
-            await teller.look()
-            await teller.settled()
+            await teller.deliver_due()
+            await teller.drain()
 
     async def only(self, webhook: Webhook) -> Delivery:
         (delivery,) = await self.webhooks.deliveries(webhook.id)
@@ -164,11 +164,11 @@ async def test_several_gateways_tell_once_each(house: Told) -> None:
     tellers = [house.delivering() for _ in range(3)]
     async with asyncio.timeout(30):
         while len(house.web.requests) < 40:
-            await asyncio.gather(*(teller.look() for teller in tellers))
-            await asyncio.gather(*(teller.settled() for teller in tellers))
+            await asyncio.gather(*(teller.deliver_due() for teller in tellers))
+            await asyncio.gather(*(teller.drain() for teller in tellers))
     assert len({request.headers["webhook-id"] for request in house.web.requests}) == 40
-    await asyncio.gather(*(teller.look() for teller in tellers))
-    await asyncio.gather(*(teller.settled() for teller in tellers))
+    await asyncio.gather(*(teller.deliver_due() for teller in tellers))
+    await asyncio.gather(*(teller.drain() for teller in tellers))
     assert len(house.web.requests) == 40
 
 
@@ -199,27 +199,27 @@ async def test_pauses_grow_are_spread_and_heed_the_receiver(house: Told) -> None
     webhook = await house.webhook()
     house.web.says(PATH, status=429, headers={"Retry-After": "900"})
     await house.ended(ended_run("run_1", time.time() + 1))
-    teller = house.delivering(pauses=(300.0,))
-    await teller.look()
-    await teller.settled()
+    teller = house.delivering(retry_delays=(300.0,))
+    await teller.deliver_due()
+    await teller.drain()
     due = (await house.only(webhook)).due
     assert due
     assert 890 < due - time.time() < 910
-    await teller.look()
+    await teller.deliver_due()
     assert len(house.web.requests) == 1
-    assert tuple(sorted(delivery_module.PAUSES)) == delivery_module.PAUSES
-    assert 3600 < sum(delivery_module.PAUSES) < 24 * 3600
+    assert tuple(sorted(delivery_module.RETRY_DELAYS)) == delivery_module.RETRY_DELAYS
+    assert 3600 < sum(delivery_module.RETRY_DELAYS) < 24 * 3600
 
 
 @pytest.mark.parametrize(
-    ("location", "words"), [("http://169.254.169.254/", "leads elsewhere"), ("/other", "leads elsewhere")]
+    ("location", "message"), [("http://169.254.169.254/", "leads elsewhere"), ("/other", "leads elsewhere")]
 )
-async def test_a_redirect_is_not_followed(house: Told, location: str, words: str) -> None:
+async def test_a_redirect_is_not_followed(house: Told, location: str, message: str) -> None:
     webhook = await house.webhook()
     house.web.says(PATH, status=302, headers={"Location": location})
     await house.ended(ended_run("run_1", time.time() + 1))
     await house.tell()
-    assert words in (await house.only(webhook)).outcome
+    assert message in (await house.only(webhook)).outcome
     assert [request.path for request in house.web.requests] == [PATH]
 
 
@@ -233,7 +233,7 @@ async def test_who_is_gone_is_told_no_more(house: Told) -> None:
     assert len(house.web.requests) == 1
     assert (await house.webhooks.get(webhook.id)).ended
     assert "gone for good" in (await house.only(webhook)).outcome
-    assert await Outbox(house.store).since() is None
+    assert await Outbox(house.store).earliest_webhook() is None
 
 
 async def test_who_is_slow_is_left_and_keeps_no_other_waiting(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,15 +241,15 @@ async def test_who_is_slow_is_left_and_keeps_no_other_waiting(house: Told, monke
     slow, quick = await house.webhook(path="/slow"), await house.webhook()
     house.web.answers["/slow"] = never
     await house.ended(*(ended_run(f"run_{number}", time.time() + 1) for number in range(8)))
-    teller = house.delivering(pauses=(600.0,))
+    teller = house.delivering(retry_delays=(600.0,))
     async with asyncio.timeout(30):
         while len([one for one in house.web.requests if one.path == PATH]) < 8:
-            await teller.look()
+            await teller.deliver_due()
             await asyncio.sleep(0)
-        await teller.settled()
+        await teller.drain()
     assert {delivery.state for delivery in await house.webhooks.deliveries(quick.id)} == {"delivered"}
     first = [delivery for delivery in await house.webhooks.deliveries(slow.id) if delivery.attempts]
-    assert len(first) <= 2 * delivery_module.AT_ONCE_EACH
+    assert len(first) <= 2 * delivery_module.MAX_CONCURRENT_PER_WEBHOOK
     assert {delivery.outcome for delivery in first if delivery.outcome} == {"no answer within 1 s"}
 
 
@@ -286,9 +286,9 @@ async def test_what_a_gateway_died_over_is_told_by_another(house: Told, monkeypa
 
 
 async def test_deliveries_continue_after_an_unexpected_exception(house: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_module, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(delivery_module, "POLL_SECONDS", 0)
     teller, looks = house.delivering(), 0
-    real_look = teller.look
+    real_look = teller.deliver_due
 
     async def failing_once() -> None:
         nonlocal looks
@@ -297,7 +297,7 @@ async def test_deliveries_continue_after_an_unexpected_exception(house: Told, mo
             raise RuntimeError("an error that nobody expects")
         await real_look()
 
-    monkeypatch.setattr(teller, "look", failing_once)
+    monkeypatch.setattr(teller, "deliver_due", failing_once)
     webhook = await house.webhook()
     await house.ended(ended_run("run_1", time.time() + 1))
     async with asyncio.timeout(20), teller.running():
@@ -310,7 +310,7 @@ async def test_attempts_that_raise_unexpectedly_come_to_an_end(house: Told, monk
     async def broken(*_: object) -> None:
         raise RuntimeError("an error that nobody expects")
 
-    monkeypatch.setattr(delivery_module, "sent", broken)
+    monkeypatch.setattr(delivery_module, "send", broken)
     webhook = await house.webhook()
     await house.ended(ended_run("run_1", time.time() + 1))
     await house.tell(len(NO_TIME) + 2)
@@ -407,7 +407,7 @@ async def test_delivery_to_name_without_address_is_tried_again(house: Told) -> N
 
 
 async def test_a_tenant_has_so_many_and_no_more(house: Told) -> None:
-    for _ in range(MOST):
+    for _ in range(MAX_WEBHOOKS):
         await house.webhook()
     with pytest.raises(FailedPrecondition, match="as many as it can have"):
         await house.webhook()

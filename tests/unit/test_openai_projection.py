@@ -63,9 +63,9 @@ def run(form: dict[str, Any], happening: Sequence[RunEvent], *, background: bool
     Terms(form=form, background=background).note(spec)
     told = []
     for number, event in enumerate([RunEvent(run_accepted=RunAccepted(spec=spec)), *happening], start=1):
-        numbered = RunEvent(run_id="run_1", sequence=number)
-        numbered.MergeFrom(event)
-        told.append(numbered)
+        numbered_lines = RunEvent(run_id="run_1", sequence=number)
+        numbered_lines.MergeFrom(event)
+        told.append(numbered_lines)
     return told
 
 

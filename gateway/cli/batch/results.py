@@ -72,10 +72,10 @@ def write(told: Iterable[BatchResult], outputs: Sequence[str], folder: Folder) -
 def _line(result: BatchResult) -> dict[str, Any]:
     """As the gateway tells it, with the paths of files."""
     return {
-        **{field: getattr(result, field) for field in spreadsheets.BEFORE},
+        **{field: getattr(result, field) for field in spreadsheets.LEADING_FIELDS},
         "outputs": {name: _output(result, name, value) for name, value in result.outputs.items()},
-        "error": result.error and {field: getattr(result.error, field) for field in spreadsheets.REASONS},
-        **{field: getattr(result, field) for field in spreadsheets.AFTER},
+        "error": result.error and {field: getattr(result.error, field) for field in spreadsheets.ERROR_FIELDS},
+        **{field: getattr(result, field) for field in spreadsheets.TRAILING_FIELDS},
     }
 
 
