@@ -70,7 +70,7 @@ def test_what_was_done_is_exported(place: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("create", "--tenant", "A B"), 2, "small letters"),
+        (("create", "--tenant", "A B"), 2, "lower-case letters"),
         (("create", "--expires", "soon"), 2, "30d"),
         (("change", "0123456789ab"), 2, "--help"),
         (("change", "0123456789ab", "--name", "x"), 1, "keys list"),

@@ -53,7 +53,7 @@ def test_webhooks_are_listed_and_deleted(place: str) -> None:
         (("create", "http://example.org/"), 2, "https"),
         (("create", "nonsense"), 2, "https"),
         (("create", "https://10.0.0.5/"), 1, "GATEWAY_FETCH_ALLOW"),
-        (("create", "https://example.org/", "--tenant", "A B"), 2, "small letters"),
+        (("create", "https://example.org/", "--tenant", "A B"), 2, "lower-case letters"),
         (("delete", "nobody"), 1, "list the webhooks"),
         (("list", "--database", "/proc/none/x.sqlite"), 1, "written"),
     ],

@@ -152,9 +152,9 @@ async def test_what_differs_is_named_without_its_words(house: House) -> None:
     found = await house.verified(run_id)
     assert (found["verified"], found["tasks"][0]["outcome"]) == (False, "different")
     assert found["tasks"][0]["findings"] == [
-        "labels[0].label: another value",
-        "labels[0].score: 0.9 became 0.5, where 0.001 is allowed",
-        "text: another text",
+        "labels[0].label: different value",
+        "labels[0].score: changed from 0.9 to 0.5; the tolerance is 0.001",
+        "text: different text",
     ]
 
 
@@ -164,7 +164,7 @@ async def test_what_has_to_be_the_same_to_the_byte_is_compared_by_digest(house: 
     run_id = await house.ran("canny-control", {"image": await house.picture(7)}, **image)
     assert (await house.verified(run_id))["verified"]
     house.answer({"image": await house.picture(8)})
-    assert (await house.verified(run_id))["tasks"][0]["findings"] == ["image: not the same bytes"]
+    assert (await house.verified(run_id))["tasks"][0]["findings"] == ["image: different bytes"]
 
 
 async def test_pictures_may_differ_by_a_level_and_seeds_are_those_of_the_run(house: House) -> None:
@@ -185,7 +185,7 @@ async def test_a_task_that_draws_at_random_is_not_comparable(house: House) -> No
     run_id = await house.ran("text-generation", {"text": Value(text="once")}, prompt="Tell")
     found = await house.verified(run_id)
     assert (found["verified"], found.get("again_run_id")) == (True, None)
-    assert found["tasks"][0]["findings"] == ["its kind of task need not give the same"]
+    assert found["tasks"][0]["findings"] == ["the task type is not deterministic"]
 
 
 async def test_a_model_or_commit_that_is_gone_is_named(house: House) -> None:
@@ -193,10 +193,10 @@ async def test_a_model_or_commit_that_is_gone_is_named(house: House) -> None:
     house.cards[:] = [card("model", "summarization", revision="2")]
     (told,) = (await house.verified(run_id))["tasks"]
     assert told["outcome"] == "gone"
-    assert told["findings"] == ["commit 1 of model is not there any more; it is now 2"]
+    assert told["findings"] == ["commit 1 of model is no longer available; current: 2"]
     house.cards.clear()
     found = await house.verified(run_id)
-    assert (found["verified"], found["tasks"][0]["findings"]) == (False, ["model model is not there any more"])
+    assert (found["verified"], found["tasks"][0]["findings"]) == (False, ["model model is no longer available"])
 
 
 async def test_an_input_that_was_collected_is_said(house: House) -> None:
@@ -206,7 +206,7 @@ async def test_an_input_that_was_collected_is_said(house: House) -> None:
     assert await house.doors.store.discard("a", given.artifact.sha256, last_written_before=9e9)
     (told,) = (await house.verified(run_id))["tasks"]
     assert told["outcome"] == "gone"
-    assert told["findings"] == ["the file that it was given as image is not there any more"]
+    assert told["findings"] == ["the input file of port image no longer exists"]
 
 
 async def test_a_task_that_fails_when_it_is_done_again_says_why(house: House) -> None:

@@ -72,6 +72,6 @@ async def test_a_key_that_is_another_s_is_named(tmp_path: Path, world: Authority
 
 async def test_a_certificate_without_its_key_is_refused(tmp_path: Path, world: Authority) -> None:
     settings = {"certificate": world.certificate("gateway", "localhost").chain}
-    with pytest.raises(FailedPrecondition, match="its key"):
+    with pytest.raises(FailedPrecondition, match="its private key"):
         async with opened_doors(tmp_path, settings=settings):
             pass

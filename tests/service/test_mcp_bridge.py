@@ -126,7 +126,7 @@ async def test_a_key_that_is_not_known_is_told_on_standard_error(tmp_path: Path)
         )
         out, err = await asyncio.wait_for(process.communicate(), 60)
     assert out == b""
-    assert b"the key is not known here" in err
+    assert b"invalid API key" in err
 
 
 def _planned() -> RunEvent:

@@ -42,13 +42,13 @@ BODIES: dict[str, tuple[str, bytes, tuple[int, str, str]]] = {
     "half a character": (JSON, b'{"request":"\\ud800"}', (400, "NOT_UTF8", "request has half of a surrogate pair")),
     "endless nesting": (JSON, b'{"request":"x","inputs":' + b"[" * 100_000, (400, "INVALID", "nested too deeply")),
     "an unknown field": (JSON, b'{"reqest":"x"}', (400, "UNKNOWN_FIELD", "'reqest'")),
-    "text": ("text/plain", b"Read this", (415, "CONTENT_TYPE", "the body is text/plain")),
+    "text": ("text/plain", b"Read this", (415, "CONTENT_TYPE", "the content type text/plain is not supported")),
     "a plain form": ("application/x-www-form-urlencoded", b"request=x", (415, "CONTENT_TYPE", "urlencoded")),
     "no type": ("", b"{}", (415, "CONTENT_TYPE", "the body is of no stated type")),
     "a field that is not UTF-8": (
         FORM,
         part(b'name="request"', b"\xff"),
-        (400, "NOT_UTF8", "the request is not UTF-8"),
+        (400, "NOT_UTF8", "the request text is not UTF-8"),
     ),
     "a file name that is not UTF-8": (
         FORM,

@@ -64,19 +64,19 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
     "a file that is not what its name says": (
         READ,
         ["words.png"],
-        Refused(BAD, "FILE_TYPE", "words.png is named as image/png but its content is text/plain"),
+        Refused(BAD, "FILE_TYPE", "cannot accept words.png: its name means image/png, but its content is text/plain"),
     ),
     "an empty picture": (READ, ["empty.png"], Refused(BAD, "EMPTY_FILE", "empty.png is empty")),
     "an empty text": ({"request": "Summarise this"}, ["empty.txt"], Refused(BAD, "EMPTY_FILE", "empty.txt is empty")),
     "a text that is not UTF-8": (
         {"request": "Summarise this"},
         ["latin.txt"],
-        Refused(BAD, "NOT_UTF8", "latin.txt is named as text but is not UTF-8"),
+        Refused(BAD, "NOT_UTF8", "cannot accept latin.txt: its name means text, but its content is not UTF-8"),
     ),
     "a text that ceases to be UTF-8": (
         {"request": "Summarise this"},
         ["late.txt"],
-        Refused(BAD, "NOT_UTF8", "late.txt is named as text but is not UTF-8"),
+        Refused(BAD, "NOT_UTF8", "cannot accept late.txt: its name means text, but its content is not UTF-8"),
     ),
     "a torn picture": (
         {"request": "Read the text in this image aloud"},

@@ -136,7 +136,7 @@ def test_unwritable_home_is_reported(tmp_path: Path) -> None:
 def test_non_loopback_address_without_authentication_is_rejected(tmp_path: Path) -> None:
     said = cli(tmp_path, "up", *ANY_PORTS, "--experts", "", "--http", "0.0.0.0:0")
     assert said.status == 1
-    assert "open only to its own machine" in said.err
+    assert "only listens on loopback addresses" in said.err
 
 
 @pytest.mark.parametrize("name", ["vison", "host", "endpoints", "torch_host"])

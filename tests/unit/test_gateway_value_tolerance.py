@@ -64,11 +64,11 @@ def test_findings_name_the_place_and_not_the_words() -> None:
     before, after = {"labels": LABELS, "Jane Doe": 1}, {"labels": [LABELS[0], {"label": "zebra", "score": 0.5}]}
     message = list(tolerance.of_json(json.dumps(before), json.dumps(after), "out"))
     assert message == [
-        "out.…: is missing",
-        "out.labels[0].label: another value",
-        "out.labels[0].score: 0.1 became 0.9, where 0.001 is allowed",
-        "out.labels[1].label: another value",
-        "out.labels[1].score: 0.9 became 0.5, where 0.001 is allowed",
+        "out.…: missing",
+        "out.labels[0].label: different value",
+        "out.labels[0].score: changed from 0.1 to 0.9; the tolerance is 0.001",
+        "out.labels[1].label: different value",
+        "out.labels[1].score: changed from 0.9 to 0.5; the tolerance is 0.001",
     ]
 
 
