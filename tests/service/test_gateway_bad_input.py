@@ -41,7 +41,9 @@ def check(response: httpx.Response, status: int, code: str, instance: str = "/v1
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = response.json()
-    assert (body["status"], body["code"], body["instance"]) == (status, code, instance)
+    assert body["status"] == status
+    assert body["code"] == code
+    assert body["instance"] == instance
     assert body["detail"]
     assert body["remedy"]
     assert body["type"].startswith("urn:hugginggpt:problem:")
@@ -153,12 +155,13 @@ SPECS: list[tuple[str, Any, RunSpec, type[errors.ServiceError], str]] = [
 
 
 @pytest.mark.parametrize(("sent", "spec", "kind", "reason"), [row[1:] for row in SPECS], ids=[row[0] for row in SPECS])
-async def test_a_bad_spec_is_refused_alike_at_both_doors(
+async def test_invalid_spec_gets_the_same_error_over_http_and_grpc(
     doors: Doors, sent: Any, spec: RunSpec, kind: type[errors.ServiceError], reason: str
 ) -> None:
     check(await doors.http.post("/v1/runs", json=sent), http_status(kind("", reason=reason)), reason)
     told = errors.from_rpc(await refusal(doors.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=spec), timeout=5)))
-    assert (told.code, told.reason) == (kind.code, reason)
+    assert told.code == kind.code
+    assert told.reason == reason
     assert told.remedy
     assert not doors.orchestrator.runs
     await still_well(doors)
@@ -173,7 +176,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("name", "content", "reason"), FILES, ids=[row[0] for row in FILES])
-async def test_a_bad_file_is_refused_alike_by_form_ask_and_upload(
+async def test_invalid_file_gets_the_same_error_everywhere(
     doors: Doors, name: str, content: bytes, reason: str
 ) -> None:
     expected = http_status(errors.InvalidRequest("", reason=reason))
@@ -189,7 +192,8 @@ async def test_a_bad_file_is_refused_alike_by_form_ask_and_upload(
     ]
     for call in (doors.grpc.CreateRun(asked, timeout=5), doors.grpc.UploadArtifact(iter(pieces), timeout=5)):
         told = errors.from_rpc(await refusal(call))
-        assert (told.code, told.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+        assert told.code == grpc.StatusCode.INVALID_ARGUMENT
+        assert told.reason == reason
     assert not doors.orchestrator.runs
     await still_well(doors)
 
@@ -217,7 +221,7 @@ BODIES: list[tuple[str, bytes, dict[str, str], int, str]] = [
 @pytest.mark.parametrize(
     ("content", "headers", "status", "code"), [row[1:] for row in BODIES], ids=[r[0] for r in BODIES]
 )
-async def test_a_body_that_is_not_one_is_refused(
+async def test_invalid_body_is_rejected(
     doors: Doors, content: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     check(await doors.http.post("/v1/runs", content=content, headers=headers), status, code)
@@ -236,7 +240,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("fields", "status", "code"), FIELDS, ids=str)
-async def test_a_form_with_wrong_fields_is_refused(
+async def test_form_with_unknown_fields_is_rejected(
     doors: Doors, fields: list[tuple[str, bytes]], status: int, code: str
 ) -> None:
     parts = b"".join(
@@ -271,12 +275,12 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("method", "path", "status", "code"), PATHS)
-async def test_what_is_not_there_is_said_to_be_so(doors: Doors, method: str, path: str, status: int, code: str) -> None:
+async def test_unknown_ids_are_not_found(doors: Doors, method: str, path: str, status: int, code: str) -> None:
     body = check(await doors.http.request(method, path), status, code, httpx.URL(path).path)
     assert body["title"]
 
 
-async def test_a_last_event_id_that_is_no_number_is_refused(doors: Doors) -> None:
+async def test_invalid_last_event_id_is_rejected(doors: Doors) -> None:
     await doors.ask()
     for sent in ("x", "-1", "9" * 30, "٣"):
         response = await doors.http.get("/v1/runs/run_1/events", headers={b"last-event-id": sent.encode()})
@@ -293,13 +297,13 @@ async def test_a_last_event_id_that_is_no_number_is_refused(doors: Doors) -> Non
         ("/docs", "GET, HEAD"),
     ],
 )
-async def test_a_wrong_method_is_told_all_right_ones(doors: Doors, path: str, methods: str) -> None:
+async def test_wrong_method_names_all_allowed_ones(doors: Doors, path: str, methods: str) -> None:
     response = await doors.http.put(path)
     assert check(response, 405, "METHOD", path)["remedy"] == f"use {methods}"
     assert response.headers["allow"] == methods
 
 
-async def test_a_bug_is_a_problem_that_says_nothing_of_it(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_error_reveals_nothing(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(self: Runs, run_id: str) -> None:
         raise ZeroDivisionError(f"secret {run_id}")
 
@@ -335,11 +339,12 @@ GRPC: list[tuple[str, Any, grpc.StatusCode, str]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "code", "reason"), GRPC, ids=[f"{row[0]} {row[3]}" for row in GRPC])
-async def test_grpc_refuses_with_the_same_reasons(
+async def test_grpc_errors_have_the_same_reasons(
     doors: Doors, method: str, request_: Any, code: grpc.StatusCode, reason: str
 ) -> None:
     told = errors.from_rpc(await refusal(getattr(doors.grpc, method)(request_, timeout=5)))
-    assert (told.code, told.reason) == (code, reason)
+    assert told.code == code
+    assert told.reason == reason
     assert told.remedy
 
 
@@ -359,12 +364,12 @@ async def test_grpc_refuses_with_the_same_reasons(
     ],
     ids=["nothing", "no name", "neither", "two names", "neither later", "no bytes"],
 )
-async def test_an_upload_out_of_order_is_refused(doors: Doors, pieces: list[gateway_pb2.UploadArtifactRequest]) -> None:
+async def test_out_of_order_upload_is_rejected(doors: Doors, pieces: list[gateway_pb2.UploadArtifactRequest]) -> None:
     told = await refusal(doors.grpc.UploadArtifact(iter(pieces), timeout=5))
     assert told.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_what_the_orchestrator_refuses_is_refused_before_acceptance(tmp_path: Path) -> None:
+async def test_orchestrator_error_before_acceptance_is_returned(tmp_path: Path) -> None:
     busy = errors.Overloaded("256 runs are under way", remedy="try again soon", retry_after=timedelta(seconds=1.2))
     async with opened_doors(tmp_path, ScriptedOrchestrator(refusal=busy)) as doors:
         for headers in ({}, {"accept": "text/event-stream"}, {"prefer": "wait=5"}):
@@ -373,16 +378,17 @@ async def test_what_the_orchestrator_refuses_is_refused_before_acceptance(tmp_pa
             assert response.headers["retry-after"] == "2"
         asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
         told = errors.from_rpc(await refusal(doors.grpc.CreateRun(asked, timeout=5)))
-        assert (told.code, told.retry_after) == (busy.code, busy.retry_after)
+        assert told.code == busy.code
+        assert told.retry_after == busy.retry_after
 
 
-async def test_a_key_used_for_another_request_is_422(tmp_path: Path) -> None:
+async def test_reused_idempotency_key_is_422(tmp_path: Path) -> None:
     used = errors.AlreadyExists("used", reason="IDEMPOTENCY", remedy="use a new key")
     async with opened_doors(tmp_path, ScriptedOrchestrator(refusal=used)) as doors:
         check(await doors.ask(), 422, "IDEMPOTENCY")
 
 
-async def test_a_bug_behind_the_gateway_says_nothing_of_itself(tmp_path: Path) -> None:
+async def test_unexpected_orchestrator_error_reveals_nothing(tmp_path: Path) -> None:
     class Broken(ScriptedOrchestrator):
         async def GetRun(self, request: Any, context: Any) -> Any:
             raise ZeroDivisionError("a secret")
@@ -394,7 +400,7 @@ async def test_a_bug_behind_the_gateway_says_nothing_of_itself(tmp_path: Path) -
         assert response.json()["error"]["type"] == "server_error"
 
 
-async def test_a_large_upload_is_refused_before_it_is_read(doors: Doors) -> None:
+async def test_large_upload_is_rejected_before_reading(doors: Doors) -> None:
     """The head alone gets the answer; a client that waits for 100 Continue never sends a byte."""
     reader, writer = await asyncio.open_connection("127.0.0.1", doors.http_port)
     head = (
@@ -409,10 +415,11 @@ async def test_a_large_upload_is_refused_before_it_is_read(doors: Doors) -> None
     await writer.wait_closed()
     assert b" 413 " in status
     problem = json.loads(answer[answer.index(b"\r\n\r\n") :])
-    assert (problem["code"], problem["detail"]) == ("TOO_LARGE", "the files are larger than the limit of 0.2 MB")
+    assert problem["code"] == "TOO_LARGE"
+    assert problem["detail"] == "the files are larger than the limit of 0.2 MB"
 
 
-async def test_an_upload_of_unstated_size_is_cut_off_at_the_limit(doors: Doors) -> None:
+async def test_upload_of_unknown_size_stops_at_the_limit(doors: Doors) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -427,7 +434,7 @@ async def test_an_upload_of_unstated_size_is_cut_off_at_the_limit(doors: Doors) 
     await still_well(doors)
 
 
-async def test_nobody_behind_the_gateway_is_said_so_and_not_waited_for(tmp_path: Path) -> None:
+async def test_unreachable_orchestrator_fails_fast(tmp_path: Path) -> None:
     nowhere = {"orchestrator": "127.0.0.1:1", "selector": "127.0.0.1:1"}
     async with opened_doors(tmp_path, settings=nowhere) as doors:
         body = check(await doors.http.get("/readyz"), 503, "NOT_READY", "/readyz")

@@ -39,14 +39,14 @@ async def begun(house: Keyholders, token: str, count: int = 3, **spec: object) -
     return await house.doors.http.post("/v1/batches", json=sent, headers=bearer(token))
 
 
-async def test_a_key_has_no_more_items_at_once_than_runs(house: Keyholders) -> None:
+async def test_key_limits_concurrent_batch_items(house: Keyholders) -> None:
     token = await house.token(limits={"concurrent_runs": 2})
     for wanted, given in ((0, 2), (1, 1), (50, 2)):
         batch = (await begun(house, token, max_at_once=wanted)).json()
         assert batch["spec"]["max_at_once"] == given
 
 
-async def test_none_begins_once_the_tokens_of_a_day_are_used(house: Keyholders, cast: Cast) -> None:
+async def test_exhausted_token_quota_rejects_batches(house: Keyholders, cast: Cast) -> None:
     cast.usage = Usage(input_tokens=20)
     token = await house.token(limits={"tokens_per_day": 10})
     cast.plan(task(1), END)
@@ -56,19 +56,22 @@ async def test_none_begins_once_the_tokens_of_a_day_are_used(house: Keyholders, 
     async with asyncio.timeout(SECONDS):
         while (refused := await begun(house, token)).status_code == 202:  # noqa: ASYNC110  # it is counted in a second
             await asyncio.sleep(0.1)
-    assert (refused.status_code, refused.json()["code"]) == (429, "TOKENS_QUOTA")
+    assert refused.status_code == 429
+    assert refused.json()["code"] == "TOKENS_QUOTA"
     again = await house.doors.http.post(f"{first.headers['location']}/resume", headers=bearer(token))
-    assert (again.status_code, again.json()["code"]) == (429, "TOKENS_QUOTA")
+    assert again.status_code == 429
+    assert again.json()["code"] == "TOKENS_QUOTA"
 
 
-async def test_a_key_that_keeps_data_in_begins_no_batch_that_does_not(house: Keyholders) -> None:
+async def test_local_key_rejects_open_batch(house: Keyholders) -> None:
     token = await house.token(policy=DATA_POLICY_LOCAL)
     refused = await begun(house, token, policy="open")
-    assert (refused.status_code, refused.json()["code"]) == (403, "POLICY")
+    assert refused.status_code == 403
+    assert refused.json()["code"] == "POLICY"
     assert (await begun(house, token)).status_code == 202
 
 
-async def test_results_that_are_cut_off_do_not_look_whole(house: Keyholders, cast: Cast) -> None:
+async def test_interrupted_results_are_not_complete(house: Keyholders, cast: Cast) -> None:
     async def long(_: InferRequest) -> dict[str, Value]:
         return {"text": Value(text="x" * 200_000)}
 
@@ -86,9 +89,7 @@ async def test_results_that_are_cut_off_do_not_look_whole(house: Keyholders, cas
                 pass
 
 
-async def test_a_stopping_gateway_lets_those_go_who_follow_a_batch(
-    cast: Cast, settings: Settings, tmp_path: Path
-) -> None:
+async def test_shutdown_ends_batch_streams(cast: Cast, settings: Settings, tmp_path: Path) -> None:
     inferring = asyncio.Event()
     cast.infer["model"] = lambda _: hanging(inferring, asyncio.Event())
     async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False) as client:
@@ -104,7 +105,7 @@ async def test_a_stopping_gateway_lets_those_go_who_follow_a_batch(
         await response.aclose()
 
 
-async def test_who_follows_a_batch_does_so_through_a_restart(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+async def test_batch_stream_survives_orchestrator_restart(cast: Cast, settings: Settings, tmp_path: Path) -> None:
     inferring = asyncio.Event()
     cast.infer["model"] = lambda _: hanging(inferring, asyncio.Event())
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -122,7 +123,7 @@ async def test_who_follows_a_batch_does_so_through_a_restart(cast: Cast, setting
             assert (await following)["state"] == "completed"
 
 
-async def test_without_an_orchestrator_it_is_said_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batch_request_fails_fast_without_orchestrator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("service_calls", "pipelines.batches"):
         monkeypatch.setattr(f"gateway.{module}.CALL_TIMEOUT_SECONDS", 0.5)
     async with opened_doors(tmp_path, settings={"orchestrator": "127.0.0.1:1"}) as doors:
@@ -132,4 +133,5 @@ async def test_without_an_orchestrator_it_is_said_soon(tmp_path: Path, monkeypat
             await keeping.save(),
             await keeping.http.get("/v1/batches"),
         ):
-            assert (response.status_code, response.json()["code"]) == (503, "UNAVAILABLE")
+            assert response.status_code == 503
+            assert response.json()["code"] == "UNAVAILABLE"

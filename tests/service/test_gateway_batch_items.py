@@ -44,7 +44,7 @@ async def items(keeping: Keeping, batch_id: str) -> list[dict[str, Any]]:
     return listed
 
 
-async def test_a_value_is_an_artifact_a_file_a_url_or_in_the_item_itself(keeping: Keeping) -> None:
+async def test_item_values_may_be_artifacts_files_urls_or_inline(keeping: Keeping) -> None:
     kept = await file(keeping, b"a kept note")
     async with opened_web({"/note.txt": reply(b"from afar", content_type="text/plain")}) as web:
         sent = [
@@ -66,12 +66,13 @@ async def test_a_value_is_an_artifact_a_file_a_url_or_in_the_item_itself(keeping
     assert {item["state"] for item in found} == {"completed"}
 
 
-async def test_an_input_without_a_name_is_the_parameter_that_it_fits(keeping: Keeping) -> None:
+async def test_unnamed_input_becomes_the_matching_parameter(keeping: Keeping) -> None:
     (item,) = await items(keeping, await keeping.started([{"inputs": [{"text": "hello"}]}]))
-    assert (item["state"], item["inputs"]) == ("completed", [{"name": "note", "text": "hello"}])
+    assert item["state"] == "completed"
+    assert item["inputs"] == [{"name": "note", "text": "hello"}]
 
 
-async def test_what_cannot_be_had_costs_its_item(keeping: Keeping) -> None:
+async def test_unresolvable_value_fails_only_its_item(keeping: Keeping) -> None:
     async with opened_web({}) as web:
         sent = [
             given(artifact={"sha256": "b" * 64}),
@@ -85,7 +86,9 @@ async def test_what_cannot_be_had_costs_its_item(keeping: Keeping) -> None:
         ]
         batch_id = await keeping.started(sent)
     batch = await keeping.ended(batch_id)
-    assert (batch["state"], batch["counts"]["completed"], batch["counts"]["failed"]) == ("incomplete", 1, 7)
+    assert batch["state"] == "incomplete"
+    assert batch["counts"]["completed"] == 1
+    assert batch["counts"]["failed"] == 7
     *failed, _ = await items(keeping, batch_id)
     assert [item["failure"]["reason"] for item in failed] == [
         "ARTIFACT",
@@ -97,25 +100,28 @@ async def test_what_cannot_be_had_costs_its_item(keeping: Keeping) -> None:
         "UNREADABLE",
     ]
     assert [item["inputs"] for item in failed] == [[]] * 7
-    assert (failed[2]["name"], failed[5]["name"]) == ("file_of_nobody", "ftp://127.0.0.1/x")
+    assert failed[2]["name"] == "file_of_nobody"
+    assert failed[5]["name"] == "ftp://127.0.0.1/x"
     assert {item["failure"].get("port") for item in failed[:-1]} == {"note"}
     again = await keeping.http.post(f"/v1/batches/{batch_id}/resume", json={"failed_only": True})
     assert again.status_code == 202
     assert (await keeping.ended(batch_id))["counts"] == batch["counts"]
 
 
-async def test_a_pipeline_that_keeps_its_data_in_asks_for_nothing_outside(keeping: Keeping) -> None:
+async def test_local_pipeline_fetches_no_external_url(keeping: Keeping) -> None:
     await keeping.save(plan=PINNED, policy="local")
     outside = given(url="http://192.0.2.1/note.txt")
     batch_id = await keeping.started([outside, note("good")], pipeline={"name": "short"}, policy="open")
     refused, good = await items(keeping, batch_id)
-    assert (refused["failure"]["reason"], good["state"]) == ("POLICY", "completed")
+    assert refused["failure"]["reason"] == "POLICY"
+    assert good["state"] == "completed"
     run = {"pipeline": {"name": "short"}, "inputs": outside["inputs"], "policy": "open"}
     response = await keeping.http.post("/v1/runs", json=run)
-    assert (response.status_code, response.json()["code"]) == (403, "POLICY")
+    assert response.status_code == 403
+    assert response.json()["code"] == "POLICY"
 
 
-async def test_a_file_of_a_run_is_named_by_its_id(keeping: Keeping) -> None:
+async def test_run_input_may_be_a_file_id(keeping: Keeping) -> None:
     await keeping.save()
     kept = await file(keeping, b"a kept note")
     run = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "file_id": kept["id"]}]}
@@ -123,20 +129,24 @@ async def test_a_file_of_a_run_is_named_by_its_id(keeping: Keeping) -> None:
     assert response.json()["state"] == "completed", response.text
     run["inputs"] = [{"name": "note", "file_id": "file_of_nobody"}]
     refused = (await keeping.http.post("/v1/runs", json=run)).json()
-    assert (refused["status"], refused["code"], refused["error"]["param"]) == (404, "FILE", "inputs[0]")
+    assert refused["status"] == 404
+    assert refused["code"] == "FILE"
+    assert refused["error"]["param"] == "inputs[0]"
 
 
-async def test_calls_begin_batches_as_http_does(keeping: Keeping) -> None:
+async def test_grpc_starts_batches_like_http(keeping: Keeping) -> None:
     stub = keeping.doors.grpc
     long = batch_pb2.NewItem(inputs=[artifact_pb2.NamedValue(name="note", value=artifact_pb2.Value(text=LONG))])
     artifact = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="b" * 64))
     absent = batch_pb2.NewItem(name="absent", inputs=[artifact_pb2.NamedValue(name="note", value=artifact)])
     begun = await stub.CreateBatch(parts([long, absent], 1, plan=PINNED_PLAN), timeout=20)
     *_, batch = [each async for each in stub.WatchBatch(pb.WatchBatchRequest(batch_id=begun.batch_id), timeout=20)]
-    assert (batch.counts.completed, batch.counts.failed) == (1, 1)
+    assert batch.counts.completed == 1
+    assert batch.counts.failed == 1
     page = await stub.ListBatchItems(pb.ListBatchItemsRequest(batch_id=batch.batch_id), timeout=10)
     assert page.items[0].inputs[0].value.artifact.size_bytes == len(LONG)
-    assert (page.items[1].failure.reason, len(page.items[1].inputs)) == ("ARTIFACT", 0)
+    assert page.items[1].failure.reason == "ARTIFACT"
+    assert len(page.items[1].inputs) == 0
     assert len((await stub.ListBatches(pb.ListBatchesRequest(), timeout=10)).batches) == 1
     await stub.DeleteBatch(pb.DeleteBatchRequest(batch_id=batch.batch_id), timeout=10)
     for requests, reason in (
@@ -151,14 +161,15 @@ async def test_calls_begin_batches_as_http_does(keeping: Keeping) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Kb", "a\u202eb", "a\u2028b"])
-async def test_a_name_stands_on_one_line_as_it_reads(keeping: Keeping, name: str) -> None:
+async def test_item_name_with_control_characters_is_rejected(keeping: Keeping, name: str) -> None:
     refused = await keeping.start([note("good"), note("x", name)])
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "items[1].name")
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "items[1].name"
     unnamed, _ = await items(keeping, await keeping.started([given(url=f"ftp://127.0.0.1/{name}"), note("good")]))
     assert unnamed["name"].isprintable()
 
 
-async def test_a_batch_has_so_many_items_by_calls_too(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_item_limit_applies_to_grpc(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.pipelines.batch_body.MAX_ITEMS", 150)
     calls = [parts([batch_pb2.NewItem()] * 151, page, plan=PINNED_PLAN) for page in (151, 10)]
     for requests in calls:

@@ -27,15 +27,18 @@ async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
 
 async def test_tasks_are_listed_with_their_ports_and_experts(doors: Doors) -> None:
     body = (await doors.http.get("/v1/tasks")).json()
-    assert (body["object"], body["revision"]) == ("list", "1")
+    assert body["object"] == "list"
+    assert body["revision"] == "1"
     (task,) = body["data"]
     assert {"name", "description", "inputs", "outputs", "parameters", "examples", "experts", "dormant"} <= task.keys()
-    assert (task["name"], task["experts"], task["dormant"]) == ("image-to-text", ["lite"], True)
+    assert task["name"] == "image-to-text"
+    assert task["experts"] == ["lite"]
+    assert task["dormant"] is True
     assert task["inputs"][0]["modality"] == "image"
     assert task["parameters"][0]["json_schema"]["type"] == "integer"
 
 
-async def test_tasks_change_with_the_catalogue_and_only_then(doors: Doors) -> None:
+async def test_task_list_changes_only_with_the_catalogue(doors: Doors) -> None:
     first = (await doors.http.get("/v1/tasks")).json()
     doors.selector.tasks.clear()
     assert (await doors.http.get("/v1/tasks")).json() == first
@@ -43,7 +46,7 @@ async def test_tasks_change_with_the_catalogue_and_only_then(doors: Doors) -> No
     assert (await doors.http.get("/v1/tasks")).json()["data"] == []
 
 
-async def test_models_are_controllers_for_openai_and_cards_for_us(doors: Doors) -> None:
+async def test_models_lists_controllers_and_model_cards(doors: Doors) -> None:
     body = (await doors.http.get("/v1/models")).json()
     ours = {"object": "model", "created": 0, "owned_by": "hugginggpt"}
     assert body["data"] == [{"id": name, **ours} for name in ("hugginggpt", "hugginggpt-local")]
@@ -52,17 +55,18 @@ async def test_models_are_controllers_for_openai_and_cards_for_us(doors: Doors) 
     one = (await doors.http.get("/v1/models", params={"task": "text-to-speech"})).json()
     assert [card["id"] for card in one["models"]] == ["c/d"]
     page = (await doors.http.get("/v1/models", params={"page_size": 1})).json()
-    assert (len(page["models"]), page["next_page_token"]) == (1, "more")
+    assert len(page["models"]) == 1
+    assert page["next_page_token"] == "more"
 
 
-async def test_experts_are_listed_and_forgotten(doors: Doors) -> None:
+async def test_experts_are_listed_and_removed(doors: Doors) -> None:
     body = (await doors.http.get("/v1/experts")).json()
     assert [(expert["name"], expert["may_sleep"]) for expert in body["data"]] == [("lite", True)]
     assert (await doors.http.delete("/v1/experts/lite")).status_code == 204
     assert doors.selector.forgotten == ["lite"]
 
 
-async def test_grpc_lists_the_same(doors: Doors) -> None:
+async def test_grpc_catalogue_equals_http(doors: Doors) -> None:
     tasks = await doors.grpc.ListTasks(gateway_pb2.ListTasksRequest(), timeout=5)
     assert [task.spec.name for task in tasks.tasks] == ["image-to-text"]
     unchanged = await doors.grpc.ListTasks(gateway_pb2.ListTasksRequest(known_revision="1"), timeout=5)
@@ -71,10 +75,11 @@ async def test_grpc_lists_the_same(doors: Doors) -> None:
     assert [card.id for card in models.models] == ["c/d"]
 
 
-async def test_health_says_who_it_is_and_readiness_asks_behind(doors: Doors) -> None:
+async def test_health_and_readiness(doors: Doors) -> None:
     for path in ("/healthz", "/readyz"):
         body = (await doors.http.get(path)).json()
-        assert (body["status"], body["service"]) == ("ok", "hugginggpt")
+        assert body["status"] == "ok"
+        assert body["service"] == "hugginggpt"
         assert body["version"]
 
 
@@ -85,7 +90,7 @@ def references(node: Any) -> set[str]:
     return set().union(*map(references, node)) if isinstance(node, list) else set()
 
 
-async def test_the_description_is_valid_and_complete(doors: Doors) -> None:
+async def test_openapi_document_is_valid_and_complete(doors: Doors) -> None:
     described = (await doors.http.get("/openapi.json")).json()
     validate(described)
     components = described["components"]
@@ -101,7 +106,7 @@ async def test_the_description_is_valid_and_complete(doors: Doors) -> None:
         assert all("/Problem" in told["$ref"] for told in refused.values())
 
 
-async def test_every_body_has_an_example_and_every_example_is_what_its_schema_says(doors: Doors) -> None:
+async def test_openapi_examples_match_their_schemas(doors: Doors) -> None:
     described = (await doors.http.get("/openapi.json")).json()
     operations = [each for path in described["paths"].values() for each in path.values()]
     bodies = [body for each in operations for body in (each.get("requestBody", {}), *each["responses"].values())]
@@ -121,7 +126,7 @@ def _lines(example: str) -> list[Any]:
     return [json.loads(line) for line in example.splitlines()]
 
 
-async def test_what_is_described_is_what_is_sent(doors: Doors) -> None:
+async def test_responses_match_their_openapi_schemas(doors: Doors) -> None:
     described = (await doors.http.get("/openapi.json")).json()
     schemas = described["components"]["schemas"]
     run = (await doors.ask(headers={"prefer": "wait=5"})).json()
@@ -132,7 +137,7 @@ async def test_what_is_described_is_what_is_sent(doors: Doors) -> None:
         assert sent.keys() - {"experts", "dormant"} <= schemas[name]["properties"].keys()
 
 
-async def test_the_documentation_needs_no_other_server(doors: Doors) -> None:
+async def test_documentation_uses_no_external_resources(doors: Doors) -> None:
     page = await doors.http.get("/docs")
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert "://" not in page.text

@@ -45,19 +45,19 @@ async def told(keeping: Keeping, url: str, run_id: str) -> list[str]:
     return [item.get("failure", {}).get("reason", ""), *codes]
 
 
-async def test_what_follows_on_a_run_that_keeps_its_data_in_asks_for_nothing_outside(keeping: Keeping) -> None:
+async def test_continuation_of_local_run_fetches_no_external_url(keeping: Keeping) -> None:
     run_id = await run(keeping, "local")
     assert await told(keeping, "http://192.0.2.1/note.txt", run_id) == ["POLICY"] * 3
 
 
-async def test_an_agent_asks_for_nothing_outside_either(keeping: Keeping) -> None:
+async def test_mcp_continuation_of_local_run_fetches_no_external_url(keeping: Keeping) -> None:
     asked = {"request": "and this?", "previous_run_id": await run(keeping, "local"), "policy": "open"}
     async with opened_client(keeping.doors.http_port) as agent:
         result = await agent.call_tool("ask", {**asked, "files": ["http://192.0.2.1/note.txt"]})
     assert "data policy of this request is local, and 192.0.2.1 is an external host" in words(result)
 
 
-async def test_what_follows_on_another_run_is_asked_for(keeping: Keeping) -> None:
+async def test_continuation_of_open_run_fetches_urls(keeping: Keeping) -> None:
     async with opened_web({"*": reply(b"from afar", content_type="text/plain")}) as web:
         url = f"http://127.0.0.1:{web.port}/note.txt"
         assert await told(keeping, url, await run(keeping, "open")) == [""] * 3

@@ -34,7 +34,7 @@ async def ended(doors: Doors, **fields: Any) -> dict[str, Any]:
     return run
 
 
-async def test_nothing_of_a_deleted_run_can_be_read_or_found_again(doors: Doors) -> None:
+async def test_deleted_run_is_not_readable(doors: Doors) -> None:
     run = await ended(doors)
     path = f"/v1/runs/{run['run_id']}"
     assert (await ended(doors))["tasks"][0]["state"] == "reused"
@@ -46,7 +46,7 @@ async def test_nothing_of_a_deleted_run_can_be_read_or_found_again(doors: Doors)
     assert (await ended(doors))["tasks"][0]["state"] == "succeeded"  # not taken from what was deleted
 
 
-async def test_a_deleted_conversation_takes_its_later_turns_along(doors: Doors) -> None:
+async def test_deleting_a_conversation_deletes_all_runs(doors: Doors) -> None:
     first = await ended(doors)
     second = await ended(doors, parent_run_id=first["run_id"])
     assert (await doors.http.delete(f"/v1/conversations/{first['run_id']}")).status_code == 200
@@ -61,7 +61,7 @@ async def house(tmp_path: Path) -> AsyncIterator[Keyholders]:
         yield opened
 
 
-async def test_a_deleted_file_is_let_go_at_once(house: Keyholders) -> None:
+async def test_deleted_file_releases_its_artifact(house: Keyholders) -> None:
     headers = bearer(await house.token("a"))
     kept = (await sent(house.doors, headers, b"of a")).json()
     path = f"/v1/files/{kept['id']}"
@@ -71,7 +71,7 @@ async def test_a_deleted_file_is_let_go_at_once(house: Keyholders) -> None:
     assert house.doors.orchestrator.holds[kept["id"]] == []
 
 
-async def test_nobody_learns_whether_others_have_the_same_bytes(
+async def test_existence_of_other_tenants_artifacts_is_hidden(
     house: Keyholders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told is the same, and the store is asked the same, so that it takes as long."""

@@ -45,7 +45,7 @@ async def schemathesis(url: str, folder: Path) -> tuple[int | None, str]:
     return tried.returncode, said.decode()
 
 
-async def test_every_route_does_what_its_description_says(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+async def test_routes_conform_to_the_openapi_document(cast: Cast, settings: Settings, tmp_path: Path) -> None:
     cast.plan(task(1), END)
     async with opened_keeping(cast, settings, tmp_path) as keeping:
         status, said = await schemathesis(f"http://127.0.0.1:{keeping.doors.http_port}/openapi.json", tmp_path)
@@ -55,7 +55,7 @@ async def test_every_route_does_what_its_description_says(cast: Cast, settings: 
     assert int(cases[1]) > 1000
 
 
-async def test_every_route_is_described_with_an_answer_and_an_example(tmp_path: Path) -> None:
+async def test_every_route_has_a_documented_response_and_example(tmp_path: Path) -> None:
     async with opened_doors(tmp_path) as doors:
         described = (await doors.http.get("/openapi.json")).json()["paths"]
         routes = [(route.path, method) for route in flat(doors.app.routes) for method in route.methods]

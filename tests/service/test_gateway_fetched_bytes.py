@@ -14,7 +14,7 @@ from tests.support.web_server import opened_web, reply
 SIZE = 400_000
 
 
-async def test_urls_count_against_the_keys_bytes(cast: Cast, settings: Settings, tmp_path: Path) -> None:
+async def test_fetched_bytes_count_against_the_quota(cast: Cast, settings: Settings, tmp_path: Path) -> None:
     given = {"authentication": "keys", "fetch_allow": ("127.0.0.1",)}
     async with (
         opened_web({"*": reply(b"x" * SIZE, content_type="text/plain")}) as web,
@@ -27,13 +27,15 @@ async def test_urls_count_against_the_keys_bytes(cast: Cast, settings: Settings,
         few = await keeping.start([{"inputs": inputs}] * 2)
         many = await keeping.start([{"inputs": inputs}] * 30)
         run = await keeping.http.post("/v1/runs", json={"plan": PINNED, "inputs": inputs})
-        assert (few.status_code, many.status_code, run.status_code) == (202, 429, 429)
+        assert few.status_code == 202
+        assert many.status_code == 429
+        assert run.status_code == 429
         assert {answer.json()["code"] for answer in (many, run)} == {"BYTES_QUOTA"}
         assert len(web.asked) < 20
         assert len((await keeping.http.get("/v1/batches")).json()["data"]) == 1
 
 
-async def test_items_of_one_batch_have_a_limit_together(
+async def test_batch_items_share_a_fetch_limit(
     cast: Cast, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.file_references.BATCH_FACTOR", 2)
@@ -45,4 +47,5 @@ async def test_items_of_one_batch_have_a_limit_together(
     ):
         inputs = [{"name": "note", "url": f"http://127.0.0.1:{web.port}/note.txt"}]
         batch = await keeping.ended(await keeping.started([{"inputs": inputs}] * 12))
-    assert (batch["counts"]["completed"], batch["counts"]["failed"]) == (2, 10)
+    assert batch["counts"]["completed"] == 2
+    assert batch["counts"]["failed"] == 10

@@ -48,16 +48,17 @@ def problem(answer: bytes) -> tuple[int, dict[str, Any]]:
     ],
     ids=["words", "TLS", "HTTP/2", "no colon", "two lengths", "a negative length", "HTTP/9.9", "a terminal's key"],
 )
-async def test_what_is_not_http_is_told_so_as_a_problem(doors: Doors, sent: bytes) -> None:
+async def test_malformed_request_gets_a_problem_response(doors: Doors, sent: bytes) -> None:
     async with connected(doors) as (reader, writer):
         writer.write(sent)
         status, told = problem(await reader.read())
-    assert (status, told["code"]) == (400, "INVALID")
+    assert status == 400
+    assert told["code"] == "INVALID"
     assert "carriage return" in told["remedy"]
     assert (await doors.http.get("/healthz")).status_code == 200
 
 
-async def test_a_head_without_end_is_refused_before_it_fills_the_memory(doors: Doors) -> None:
+async def test_endless_head_is_rejected(doors: Doors) -> None:
     async with connected(doors) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\n")
         answering = asyncio.create_task(reader.read())
@@ -65,12 +66,11 @@ async def test_a_head_without_end_is_refused_before_it_fills_the_memory(doors: D
             writer.write(b"x-long: " + b"a" * 8192 + b"\r\n")
             await asyncio.wait((answering,), timeout=0.001)
         status, told = problem(answering.result())
-    assert (status, told["code"]) == (431, "HEAD_TOO_LARGE")
+    assert status == 431
+    assert told["code"] == "HEAD_TOO_LARGE"
 
 
-async def test_a_head_that_does_not_come_is_not_waited_for_for_ever(
-    doors: Doors, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_incomplete_head_times_out(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.http.protocol.HEAD_SECONDS", 0.05)
     for sent in (b"", b"GET / HT"):
         async with connected(doors) as (reader, writer):
@@ -80,13 +80,13 @@ async def test_a_head_that_does_not_come_is_not_waited_for_for_ever(
                 raise ConnectionResetError
 
 
-async def test_a_long_body_in_one_piece_is_not_taken_for_a_head(doors: Doors) -> None:
+async def test_large_body_does_not_count_as_head(doors: Doors) -> None:
     body = json.dumps({"request": "x" * 300_000}).encode()
     response = await doors.http.post("/v1/runs", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 202
 
 
-async def test_requests_on_one_connection_each_have_their_time(doors: Doors) -> None:
+async def test_head_timeout_applies_per_request(doors: Doors) -> None:
     own = f"host: localhost:{doors.http_port}".encode()
     async with connected(doors) as (reader, writer):
         for _ in range(3):
@@ -101,9 +101,7 @@ async def test_requests_on_one_connection_each_have_their_time(doors: Doors) -> 
     "head",
     [b"POST /v1/runs HTTP/1.1\r\nhost: localhost:%d\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"],
 )
-async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
-    doors: Doors, monkeypatch: pytest.MonkeyPatch, head: bytes
-) -> None:
+async def test_incomplete_body_times_out(doors: Doors, monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
     monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
     async with connected(doors) as (reader, writer):
         writer.write(head % doors.http_port)
@@ -112,7 +110,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for_for_ever(
             raise ConnectionResetError
 
 
-async def test_a_body_that_goes_on_after_its_answer_is_cut_off(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_body_after_the_response_is_cut_off(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.http.protocol.BODY_SECONDS", 0.05)
     async with connected(doors) as (reader, writer):
         writer.write(b"POST /healthz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")

@@ -89,7 +89,7 @@ def no_more(before: Held) -> Callable[[Held], bool]:
     return lambda held: held.files <= before.files + FILES and held.tasks <= before.tasks + TASKS
 
 
-async def test_connections_leave_nothing_behind(tmp_path: Path) -> None:
+async def test_connections_leak_no_resources(tmp_path: Path) -> None:
     orchestrator = ScriptedOrchestrator(script=())
     register = partial(orchestrator_pb2_grpc.add_OrchestratorServiceServicer_to_server, orchestrator)
     service = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]

@@ -32,12 +32,12 @@ async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
         yield opened
 
 
-async def test_the_routes_are_those_of_the_gateway(doors: Doors) -> None:
+async def test_tested_routes_are_all_gateway_routes(doors: Doors) -> None:
     paths = {path for _, path in routes(doors.app)}
     assert {"/healthz", "/readyz", "/docs", "/openapi.json", "/v1/runs", "/v1/artifacts/x", "/v1/tasks"} <= paths
 
 
-async def test_a_page_that_points_its_name_here_reaches_nothing(doors: Doors) -> None:
+async def test_dns_rebinding_is_rejected(doors: Doors) -> None:
     for host in ("evil.example", f"evil.example:{doors.http_port}", "localhost", f"localhost:{doors.http_port + 1}"):
         for method, path in routes(doors.app):
             response = await doors.http.request(method, path, headers={"host": host})
@@ -46,7 +46,7 @@ async def test_a_page_that_points_its_name_here_reaches_nothing(doors: Doors) ->
     assert not doors.orchestrator.runs
 
 
-async def test_a_page_that_sends_across_sites_reaches_nothing(doors: Doors) -> None:
+async def test_cross_site_request_is_rejected(doors: Doors) -> None:
     for origin in ("https://evil.example", "null", "http://localhost:3000", f"https://localhost:{doors.http_port}"):
         for method, path in routes(doors.app):
             response = await doors.http.request(method, path, headers={"origin": origin})
@@ -56,7 +56,7 @@ async def test_a_page_that_sends_across_sites_reaches_nothing(doors: Doors) -> N
     assert not doors.orchestrator.runs
 
 
-async def test_a_cross_site_form_starts_no_run(doors: Doors) -> None:
+async def test_cross_site_form_starts_no_run(doors: Doors) -> None:
     response = await doors.http.post(
         "/v1/runs", data={"request": "x"}, files={"file": ("a.txt", b"x")}, headers={"origin": "https://evil.example"}
     )
@@ -64,14 +64,14 @@ async def test_a_cross_site_form_starts_no_run(doors: Doors) -> None:
     assert not doors.orchestrator.runs
 
 
-async def test_its_own_pages_and_programs_are_served(doors: Doors) -> None:
+async def test_own_pages_and_programs_are_served(doors: Doors) -> None:
     for host in ("localhost", "127.0.0.1", "[::1]"):
         own = f"{host}:{doors.http_port}"
         assert (await doors.http.get("/healthz", headers={"host": own})).status_code == 200
         assert (await doors.ask(headers={"host": own, "origin": f"http://{own}"})).status_code == 202
 
 
-async def test_a_request_without_a_host_is_refused(doors: Doors) -> None:
+async def test_request_without_host_is_rejected(doors: Doors) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", doors.http_port)
     async with asyncio.timeout(5):
         writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
@@ -80,7 +80,7 @@ async def test_a_request_without_a_host_is_refused(doors: Doors) -> None:
     await writer.wait_closed()
 
 
-async def test_every_answer_has_an_id_and_is_not_to_be_guessed_at(doors: Doors) -> None:
+async def test_every_response_has_request_id_and_nosniff(doors: Doors) -> None:
     for method, path in routes(doors.app):
         headers = (await doors.http.request(method, path)).headers
         assert headers["x-content-type-options"] == "nosniff", (method, path)

@@ -84,7 +84,7 @@ async def refused(folder: Path, **settings: str) -> list[dict[str, str]]:
     return [line for line in lines if line["level"] == "error"]
 
 
-async def test_it_starts_answers_and_stops_when_told(tmp_path: Path) -> None:
+async def test_process_starts_serves_and_stops(tmp_path: Path) -> None:
     port = free_port()
     settings = environment(tmp_path, GATEWAY_HTTP_LISTEN=f"127.0.0.1:{port}")
     async with started(settings, "-m", "gateway") as process:
@@ -103,7 +103,7 @@ async def test_it_starts_answers_and_stops_when_told(tmp_path: Path) -> None:
     assert b"a-secret" not in log
 
 
-async def test_a_taken_port_is_one_clear_error(tmp_path: Path) -> None:
+async def test_port_in_use_is_one_clear_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for setting in ("GATEWAY_HTTP_LISTEN", "GATEWAY_LISTEN"):
             address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -113,13 +113,13 @@ async def test_a_taken_port_is_one_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["GATEWAY_HTTP_LISTEN", "GATEWAY_LISTEN"])
-async def test_an_address_others_can_reach_is_refused_without_authentication(tmp_path: Path, setting: str) -> None:
+async def test_public_address_requires_authentication(tmp_path: Path, setting: str) -> None:
     (error,) = await refused(tmp_path, **{setting: "0.0.0.0:0"})
     assert "without authentication" in error["error"]
     assert error["remedy"]
 
 
-async def test_it_is_light(tmp_path: Path) -> None:
+async def test_memory_use_is_small(tmp_path: Path) -> None:
     async with started(environment(tmp_path), "-c", RESIDENT) as process:
         out, _ = await process.communicate()
     assert 10 <= int(out.split()[-1]) / 2**20 <= LIGHT_MB

@@ -102,7 +102,7 @@ async def house(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterator
             yield House(cast, keyholders, selector.cards, await keyholders.token("a"))
 
 
-async def test_the_record_is_the_same_by_every_door_and_keeps_to_its_schema(house: House) -> None:
+async def test_record_is_equal_over_http_and_grpc(house: House) -> None:
     house.cast.plan(task(1, "summarization", text=text("a long secret")), END)
     run = await house.post("/v1/runs", json={"request": "Shorten the secret"})
     record = await house.get(f"/v1/runs/{run['run_id']}/record")
@@ -112,45 +112,56 @@ async def test_the_record_is_the_same_by_every_door_and_keeps_to_its_schema(hous
     )
     assert encode(by_call) == record
     key_id = house.token.split("_")[1]
-    assert (record["caller"]["tenant"], record["caller"]["key_id"]) == ("a", key_id)
-    assert (record["policy"], record["planning"][0]["controller"]) == ("open", "embedded")
+    assert record["caller"]["tenant"] == "a"
+    assert record["caller"]["key_id"] == key_id
+    assert record["policy"] == "open"
+    assert record["planning"][0]["controller"] == "embedded"
     (told,) = record["tasks"]
     assert told["model"] == {"model_id": "model", "revision": "1", "expert": "fake", "location": "internal"}
-    assert (told["determinism"], told["reused"], len(told["attempts"])) == ("numeric", False, 1)
+    assert told["determinism"] == "numeric"
+    assert told["reused"] is False
+    assert len(told["attempts"]) == 1
     assert "secret" not in json.dumps(record)
 
 
-async def test_a_result_taken_from_an_earlier_run_leads_back_to_it(house: House) -> None:
+async def test_reused_result_names_its_original_run(house: House) -> None:
     summary = {"text": Value(text="short")}
     first, second = [await house.ran("summarization", summary) for _ in range(2)]
     (told,) = (await house.get(f"/v1/runs/{second}/record"))["tasks"]
-    assert (told["state"], told["reused_from_run"], told["attempts"]) == ("reused", first, [])
+    assert told["state"] == "reused"
+    assert told["reused_from_run"] == first
+    assert told["attempts"] == []
 
 
-async def test_a_run_under_way_has_no_record_yet(house: House) -> None:
+async def test_active_run_has_no_record(house: House) -> None:
     house.cast.plan(task(1), END)
     run = await house.doors.ask("x", mode="approve", headers=bearer(house.token))
     path = f"/v1/runs/{run.json()['run_id']}"
     told = await house.get(f"{path}/record")
-    assert (told["status"], told["code"]) == (409, "RUNNING")
+    assert told["status"] == 409
+    assert told["code"] == "RUNNING"
     assert (await house.post(f"{path}/verify"))["code"] == "RUNNING"
 
 
-async def test_the_same_is_verified_and_asked_of_the_model_anew(house: House) -> None:
+async def test_equal_rerun_is_verified_without_result_cache(house: House) -> None:
     run_id = await house.ran("text-classification", _labels(0.9))
     model = house.answer(_labels(0.9004))
     found = await house.verified(run_id)
-    assert (found["verified"], found["tasks"][0]["outcome"], found["tasks"][0]["findings"]) == (True, "same", [])
+    assert found["verified"] is True
+    assert found["tasks"][0]["outcome"] == "same"
+    assert found["tasks"][0]["findings"] == []
     assert len(model.asked) == 1
     record = await house.get(f"/v1/runs/{found['again_run_id']}/record")
-    assert (record["bypass_memo"], record["tasks"][0]["pinned"]) == (True, True)
+    assert record["bypass_memo"] is True
+    assert record["tasks"][0]["pinned"] is True
 
 
-async def test_what_differs_is_named_without_its_words(house: House) -> None:
+async def test_differences_are_reported_without_content(house: House) -> None:
     run_id = await house.ran("text-classification", _labels(0.9))
     house.answer({"labels": Value(json='[{"label":"zebra","score":0.5}]'), "text": Value(text="zebra")})
     found = await house.verified(run_id)
-    assert (found["verified"], found["tasks"][0]["outcome"]) == (False, "different")
+    assert found["verified"] is False
+    assert found["tasks"][0]["outcome"] == "different"
     assert found["tasks"][0]["findings"] == [
         "labels[0].label: different value",
         "labels[0].score: changed from 0.9 to 0.5; the tolerance is 0.001",
@@ -158,7 +169,7 @@ async def test_what_differs_is_named_without_its_words(house: House) -> None:
     ]
 
 
-async def test_what_has_to_be_the_same_to_the_byte_is_compared_by_digest(house: House) -> None:
+async def test_exact_tasks_are_compared_by_digest(house: House) -> None:
     given = await house.picture(1)
     image = {"image": {"artifact": {"sha256": given.artifact.sha256}}}
     run_id = await house.ran("canny-control", {"image": await house.picture(7)}, **image)
@@ -167,7 +178,7 @@ async def test_what_has_to_be_the_same_to_the_byte_is_compared_by_digest(house: 
     assert (await house.verified(run_id))["tasks"][0]["findings"] == ["image: different bytes"]
 
 
-async def test_pictures_may_differ_by_a_level_and_seeds_are_those_of_the_run(house: House) -> None:
+async def test_rerun_uses_original_seeds_and_image_tolerance(house: House) -> None:
     given = await house.picture(1)
     image = {"image": {"artifact": {"sha256": given.artifact.sha256}}, "prompt": "a sketch"}
     run_id = await house.ran("image-to-image", {"image": await house.picture(7)}, **image)
@@ -181,14 +192,15 @@ async def test_pictures_may_differ_by_a_level_and_seeds_are_those_of_the_run(hou
     assert told["findings"] == ["image: the pictures differ by 53.00 of 255 levels, where 1 is allowed"]
 
 
-async def test_a_task_that_draws_at_random_is_not_comparable(house: House) -> None:
+async def test_random_task_is_not_comparable(house: House) -> None:
     run_id = await house.ran("text-generation", {"text": Value(text="once")}, prompt="Tell")
     found = await house.verified(run_id)
-    assert (found["verified"], found.get("again_run_id")) == (True, None)
+    assert found["verified"] is True
+    assert found.get("again_run_id") is None
     assert found["tasks"][0]["findings"] == ["the task type is not deterministic"]
 
 
-async def test_a_model_or_commit_that_is_gone_is_named(house: House) -> None:
+async def test_missing_model_or_commit_is_reported(house: House) -> None:
     run_id = await house.ran("summarization", {"text": Value(text="short")})
     house.cards[:] = [card("model", "summarization", revision="2")]
     (told,) = (await house.verified(run_id))["tasks"]
@@ -196,10 +208,11 @@ async def test_a_model_or_commit_that_is_gone_is_named(house: House) -> None:
     assert told["findings"] == ["commit 1 of model is no longer available; current: 2"]
     house.cards.clear()
     found = await house.verified(run_id)
-    assert (found["verified"], found["tasks"][0]["findings"]) == (False, ["model model is no longer available"])
+    assert found["verified"] is False
+    assert found["tasks"][0]["findings"] == ["model model is no longer available"]
 
 
-async def test_an_input_that_was_collected_is_said(house: House) -> None:
+async def test_missing_input_file_is_reported(house: House) -> None:
     given = await house.picture(1)
     image = {"image": {"artifact": {"sha256": given.artifact.sha256}}}
     run_id = await house.ran("canny-control", {"image": await house.picture(7)}, **image)
@@ -209,24 +222,27 @@ async def test_an_input_that_was_collected_is_said(house: House) -> None:
     assert told["findings"] == ["the input file of port image no longer exists"]
 
 
-async def test_a_task_that_fails_when_it_is_done_again_says_why(house: House) -> None:
+async def test_failed_rerun_task_states_its_error(house: House) -> None:
     async def broken(_: InferRequest) -> dict[str, Value]:
         return {"nonsense": Value(text="x")}
 
     run_id = await house.ran("summarization", {"text": Value(text="short")})
     house.answer(broken)
     found = await house.verified(run_id)
-    assert (found["verified"], found["tasks"][0]["outcome"]) == (False, "failed")
+    assert found["verified"] is False
+    assert found["tasks"][0]["outcome"] == "failed"
 
 
-async def test_only_a_verification_is_taken_for_one(house: House) -> None:
+async def test_other_run_is_not_a_verification(house: House) -> None:
     one, other = [await house.ran("summarization", {"text": Value(text="short")}) for _ in range(2)]
     again = (await house.post(f"/v1/runs/{one}/verify"))["again_run_id"]
     for run_id, claimed in ((one, other), (other, again)):
         told = await house.get(f"/v1/runs/{run_id}/verifications/{claimed}")
-        assert (told["status"], told["code"]) == (404, "VERIFICATION")
+        assert told["status"] == 404
+        assert told["code"] == "VERIFICATION"
     forged = await house.post("/v1/runs", json={"request": "x", "metadata": {"verification": "{}"}})
-    assert (forged["status"], forged["error"]["param"]) == (400, "metadata")
+    assert forged["status"] == 400
+    assert forged["error"]["param"] == "metadata"
 
 
 def _labels(score: float) -> dict[str, Value]:

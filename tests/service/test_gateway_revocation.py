@@ -35,7 +35,7 @@ async def run_of(doors: Doors, token: str) -> str:
     return str(response.json()["run_id"])
 
 
-async def test_an_open_stream_ends_with_its_key_and_no_other(house: Keyholders) -> None:
+async def test_revocation_ends_only_streams_of_the_key(house: Keyholders) -> None:
     (key, token), other = await house.key("a"), await house.token("a")
     address = f"/v1/runs/{await run_of(house.doors, token)}/events"
     async with (
@@ -76,17 +76,18 @@ async def test_revoked_key_ends_streams_after_an_unexpected_exception(
         assert not [line async for line in lines if "run_ended" in line]
 
 
-async def test_a_call_that_waits_is_told(house: Keyholders) -> None:
+async def test_revocation_ends_waiting_calls(house: Keyholders) -> None:
     key, token = await house.key()
     waiting = asyncio.create_task(house.doors.ask(headers={**bearer(token), "prefer": "wait=60"}))
     async with asyncio.timeout(SECONDS):
         await house.doors.orchestrator.arrivals.get()
         await house.revoke(key)
         response = await waiting
-    assert (response.status_code, response.json()["code"]) == (401, "UNAUTHENTICATED")
+    assert response.status_code == 401
+    assert response.json()["code"] == "UNAUTHENTICATED"
 
 
-async def test_a_stream_over_grpc_ends_with_its_key(house: Keyholders) -> None:
+async def test_revocation_ends_grpc_streams(house: Keyholders) -> None:
     key, token = await house.key()
     request = WatchRunRequest(run_id=await run_of(house.doors, token))
     call = house.doors.grpc.WatchRun(request, metadata=metadata(token), timeout=SECONDS)
@@ -97,7 +98,7 @@ async def test_a_stream_over_grpc_ends_with_its_key(house: Keyholders) -> None:
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_leave_to_upload_ends_with_the_key_it_was_given_to(house: Keyholders) -> None:
+async def test_revocation_ends_upload_tokens(house: Keyholders) -> None:
     key, token = await house.key()
     async with opened_client(house.doors.http_port, headers=bearer(token)) as agent:
         leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
@@ -107,4 +108,5 @@ async def test_leave_to_upload_ends_with_the_key_it_was_given_to(house: Keyholde
             pass
     async with httpx.AsyncClient(trust_env=False) as anybody:
         refused = await anybody.put(leave["url"], content=b"a note")
-    assert (refused.status_code, refused.json()["code"]) == (404, "UPLOAD")
+    assert refused.status_code == 404
+    assert refused.json()["code"] == "UPLOAD"

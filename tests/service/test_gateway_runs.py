@@ -51,7 +51,7 @@ async def next_event(lines: AsyncIterator[str]) -> dict[str, Any]:
     raise AssertionError("the stream ended")
 
 
-async def test_a_request_is_accepted_and_says_where_its_run_is(doors: Doors) -> None:
+async def test_created_run_has_location(doors: Doors) -> None:
     response = await doors.ask()
     assert response.status_code == 202
     assert response.headers["location"] == "/v1/runs/run_1"
@@ -59,18 +59,20 @@ async def test_a_request_is_accepted_and_says_where_its_run_is(doors: Doors) -> 
     assert (await doors.http.get(response.headers["location"])).json()["answer"] == "Done."
 
 
-async def test_who_waits_gets_the_final_run(doors: Doors) -> None:
+async def test_prefer_wait_returns_the_ended_run(doors: Doors) -> None:
     response = await doors.ask(headers={"prefer": "respond-async, wait=5"})
-    assert (response.status_code, response.json()["state"]) == (200, "completed")
+    assert response.status_code == 200
+    assert response.json()["state"] == "completed"
     assert response.headers["preference-applied"] == "wait=5"
 
 
-async def test_who_has_waited_long_enough_gets_the_run_as_it_stands(waiting: Doors) -> None:
+async def test_prefer_wait_times_out_with_current_state(waiting: Doors) -> None:
     response = await waiting.ask(headers={"prefer": "wait=0"})
-    assert (response.status_code, response.json()["state"]) == (202, "running")
+    assert response.status_code == 202
+    assert response.json()["state"] == "running"
 
 
-async def test_a_stream_tells_every_event_in_order_and_ends(doors: Doors) -> None:
+async def test_stream_has_all_events_in_order(doors: Doors) -> None:
     response = await doors.ask(headers=SSE)
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["x-run-id"] == "run_1"
@@ -79,11 +81,12 @@ async def test_a_stream_tells_every_event_in_order_and_ends(doors: Doors) -> Non
     assert [frame["event"] for frame in sent] == ["run_accepted", "answer_chunk", "run_ended"]
     for frame in sent:
         body = json.loads(frame["data"])
-        assert (body["sequence"], body["run_id"]) == (int(frame["id"]), "run_1")
+        assert body["sequence"] == int(frame["id"])
+        assert body["run_id"] == "run_1"
         assert frame["event"] in body
 
 
-async def test_a_stream_begins_before_the_run_ends(waiting: Doors) -> None:
+async def test_stream_starts_before_the_run_ends(waiting: Doors) -> None:
     async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
         lines = response.aiter_lines()
         assert "run_accepted" in await next_event(lines)
@@ -91,7 +94,7 @@ async def test_a_stream_begins_before_the_run_ends(waiting: Doors) -> None:
         assert (await next_event(lines))["answer_chunk"] == {"text": "Done."}
 
 
-async def test_text_of_any_kind_stays_on_its_line(waiting: Doors) -> None:
+async def test_event_data_stays_on_one_line(waiting: Doors) -> None:
     text = "a\nb\r\nc\u2028d\x85e 😀"
     async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
         run = waiting.orchestrator.runs["run_1"]
@@ -111,7 +114,7 @@ async def test_text_of_any_kind_stays_on_its_line(waiting: Doors) -> None:
         ("?after=3", {}, []),
     ],
 )
-async def test_a_stream_resumes_after_the_last_event_seen(
+async def test_stream_resumes_after_last_event_id(
     doors: Doors, query: str, headers: dict[str, str], expected: list[str]
 ) -> None:
     await doors.ask()
@@ -121,13 +124,13 @@ async def test_a_stream_resumes_after_the_last_event_seen(
 
 
 @pytest.mark.parametrize("breaks", [(1,), (2,), (1, 2)])
-async def test_a_lost_stream_is_taken_up_where_it_broke(tmp_path: Path, breaks: tuple[int, ...]) -> None:
+async def test_lost_orchestrator_stream_is_resumed(tmp_path: Path, breaks: tuple[int, ...]) -> None:
     async with opened_doors(tmp_path, ScriptedOrchestrator(breaks=breaks)) as doors:
         response = await doors.ask(headers=SSE)
         assert [frame["id"] for frame in events(response.text)] == ["1", "2", "3"]
 
 
-async def test_leaving_a_stream_leaves_the_run_alone(waiting: Doors) -> None:
+async def test_disconnect_does_not_cancel_the_run(waiting: Doors) -> None:
     async with waiting.http.stream("POST", "/v1/runs", json={"request": "x"}, headers=SSE) as response:
         await next_event(response.aiter_lines())
     run = waiting.orchestrator.runs["run_1"]
@@ -138,7 +141,7 @@ async def test_leaving_a_stream_leaves_the_run_alone(waiting: Doors) -> None:
     assert (await waiting.http.get("/v1/runs/run_1")).json()["state"] == "completed"
 
 
-async def test_a_run_that_hangs_on_its_caller_is_told_when_the_caller_leaves(waiting: Doors) -> None:
+async def test_on_disconnect_cancel_cancels_the_run(waiting: Doors) -> None:
     body = {"request": "x", "on_disconnect": "cancel"}
     async with waiting.http.stream("POST", "/v1/runs", json=body, headers=SSE) as response:
         await next_event(response.aiter_lines())
@@ -148,7 +151,7 @@ async def test_a_run_that_hangs_on_its_caller_is_told_when_the_caller_leaves(wai
         await run.left.wait()
 
 
-async def test_a_client_that_leaves_while_it_waits_is_noticed(waiting: Doors) -> None:
+async def test_disconnect_during_wait_is_noticed(waiting: Doors) -> None:
     asking = asyncio.create_task(waiting.ask(headers={"prefer": "wait=60"}))
     async with asyncio.timeout(5):
         run = await waiting.orchestrator.arrivals.get()
@@ -166,17 +169,19 @@ async def test_a_client_that_leaves_while_it_waits_is_noticed(waiting: Doors) ->
         ('x="a", await=5', False),
     ],
 )
-async def test_only_a_wish_to_wait_is_one(doors: Doors, prefer: str, waits: bool) -> None:
+async def test_prefer_header_parsing(doors: Doors, prefer: str, waits: bool) -> None:
     response = await doors.ask(headers=[("prefer", "handling=strict"), ("prefer", prefer)])
-    assert (response.status_code == 200, "preference-applied" in response.headers) == (waits, waits)
+    assert (response.status_code == 200) == waits
+    assert ("preference-applied" in response.headers) == waits
 
 
-async def test_cancel_on_disconnect_needs_a_connection(doors: Doors) -> None:
+async def test_on_disconnect_cancel_requires_a_connection(doors: Doors) -> None:
     response = await doors.ask(on_disconnect="cancel")
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "on_disconnect")
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "on_disconnect"
 
 
-async def test_an_idempotency_key_is_passed_on_and_one_is_made_if_there_is_none(doors: Doors) -> None:
+async def test_idempotency_key_is_forwarded_or_generated(doors: Doors) -> None:
     first = await doors.ask(headers={"idempotency-key": "k1"})
     again = await doors.ask(headers={"idempotency-key": "k1"})
     other = await doors.ask()
@@ -201,7 +206,7 @@ async def test_files_become_inputs_in_order(doors: Doors) -> None:
     assert await doors.store.get("default", sent["file1"].sha256) == b"first"
 
 
-async def test_a_spec_beside_files_keeps_its_own_inputs_first(doors: Doors) -> None:
+async def test_spec_inputs_precede_uploaded_files(doors: Doors) -> None:
     spec = {"mode": "plan", "inputs": [{"name": "file1", "text": "mine"}, {"json": 5}]}
     form = {"request": "x", "spec": json.dumps(spec)}
     response = await doors.http.post("/v1/runs", data=form, files=[("file", ("a.txt", b"z"))])
@@ -211,7 +216,7 @@ async def test_a_spec_beside_files_keeps_its_own_inputs_first(doors: Doors) -> N
     assert spec_sent.request == "x"
 
 
-async def test_a_browsers_empty_file_field_is_no_file(doors: Doors) -> None:
+async def test_empty_browser_file_field_is_ignored(doors: Doors) -> None:
     form = b'--X\r\nContent-Disposition: form-data; name="request"\r\n\r\nhi\r\n--X\r\n'
     form += b'Content-Disposition: form-data; name="file"; filename=""\r\n\r\n\r\n--X--\r\n'
     headers = {"content-type": "multipart/form-data; boundary=X"}
@@ -220,7 +225,7 @@ async def test_a_browsers_empty_file_field_is_no_file(doors: Doors) -> None:
     assert not doors.orchestrator.runs["run_1"].spec.inputs
 
 
-async def test_an_artifact_in_a_plan_is_completed_from_the_store(doors: Doors) -> None:
+async def test_plan_artifact_is_completed_from_the_store(doors: Doors) -> None:
     kept = await doors.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
     plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"artifact": {"sha256": kept.sha256}}}}]
     response = await doors.ask("", plan=plan)
@@ -229,14 +234,14 @@ async def test_an_artifact_in_a_plan_is_completed_from_the_store(doors: Doors) -
     assert task.arguments["image"].value.artifact == kept
 
 
-async def test_an_artifact_may_be_renamed_but_not_at_will(doors: Doors) -> None:
+async def test_artifact_name_is_sanitized(doors: Doors) -> None:
     kept = await doors.store.put("default", b"\x89PNG", media_type="image/png", name="a.png")
     await doors.ask(inputs=[{"artifact": {"sha256": kept.sha256, "name": "../../b\u202egnp\n.png"}}])
     (named,) = doors.orchestrator.runs["run_1"].spec.inputs
     assert named.value.artifact.name == "bgnp.png"
 
 
-async def test_a_long_value_travels_as_an_artifact(doors: Doors) -> None:
+async def test_long_value_is_stored_as_artifact(doors: Doors) -> None:
     text = "ü" * 200_000
     await doors.ask(inputs=[{"text": text}, {"json": [text]}, {"text": "short"}])
     inputs = doors.orchestrator.runs["run_1"].spec.inputs
@@ -261,11 +266,12 @@ async def test_the_data_policy_is_always_set(
         await doors.ask(**request_says)
         (who,) = doors.orchestrator.callers
     assert who.policy == expected
-    assert (who.tenant, who.priority) == ("default", PRIORITY_INTERACTIVE)
+    assert who.tenant == "default"
+    assert who.priority == PRIORITY_INTERACTIVE
 
 
 @pytest.mark.parametrize(("sent", "kept"), [("abc-1", True), ("a b", False), ("x" * 200, False), ("", False)])
-async def test_a_sane_request_id_is_kept(doors: Doors, sent: str, kept: bool) -> None:
+async def test_valid_request_id_is_kept(doors: Doors, sent: str, kept: bool) -> None:
     response = await doors.ask(headers={"x-request-id": sent})
     (who,) = doors.orchestrator.callers
     assert who.request_id == response.headers["x-request-id"]
@@ -277,7 +283,8 @@ async def test_runs_are_listed_cancelled_approved_and_deleted(doors: Doors) -> N
         await doors.ask()
     page = (await doors.http.get("/v1/runs", params={"page_size": 2, "state": "completed"})).json()
     assert [run["run_id"] for run in page["data"]] == ["run_3", "run_2"]
-    assert (page["object"], page["next_page_token"]) == ("list", "more")
+    assert page["object"] == "list"
+    assert page["next_page_token"] == "more"
     assert (await doors.http.post("/v1/runs/run_1/cancel")).status_code == 204
     plan = [{"id": 1, "task": "x"}]
     assert (await doors.http.post("/v1/runs/run_2/approve")).status_code == 204
@@ -288,7 +295,7 @@ async def test_runs_are_listed_cancelled_approved_and_deleted(doors: Doors) -> N
     assert (await doors.http.get("/v1/runs/run_1")).status_code == 404
 
 
-async def test_grpc_asks_watches_and_changes_runs(doors: Doors) -> None:
+async def test_grpc_run_methods(doors: Doors) -> None:
     asked = gateway_pb2.CreateRunRequest(
         spec=RunSpec(request="x"),
         files=[gateway_pb2.InlineFile(name="a.txt", content=b"first")],
@@ -308,17 +315,19 @@ async def test_grpc_asks_watches_and_changes_runs(doors: Doors) -> None:
     assert not doors.orchestrator.runs
 
 
-async def test_who_calls_over_grpc_is_not_believed_to_be_another_tenant(doors: Doors) -> None:
+async def test_grpc_caller_metadata_is_ignored(doors: Doors) -> None:
     forged = Caller(tenant="acme", policy=DATA_POLICY_LOCAL, request_id="forged")
     with call_context.use_caller(forged):
         metadata = (*call_context.metadata(), ("x-request-id", "mine"))
     asked = gateway_pb2.CreateRunRequest(spec=RunSpec(request="x"))
     assert [event async for event in doors.grpc.CreateRun(asked, timeout=5, metadata=metadata)]
     (who,) = doors.orchestrator.callers
-    assert (who.tenant, who.policy, who.request_id) == ("default", DATA_POLICY_OPEN, "mine")
+    assert who.tenant == "default"
+    assert who.policy == DATA_POLICY_OPEN
+    assert who.request_id == "mine"
 
 
-async def test_leaving_a_grpc_stream_leaves_the_run_alone(waiting: Doors) -> None:
+async def test_grpc_disconnect_does_not_cancel_the_run(waiting: Doors) -> None:
     call = waiting.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request="x")), timeout=5)
     assert (await call.read()).HasField("run_accepted")
     call.cancel()
@@ -327,7 +336,7 @@ async def test_leaving_a_grpc_stream_leaves_the_run_alone(waiting: Doors) -> Non
     assert not waiting.orchestrator.cancelled
 
 
-async def test_a_stopping_gateway_lets_its_watchers_go(tmp_path: Path) -> None:
+async def test_shutdown_ends_run_streams(tmp_path: Path) -> None:
     async with asyncio.timeout(10), httpx.AsyncClient(trust_env=False) as client:
         async with opened_doors(tmp_path, ScriptedOrchestrator(script=()), settings={"DRAIN_SECONDS": 60}) as doors:
             url = f"http://127.0.0.1:{doors.http_port}/v1/runs"
@@ -361,7 +370,7 @@ class WithAddresses(ScriptedOrchestrator):
         return run
 
 
-async def test_where_experts_are_is_told_at_neither_door(tmp_path: Path) -> None:
+async def test_expert_addresses_are_not_returned(tmp_path: Path) -> None:
     script = (RunEvent(task_id=1, task_started=TaskStarted(by=INSIDE)), *ANSWERED)
     async with opened_doors(tmp_path, WithAddresses(script)) as doors:
         told = [

@@ -62,7 +62,7 @@ async def outside(doors: Doors) -> AsyncIterator[Outside]:
         yield Outside(http, channel)
 
 
-async def test_nobody_is_sent_here_any_more_while_an_upload_is_finished(tmp_path: Path) -> None:
+async def test_draining_gateway_finishes_uploads_and_is_not_ready(tmp_path: Path) -> None:
     file = Slow()
     async with asyncio.timeout(20), AsyncExitStack() as gateway:
         doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 10.0}))
@@ -110,7 +110,7 @@ async def test_http_and_grpc_drain_at_the_same_time(tmp_path: Path) -> None:
             await closing
 
 
-async def test_uploads_that_outlast_the_drain_are_cut_off(tmp_path: Path) -> None:
+async def test_uploads_are_cut_off_after_the_drain_time(tmp_path: Path) -> None:
     by_http, by_grpc = Slow(), Slow()
     async with asyncio.timeout(30), AsyncExitStack() as gateway:
         doors = await gateway.enter_async_context(opened_doors(tmp_path, settings={"DRAIN_SECONDS": 1.0}))

@@ -65,7 +65,7 @@ async def all_read(url: str) -> int:
         return len([line async for line in response.aiter_lines() if line.startswith("id: ")])
 
 
-async def test_readers_that_stop_reading(tmp_path: Path) -> None:
+async def test_stalled_readers_are_disconnected(tmp_path: Path) -> None:
     orchestrator = ScriptedOrchestrator(script=(LARGE,) * EVENTS)
     register = partial(orchestrator_pb2_grpc.add_OrchestratorServiceServicer_to_server, orchestrator)
     service = orchestrator_pb2.DESCRIPTOR.services_by_name["OrchestratorService"]
@@ -91,7 +91,7 @@ async def test_readers_that_stop_reading(tmp_path: Path) -> None:
     assert after.tasks <= before.tasks
 
 
-async def test_who_reads_slowly_reads_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_reader_gets_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "STALL_SECONDS", 1.0)
     async with opened_doors(tmp_path, ScriptedOrchestrator(script=((LARGE,) * EVENTS) + (END,))) as doors:
         await doors.ask()

@@ -33,7 +33,7 @@ async def sent(doors: Doors, name: str = "sign.png", content: bytes = PICTURE, *
     return kept
 
 
-async def test_a_file_is_kept_held_listed_and_given_back(doors: Doors) -> None:
+async def test_file_is_stored_held_listed_and_served(doors: Doors) -> None:
     kept = await sent(doors, purpose="vision")
     digest = hashlib.sha256(PICTURE).hexdigest()
     assert kept["artifact"] == {
@@ -42,17 +42,21 @@ async def test_a_file_is_kept_held_listed_and_given_back(doors: Doors) -> None:
         "size_bytes": len(PICTURE),
         "name": "sign.png",
     }
-    assert (kept["object"], kept["purpose"], kept["bytes"]) == ("file", "vision", len(PICTURE))
+    assert kept["object"] == "file"
+    assert kept["purpose"] == "vision"
+    assert kept["bytes"] == len(PICTURE)
     assert doors.orchestrator.holds == {kept["id"]: [digest]}
     path = f"/v1/files/{kept['id']}"
     assert (await doors.http.get(path)).json() == kept
     whole = await doors.http.get(f"{path}/content")
-    assert (whole.content, whole.headers["content-type"]) == (PICTURE, "image/png")
+    assert whole.content == PICTURE
+    assert whole.headers["content-type"] == "image/png"
     part = await doors.http.get(f"{path}/content", headers={"range": "bytes=1-3"})
-    assert (part.status_code, part.content) == (206, b"PNG")
+    assert part.status_code == 206
+    assert part.content == b"PNG"
 
 
-async def test_openai_s_own_client_manages_files(doors: Doors) -> None:
+async def test_openai_client_manages_files(doors: Doors) -> None:
     base = f"http://127.0.0.1:{doors.http_port}/v1"
     async with openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0) as client:
         made = [
@@ -79,7 +83,7 @@ async def test_openai_s_own_client_manages_files(doors: Doors) -> None:
     assert doors.orchestrator.holds[made[0].id] == []
 
 
-async def test_only_files_for_a_purpose_are_listed(doors: Doors) -> None:
+async def test_files_are_listed_by_purpose(doors: Doors) -> None:
     await sent(doors, "a.txt", b"a", purpose="vision")
     await sent(doors, "b.txt", b"b")
     listed = (await doors.http.get("/v1/files", params={"purpose": "vision"})).json()
@@ -100,7 +104,7 @@ async def test_only_files_for_a_purpose_are_listed(doors: Doors) -> None:
         ({"json": {"file": "a"}}, "CONTENT_TYPE", None),
     ],
 )
-async def test_what_cannot_be_kept_is_refused(
+async def test_invalid_file_upload_is_rejected(
     doors: Doors, form: dict[str, Any], code: str | None, port: str | None
 ) -> None:
     response = await doors.http.post("/v1/files", **form)
@@ -112,9 +116,7 @@ async def test_what_cannot_be_kept_is_refused(
     assert not doors.orchestrator.holds
 
 
-async def test_a_file_whose_time_is_over_is_not_there_and_is_let_go(
-    doors: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expired_file_is_deleted(doors: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Holder:
         def __init__(self) -> None:
             self.held: dict[str, list[str]] = {}
@@ -136,7 +138,7 @@ async def test_a_file_whose_time_is_over_is_not_there_and_is_let_go(
         assert (await files.get(lasting.id)).artifact == kept.artifact
 
 
-async def test_a_conversation_is_the_chain_of_its_runs(doors: Doors) -> None:
+async def test_conversation_contains_its_runs(doors: Doors) -> None:
     first = (await doors.ask("Read the text in this image, please", headers={"prefer": "wait=5"})).json()["run_id"]
     await doors.ask("And now aloud", parent_run_id=first, headers={"prefer": "wait=5"})
     other = (await doors.ask("Another thing", headers={"prefer": "wait=5"})).json()["run_id"]
@@ -151,16 +153,17 @@ async def test_a_conversation_is_the_chain_of_its_runs(doors: Doors) -> None:
     assert [each["id"] for each in (await doors.http.get("/v1/conversations")).json()["data"]] == [other]
 
 
-async def test_a_conversation_under_way_is_not_removed(doors: Doors) -> None:
+async def test_active_conversation_cannot_be_deleted(doors: Doors) -> None:
     doors.orchestrator.script = ()
     run_id = (await doors.ask("Wait")).json()["run_id"]
     refused = await doors.http.delete(f"/v1/conversations/{run_id}")
-    assert (refused.status_code, refused.json()["code"]) == (409, "RUNNING")
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "RUNNING"
     doors.orchestrator.runs[run_id].tell(RunEvent(run_ended=RunEnded(state=RUN_STATE_COMPLETED)))
     assert (await doors.http.delete(f"/v1/conversations/{run_id}")).status_code == 200
 
 
-async def test_what_is_not_there_is_said(doors: Doors) -> None:
+async def test_unknown_files_and_conversations_are_not_found(doors: Doors) -> None:
     paths = ("/v1/files/file_x", "/v1/files/file_x/content", "/v1/conversations/run_x")
     told = await asyncio.gather(*(doors.http.get(path) for path in paths))
     assert [(each.status_code, each.json()["code"]) for each in told] == [

@@ -153,7 +153,7 @@ async def by_call(house: House, run: ScriptedRun, client: Client, most: int) -> 
     [(by_header, 1), (by_query, 1), (by_response, 0), (by_call, 1)],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-async def test_a_client_killed_a_hundred_times_sees_every_event_once(tmp_path: Path, life: Life, first: int) -> None:
+async def test_client_restarted_100_times_sees_every_event_once(tmp_path: Path, life: Life, first: int) -> None:
     random, client = Random(6), Client(first)
     deaths, in_vain = 0, 0
     async with House(tmp_path).opened() as house, asyncio.timeout(SECONDS):

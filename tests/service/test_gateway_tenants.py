@@ -110,7 +110,8 @@ class Estate:
         self.a, self.b = [await self.house.token(name, admin=True) for name in "ab"]
         answer = await self.doors.ask("do it", headers={**bearer(self.a), "prefer": "wait=20"})
         run = answer.json()
-        assert (answer.status_code, run["state"]) == (200, "completed")
+        assert answer.status_code == 200
+        assert run["state"] == "completed"
         kept = await self.doors.http.post(
             "/v1/files", data={"purpose": "user_data"}, files={"file": ("a.txt", b"of a")}, headers=bearer(self.a)
         )
@@ -166,7 +167,7 @@ async def estate(cast: Cast, settings: Settings, tmp_path: Path) -> AsyncIterato
             yield estate
 
 
-async def test_no_route_shows_or_touches_what_is_anothers(estate: Estate) -> None:
+async def test_routes_hide_objects_of_other_tenants(estate: Estate) -> None:
     tried, own = 0, set()
     for route in estate.routes():
         method, path = route.split(" ")
@@ -186,14 +187,14 @@ async def test_no_route_shows_or_touches_what_is_anothers(estate: Estate) -> Non
         assert response.status_code == 200, (path, response.text)
 
 
-async def test_every_route_is_one_of_those_or_has_ids(estate: Estate) -> None:
+async def test_all_routes_are_covered(estate: Estate) -> None:
     routes = set(estate.routes())
     assert routes >= COMMON | LISTS | MAKE
     without_ids = {route for route in routes if "{" not in route}
     assert without_ids <= COMMON | LISTS | MAKE
 
 
-async def test_lists_show_each_tenant_its_own(estate: Estate) -> None:
+async def test_lists_contain_only_own_objects(estate: Estate) -> None:
     for route in LISTS:
         path = route.removeprefix("GET ")
         assert (await estate.doors.http.get(path, headers=bearer(estate.a))).json()["data"]
@@ -205,7 +206,7 @@ async def test_lists_show_each_tenant_its_own(estate: Estate) -> None:
 
 
 @pytest.mark.parametrize(("path", "body"), NAMING, ids=lambda value: str(value)[:60])
-async def test_nothing_new_can_be_made_of_what_is_anothers(estate: Estate, path: str, body: dict[str, Any]) -> None:
+async def test_objects_of_other_tenants_cannot_be_used(estate: Estate, path: str, body: dict[str, Any]) -> None:
     response = await estate.doors.http.post(path, json=estate.filled(body), headers=bearer(estate.b))
     assert response.status_code == 404, response.text
     for there in ("/v1/runs", "/v1/batches"):
@@ -213,25 +214,28 @@ async def test_nothing_new_can_be_made_of_what_is_anothers(estate: Estate, path:
 
 
 @pytest.mark.parametrize("value", [{"file_id": "{file_id}"}, OF_A], ids=str)
-async def test_a_file_of_anothers_is_none_for_an_item(estate: Estate, value: dict[str, Any]) -> None:
+async def test_batch_item_cannot_use_files_of_other_tenants(estate: Estate, value: dict[str, Any]) -> None:
     plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
     items = [*NOTE, {"inputs": [{"name": "note", **estate.filled(value)}]}]
     sent = {"plan": plan, "items": items}
     batch = await estate.doors.http.post("/v1/batches", json=sent, headers=bearer(estate.b))
     there = f"/v1/batches/{batch.json()['batch_id']}/items"
     _, kept = (await estate.doors.http.get(there, headers=bearer(estate.b))).json()["data"]
-    assert (kept["state"], kept["inputs"], kept["failure"]["code"]) == ("failed", [], "NOT_FOUND")
+    assert kept["state"] == "failed"
+    assert kept["inputs"] == []
+    assert kept["failure"]["code"] == "NOT_FOUND"
 
 
-async def test_the_same_idempotency_key_is_another_ones_own(estate: Estate) -> None:
+async def test_idempotency_keys_are_separate_per_tenant(estate: Estate) -> None:
     same = {"idempotency-key": "one"}
     first = await estate.doors.ask("x", headers={**bearer(estate.a), **same})
     second = await estate.doors.ask("y", headers={**bearer(estate.b), **same})
-    assert (first.status_code, second.status_code) == (202, 202)
+    assert first.status_code == 202
+    assert second.status_code == 202
     assert first.json()["run_id"] != second.json()["run_id"]
 
 
-async def test_the_same_bytes_are_kept_once_for_each(estate: Estate) -> None:
+async def test_equal_content_is_stored_per_tenant(estate: Estate) -> None:
     there = estate.filled("/v1/artifacts/{sha256}")
     await estate.doors.http.post(
         "/v1/files", data={"purpose": "user_data"}, files={"file": ("b.txt", b"of a")}, headers=bearer(estate.b)
@@ -241,7 +245,7 @@ async def test_the_same_bytes_are_kept_once_for_each(estate: Estate) -> None:
     assert "b.txt" in response.headers["content-disposition"]
 
 
-async def test_no_call_shows_or_touches_what_is_anothers(estate: Estate) -> None:
+async def test_grpc_methods_hide_objects_of_other_tenants(estate: Estate) -> None:
     run_id, sha256, batch_id = estate.ids["run_id"], estate.ids["sha256"], estate.ids["batch_id"]
     of_a = NamedValue(value=Value(artifact=Artifact(sha256=sha256)))
     absent = {
@@ -290,7 +294,7 @@ def _data(page: Any) -> Any:
     return page.ListFields() and page.ListFields()[0][1]
 
 
-async def test_without_a_key_no_call_is_answered(estate: Estate) -> None:
+async def test_all_grpc_methods_require_a_key(estate: Estate) -> None:
     stub = estate.doors.grpc
     for method in pb.DESCRIPTOR.services_by_name["GatewayService"].methods:
         message = GetMessageClass(method.input_type)()
@@ -299,7 +303,7 @@ async def test_without_a_key_no_call_is_answered(estate: Estate) -> None:
         assert error.code() is StatusCode.UNAUTHENTICATED, method.name
 
 
-async def test_without_a_key_no_route_is_answered_but_the_public_ones(estate: Estate) -> None:
+async def test_all_routes_but_public_ones_require_a_key(estate: Estate) -> None:
     granted = {"PUT /mcp/uploads/{secret}", "POST /mcp/uploads/{secret}"}
     public = {route for route in COMMON if " /v1/" not in route} | granted
     for route in estate.routes():
@@ -308,7 +312,7 @@ async def test_without_a_key_no_route_is_answered_but_the_public_ones(estate: Es
         assert (response.status_code == 401) is (route not in public), route
 
 
-async def test_what_is_deleted_stands_in_the_log(estate: Estate) -> None:
+async def test_deletions_are_audited(estate: Estate) -> None:
     await estate.doors.http.delete(estate.filled("/v1/runs/{run_id}"), headers=bearer(estate.a))
     await estate.doors.http.delete(estate.filled("/v1/files/{file_id}"), headers=bearer(estate.a))
     await estate.doors.http.delete("/v1/pipelines/of-a", headers=bearer(estate.a))

@@ -36,7 +36,7 @@ async def doors(tmp_path: Path, world: Authority) -> AsyncIterator[Doors]:
         tls.set_process_identity(None)
 
 
-async def test_http_is_served_by_tls_alone(doors: Doors, world: Authority) -> None:
+async def test_http_is_served_over_tls_only(doors: Doors, world: Authority) -> None:
     async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=world.file), trust_env=False) as client:
         run = await client.post(
             f"https://127.0.0.1:{doors.http_port}/v1/runs", json={"request": "hello"}, headers={"prefer": "wait=5"}
@@ -46,7 +46,7 @@ async def test_http_is_served_by_tls_alone(doors: Doors, world: Authority) -> No
         await doors.http.get("/healthz")
 
 
-async def test_grpc_is_served_by_tls_alone(doors: Doors, world: Authority) -> None:
+async def test_grpc_is_served_over_tls_only(doors: Doors, world: Authority) -> None:
     believed = grpc.ssl_channel_credentials(world.file.read_bytes())
     async with grpc.aio.secure_channel(f"localhost:{doors.grpc_port}", believed) as channel:
         stub = GatewayServiceStub(channel)
@@ -60,7 +60,7 @@ async def test_grpc_is_served_by_tls_alone(doors: Doors, world: Authority) -> No
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_key_that_is_another_s_is_named(tmp_path: Path, world: Authority) -> None:
+async def test_mismatched_private_key_is_reported(tmp_path: Path, world: Authority) -> None:
     settings = {
         "certificate": world.certificate("gateway", "localhost").chain,
         "certificate_key": world.certificate("other", "localhost").key,
@@ -70,7 +70,7 @@ async def test_a_key_that_is_another_s_is_named(tmp_path: Path, world: Authority
             pass
 
 
-async def test_a_certificate_without_its_key_is_refused(tmp_path: Path, world: Authority) -> None:
+async def test_certificate_without_private_key_is_rejected(tmp_path: Path, world: Authority) -> None:
     settings = {"certificate": world.certificate("gateway", "localhost").chain}
     with pytest.raises(FailedPrecondition, match="its private key"):
         async with opened_doors(tmp_path, settings=settings):

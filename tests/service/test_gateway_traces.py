@@ -38,14 +38,14 @@ async def one(traces: Kept, name: str) -> ReadableSpan:
     return span
 
 
-async def test_a_request_is_a_span_of_its_client_s_trace_and_the_orchestrator_s_call_is_beneath_it(
-    doors: Doors, traces: Kept
-) -> None:
+async def test_request_span_joins_the_client_trace(doors: Doors, traces: Kept) -> None:
     await doors.ask(SECRET, headers={"traceparent": ASKED, "Prefer": "wait=5"})
     span = await one(traces, "POST /v1/runs")
     assert span.context
     assert span.parent
-    assert (span.context.trace_id, span.parent.span_id, span.kind) == (0xABCD, 0xEF, trace.SpanKind.SERVER)
+    assert span.context.trace_id == 0xABCD
+    assert span.parent.span_id == 0xEF
+    assert span.kind == trace.SpanKind.SERVER
     assert span.attributes == {
         "http.request.method": "POST",
         "http.route": "/v1/runs",
@@ -58,9 +58,7 @@ async def test_a_request_is_a_span_of_its_client_s_trace_and_the_orchestrator_s_
     assert not any(SECRET in each.to_json() for each in traces.get_finished_spans())
 
 
-async def test_an_answer_names_its_trace_also_to_a_page_elsewhere_that_goes_on_with_its_own(
-    traces: Kept, tmp_path: Path
-) -> None:
+async def test_response_names_its_trace_across_origins(traces: Kept, tmp_path: Path) -> None:
     page = {"origin": "https://app.example"}
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "traceparent, tracestate"}
     async with asyncio.timeout(20), opened_doors(tmp_path, settings={"cors_origins": page["origin"]}) as doors:
@@ -71,12 +69,12 @@ async def test_an_answer_names_its_trace_also_to_a_page_elsewhere_that_goes_on_w
     assert "x-trace-id" in answer.headers["access-control-expose-headers"].split(", ")
 
 
-async def test_an_answer_names_no_trace_where_there_is_none(tmp_path: Path) -> None:
+async def test_untraced_response_has_no_trace_id(tmp_path: Path) -> None:
     async with asyncio.timeout(20), opened_doors(tmp_path) as doors:
         assert "x-trace-id" not in (await doors.http.get("/v1/tasks", headers={"traceparent": ASKED})).headers
 
 
-async def test_grpc_goes_on_with_its_client_s_trace_too(doors: Doors, traces: Kept) -> None:
+async def test_grpc_call_joins_the_client_trace(doors: Doors, traces: Kept) -> None:
     request = gateway_pb2.CreateRunRequest(spec=RunSpec(request="do it"))
     with trace.use_span(trace.NonRecordingSpan(tracing.extract({"traceparent": ASKED}))):
         async for _ in doors.grpc.CreateRun(request, timeout=5):
@@ -93,9 +91,7 @@ async def test_grpc_goes_on_with_its_client_s_trace_too(doors: Doors, traces: Ke
         ("/v1/tasks", "GET /v1/tasks", 200),
     ],
 )
-async def test_spans_are_called_by_routes_not_by_what_clients_write(
-    doors: Doors, traces: Kept, path: str, name: str, status: int
-) -> None:
+async def test_span_names_are_routes(doors: Doors, traces: Kept, path: str, name: str, status: int) -> None:
     await doors.http.get(path)
     span = await one(traces, name)
     assert (span.attributes or {})["http.response.status_code"] == status
@@ -109,12 +105,12 @@ async def test_probes_are_not_traced(doors: Doors, traces: Kept) -> None:
     assert traces.get_finished_spans() == ()
 
 
-async def test_a_traceparent_that_is_none_begins_a_trace(doors: Doors, traces: Kept) -> None:
+async def test_invalid_traceparent_starts_a_new_trace(doors: Doors, traces: Kept) -> None:
     await doors.http.get("/v1/tasks", headers={"traceparent": "00-nonsense"})
     assert (await one(traces, "GET /v1/tasks")).parent is None
 
 
-async def test_a_call_is_a_line_with_its_code_and_the_run_that_it_is_about(doors: Doors) -> None:
+async def test_grpc_access_log_has_code_and_run_id(doors: Doors) -> None:
     with capture_logs() as logs:
         async for _ in doors.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request=SECRET)), timeout=5):
             pass
@@ -130,7 +126,7 @@ async def test_a_call_is_a_line_with_its_code_and_the_run_that_it_is_about(doors
     ]
 
 
-async def test_the_line_of_a_request_has_the_run_that_it_is_about(doors: Doors) -> None:
+async def test_http_access_log_has_run_id(doors: Doors) -> None:
     def told(logs: list[Any]) -> list[Any]:
         return [line.get("run_id") for line in logs if line["event"] == "request"]
 

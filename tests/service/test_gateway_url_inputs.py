@@ -58,18 +58,17 @@ def accepted(doors: Doors) -> RunSpec:
         ("/table.csv", "table.csv", "text/csv"),
     ],
 )
-async def test_an_input_given_as_a_url_is_an_artifact_of_the_run(
-    doors: Doors, web: Web, path: str, name: str, media_type: str
-) -> None:
+async def test_url_input_becomes_an_artifact(doors: Doors, web: Web, path: str, name: str, media_type: str) -> None:
     response = await doors.ask(inputs=[{"name": "it", **inputs(web, path)[0]}])
     assert response.status_code == 202, response.text
     (given,) = accepted(doors).inputs
-    assert (given.name, given.value.artifact.name) == ("it", name)
+    assert given.name == "it"
+    assert given.value.artifact.name == name
     assert given.value.artifact.media_type == media_type
     assert await doors.store.get("default", given.value.artifact.sha256)
 
 
-async def test_inputs_beside_urls_and_a_forms_spec_keep_their_places(doors: Doors, web: Web) -> None:
+async def test_input_order_is_kept_with_urls_and_files(doors: Doors, web: Web) -> None:
     (picture,) = inputs(web, "/silent")
     spec = f'{{"inputs": [{{"text": "a"}}, {{"url": "{picture["url"]}"}}]}}'
     files = {"file": ("b.txt", b"words", "text/plain")}
@@ -79,7 +78,7 @@ async def test_inputs_beside_urls_and_a_forms_spec_keep_their_places(doors: Door
     assert kinds == ["text", "artifact", "artifact"]
 
 
-async def test_an_attachment_of_an_earlier_turn_may_be_a_url(doors: Doors, web: Web) -> None:
+async def test_history_attachment_may_be_a_url(doors: Doors, web: Web) -> None:
     history = [{"role": "user", "text": "look", "attachments": inputs(web, "/silent")}]
     response = await doors.ask(history=history)
     assert response.status_code == 202, response.text
@@ -99,17 +98,19 @@ async def test_an_attachment_of_an_earlier_turn_may_be_a_url(doors: Doors, web: 
         ("/inside", "URL_ADDRESS"),
     ],
 )
-async def test_what_cannot_be_had_is_told_before_the_run(doors: Doors, web: Web, path: str, code: str) -> None:
+async def test_unfetchable_url_fails_before_the_run(doors: Doors, web: Web, path: str, code: str) -> None:
     response = await doors.ask(inputs=[{"text": "a"}, *inputs(web, path)])
     problem = response.json()
-    assert (problem["code"], problem["error"]["param"]) == (code, "inputs[1]")
+    assert problem["code"] == code
+    assert problem["error"]["param"] == "inputs[1]"
     assert 400 <= response.status_code < 500
     assert not doors.orchestrator.runs
 
 
-async def test_urls_of_one_request_share_its_limit(doors: Doors, web: Web) -> None:
+async def test_urls_of_one_request_share_a_limit(doors: Doors, web: Web) -> None:
     response = await doors.ask(inputs=inputs(web, "/half", "/half"))
-    assert (response.status_code, response.json()["code"]) == (413, "TOO_LARGE")
+    assert response.status_code == 413
+    assert response.json()["code"] == "TOO_LARGE"
 
 
 @pytest.mark.parametrize(
@@ -125,46 +126,51 @@ async def test_urls_of_one_request_share_its_limit(doors: Doors, web: Web) -> No
     ],
     ids=str,
 )
-async def test_a_url_that_is_not_one_to_ask_is_a_problem(doors: Doors, given: dict[str, Any], code: str) -> None:
+async def test_forbidden_url_is_a_problem(doors: Doors, given: dict[str, Any], code: str) -> None:
     response = await doors.ask(inputs=[given])
     assert response.json()["code"] == code
     assert response.json()["remedy"]
     assert "secret" not in response.text
 
 
-async def test_nothing_is_fetched_for_a_request_that_is_wrong_anyway(doors: Doors, web: Web) -> None:
+async def test_invalid_request_fetches_nothing(doors: Doors, web: Web) -> None:
     response = await doors.ask(inputs=inputs(web, "/silent"), nonsense=1)
     assert response.json()["code"] == "UNKNOWN_FIELD"
     assert web.asked == []
 
 
-async def test_a_gateway_that_fetches_nothing_says_so(tmp_path: Path) -> None:
+async def test_disabled_fetching_is_reported(tmp_path: Path) -> None:
     async with opened_doors(tmp_path, settings={"fetch_urls": False}) as doors:
         response = await doors.ask(inputs=[{"url": "https://example.org/a.png"}])
-    assert (response.status_code, response.json()["code"]) == (403, "FETCHING_OFF")
+    assert response.status_code == 403
+    assert response.json()["code"] == "FETCHING_OFF"
 
 
-async def test_a_form_that_states_another_type_is_refused(doors: Doors) -> None:
+async def test_form_file_with_wrong_content_type_is_rejected(doors: Doors) -> None:
     files = {"file": ("picture", b"\x89PNG\r\n\x1a\n" + bytes(20), "application/pdf")}
     response = await doors.http.post("/v1/runs", data={"request": "do it"}, files=files)
-    assert (response.status_code, response.json()["code"]) == (400, "FILE_TYPE")
+    assert response.status_code == 400
+    assert response.json()["code"] == "FILE_TYPE"
     assert "application/pdf" in response.json()["detail"]
 
 
-async def test_under_the_policy_local_only_what_belongs_to_the_house_is_asked(doors: Doors, web: Web) -> None:
+async def test_local_policy_fetches_from_deployment_hosts_only(doors: Doors, web: Web) -> None:
     inside = await doors.ask(policy="local", inputs=inputs(web, "/silent"))
     assert inside.status_code == 202, inside.text
     outside = await doors.ask(policy="local", inputs=[{"text": "a"}, {"url": "https://example.org/a.png"}])
     problem = outside.json()
-    assert (outside.status_code, problem["code"], problem["error"]["param"]) == (403, "POLICY", "inputs[1]")
+    assert outside.status_code == 403
+    assert problem["code"] == "POLICY"
+    assert problem["error"]["param"] == "inputs[1]"
     assert "upload the file" in problem["remedy"]
     web.replies["/out"] = redirect("https://example.org/a.png")
     led_out = await doors.ask(policy="local", inputs=inputs(web, "/out"))
     assert led_out.json()["code"] == "POLICY"
 
 
-async def test_openais_local_model_asks_for_no_url_outside(doors: Doors) -> None:
+async def test_local_controller_fetches_no_external_url(doors: Doors) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     said = {"model": "hugginggpt-local", "messages": [{"role": "user", "content": [picture]}]}
     refused = await doors.http.post("/v1/chat/completions", json=said)
-    assert (refused.status_code, refused.json()["code"]) == (403, "POLICY")
+    assert refused.status_code == 403
+    assert refused.json()["code"] == "POLICY"

@@ -41,7 +41,11 @@ def inside(bad: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["Read the text in this image", "-f", "bomb.png"], 1, "bomb.png has too many pixels"),
         (["Read the text in this image", "-f", "words.png"], 2, "its content is text/plain"),
         (["Summarise this letter", "-f", "torn.pdf"], 1, "torn.pdf is not a PDF that can be read"),
-        (["Summarise this", "-f", "latin.txt"], 2, "cannot accept latin.txt: its name means text, but its content is not UTF-8"),
+        (
+            ["Summarise this", "-f", "latin.txt"],
+            2,
+            "cannot accept latin.txt: its name means text, but its content is not UTF-8",
+        ),
         (["Transcribe this recording", "-f", "silent.wav"], 1, "silent.wav is a recording of zero length"),
         (["Read the text in photo.png"], 1, "photo.png is named but was not sent"),
         (["Make a video of a dancing cat"], 1, "which no expert here offers"),

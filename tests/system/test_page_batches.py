@@ -72,7 +72,9 @@ async def test_a_folder_with_two_bad_files_costs_two_lines(tab: Tab, house: Hous
     await expect(items).to_have_count(12)
     await expect(items.first).to_contain_text("We are so happy")
     await expect(items.nth(10)).to_contain_text("broken.png is damaged")
-    await expect(items.nth(11)).to_contain_text("cannot accept letter.png: its name means image/png, but its content is application/pdf")
+    await expect(items.nth(11)).to_contain_text(
+        "cannot accept letter.png: its name means image/png, but its content is application/pdf"
+    )
     await expect(page.locator(".errors li")).to_have_text([re.compile("broken.png"), re.compile("letter.png")])
     await expect(page.locator(".times dl").last.locator("dt")).to_have_count(5)
     await page.get_by_role("group", name="Which items").get_by_role("button", name="failed 2").click()

@@ -46,7 +46,7 @@ async def entries(database: Database) -> list[tuple[str, str, str]]:
     return [(each["actor"], each["action"], each["subject"]) async for each in Audit(database).entries()]
 
 
-async def test_of_a_secret_only_a_digest_is_kept(store: Database) -> None:
+async def test_only_a_digest_of_the_secret_is_stored(store: Database) -> None:
     key, token = await Keys(store).create(Terms("shop", "bot", limits={"concurrent_runs": 2}), OPERATOR)
     sent = parts(token)
     assert sent
@@ -59,7 +59,7 @@ async def test_of_a_secret_only_a_digest_is_kept(store: Database) -> None:
     assert "digest" not in repr(key)
 
 
-async def test_what_is_done_to_keys_is_kept_with_them(store: Database) -> None:
+async def test_key_changes_are_audited(store: Database) -> None:
     keys = Keys(store)
     key, _ = await keys.create(Terms("shop"), OPERATOR)
     changed = await keys.change(key.id, {"limits": {"tokens_per_day": 5}, "name": "n"}, Actor("default", "b"))
@@ -75,7 +75,7 @@ async def test_what_is_done_to_keys_is_kept_with_them(store: Database) -> None:
     assert await entries(store) == [(who, act, key.id) for who, act in acts]
 
 
-async def test_a_revoked_key_stays_so_and_an_unknown_one_is_said_to_be(store: Database) -> None:
+async def test_revoked_or_unknown_key_cannot_be_changed(store: Database) -> None:
     keys = Keys(store)
     key, _ = await keys.create(Terms("shop"), OPERATOR)
     await keys.revoke(key.id, OPERATOR)
@@ -87,13 +87,13 @@ async def test_a_revoked_key_stays_so_and_an_unknown_one_is_said_to_be(store: Da
 
 
 @pytest.mark.parametrize("tenant", ["", "A", "../x", "a/b", ".a", "a.b", "a_b", "a" * 64, "a\n"])
-async def test_a_tenant_is_a_name_that_can_be_part_of_a_path(store: Database, tenant: str) -> None:
+async def test_invalid_tenant_name_is_rejected(store: Database, tenant: str) -> None:
     with pytest.raises(InvalidRequest):
         await Keys(store).create(Terms(tenant), OPERATOR)
 
 
 @pytest.mark.parametrize("act", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit"])
-async def test_the_log_only_grows_whoever_asks(store: Database, act: str) -> None:
+async def test_audit_log_is_append_only(store: Database, act: str) -> None:
     with identified_as(Identity("shop", "k1")):
         await Audit(store).record("run.delete", "run_1", why="test")
     with pytest.raises(Exception, match="the audit log is append-only"):
@@ -101,7 +101,7 @@ async def test_the_log_only_grows_whoever_asks(store: Database, act: str) -> Non
     assert await entries(store) == [("k1", "run.delete", "run_1")]
 
 
-async def test_the_log_is_exported_whole_and_in_order(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_audit_log_is_exported_completely_in_order(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.auth.audit._PAGE", 2)
     for number in range(5):
         await Audit(store).record("file.delete", f"file_{number}")
@@ -110,7 +110,7 @@ async def test_the_log_is_exported_whole_and_in_order(store: Database, monkeypat
     assert json.loads(json.dumps(exported)) == exported
 
 
-async def test_what_many_count_at_once_is_all_counted(store: Database) -> None:
+async def test_concurrent_counter_updates_are_all_counted(store: Database) -> None:
     one, other = StoredCounters(store, Clock(90)), StoredCounters(store, Clock(119))
     seen = await asyncio.gather(*(each.add("k", "requests", MINUTE, 1) for each in (one, other) * 20))
     assert sorted(seen) == list(range(1, 41))
@@ -119,7 +119,7 @@ async def test_what_many_count_at_once_is_all_counted(store: Database) -> None:
     assert await StoredCounters(store, Clock(120)).add("k", "requests", MINUTE, 1) == 1
 
 
-async def test_memory_counts_each_window_anew() -> None:
+async def test_memory_counters_reset_in_each_window() -> None:
     clock = Clock(59)
     counters = MemoryCounters(clock)
     assert [await counters.add("k", "requests", MINUTE, 1) for _ in range(3)] == [1, 2, 3]
@@ -127,7 +127,7 @@ async def test_memory_counts_each_window_anew() -> None:
     assert await counters.add("k", "requests", MINUTE, 1) == 1
 
 
-async def test_no_more_places_are_given_than_there_are(store: Database) -> None:
+async def test_run_slots_never_exceed_the_limit(store: Database) -> None:
     slots = RunSlots(store, Clock(0))
     asked = await asyncio.gather(*(slots.reserve("k", 3) for _ in range(10)), return_exceptions=True)
     given = [each for each in asked if isinstance(each, str)]
@@ -138,7 +138,7 @@ async def test_no_more_places_are_given_than_there_are(store: Database) -> None:
     await slots.reserve("k", 3)
 
 
-async def test_a_run_has_one_place_however_often_it_is_asked_for(store: Database) -> None:
+async def test_repeated_request_for_one_run_takes_one_slot(store: Database) -> None:
     slots = RunSlots(store, Clock(0))
     for _ in range(3):
         await slots.assign(await slots.reserve("k", 2), "run_1")
@@ -147,19 +147,19 @@ async def test_a_run_has_one_place_however_often_it_is_asked_for(store: Database
         await slots.reserve("k", 2)
 
 
-async def test_a_run_that_has_ended_already_keeps_no_place(store: Database) -> None:
+async def test_ended_run_takes_no_slot(store: Database) -> None:
     await store.write(told("INSERT INTO ended_runs (run_id, seen) VALUES ('run_1', 0)"))
     slots = RunSlots(store, Clock(0))
     await slots.assign(await slots.reserve("k", 1), "run_1")
     await slots.reserve("k", 1)
 
 
-async def test_a_place_that_nobody_claims_is_free_after_a_while(store: Database) -> None:
+async def test_unassigned_slot_expires(store: Database) -> None:
     await RunSlots(store, Clock(0)).reserve("k", 1)
     await RunSlots(store, Clock(UNASSIGNED_SECONDS + 1)).reserve("k", 1)
 
 
-async def test_known_keys_go_on_while_the_database_is_away(address: str) -> None:
+async def test_cached_key_is_valid_while_the_database_is_unavailable(address: str) -> None:
     clock = Clock(0)
     async with gateway_store(address) as database:
         _, token = await Keys(database).create(Terms("shop"), OPERATOR)
@@ -172,13 +172,13 @@ async def test_known_keys_go_on_while_the_database_is_away(address: str) -> None
         await authenticator.authenticate(token, "")
 
 
-async def test_limits_a_key_does_not_name_are_the_gateways(store: Database) -> None:
+async def test_missing_key_limits_take_the_gateway_defaults(store: Database) -> None:
     _, token = await Keys(store).create(Terms("shop", limits={"concurrent_runs": 0}), OPERATOR)
     authenticator = KeyAuthenticator(ApiKeyCache(Keys(store)), Limits(concurrent_runs=9, requests_per_minute=7))
     assert (await authenticator.authenticate(token, "")).limits == Limits(concurrent_runs=0, requests_per_minute=7)
 
 
-async def test_failures_are_counted_by_network_and_forgotten() -> None:
+async def test_failures_are_counted_by_network_and_expire() -> None:
     clock = Clock(0)
     backoff = AuthBackoff(clock)
     for number in range(MAX_FAILURES):
@@ -193,7 +193,7 @@ async def test_failures_are_counted_by_network_and_forgotten() -> None:
     backoff.record_failure("2001:db8::1")
 
 
-async def test_failures_of_any_number_of_addresses_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failures_of_many_addresses_use_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.auth.auth_backoff.MAX_NETWORKS", 100)
     backoff = AuthBackoff(Clock(0))
     for number in range(1000):
@@ -201,7 +201,7 @@ async def test_failures_of_any_number_of_addresses_take_bounded_memory(monkeypat
     assert len(backoff._windows) == 100
 
 
-async def test_who_sends_nothing_is_not_taken_for_trying(store: Database) -> None:
+async def test_missing_key_is_not_counted_as_failure(store: Database) -> None:
     authenticator = KeyAuthenticator(ApiKeyCache(Keys(store)), NO_LIMITS)
     for _ in range(3 * MAX_FAILURES):
         with pytest.raises(Unauthenticated):

@@ -43,7 +43,7 @@ async def logged(error: BaseException | None, set_by_hand: StatusCode | None = N
         (ValueError("a secret"), "INTERNAL"),
     ],
 )
-async def test_a_call_is_logged_with_what_came_of_it_and_no_words(error: BaseException | None, code: str) -> None:
+async def test_call_is_logged_with_its_code_and_without_content(error: BaseException | None, code: str) -> None:
     line = await logged(error)
     assert line.pop("seconds") >= 0
     assert line == {
@@ -55,5 +55,5 @@ async def test_a_call_is_logged_with_what_came_of_it_and_no_words(error: BaseExc
     }
 
 
-async def test_a_call_that_was_aborted_has_the_code_it_was_aborted_with() -> None:
+async def test_aborted_call_is_logged_with_its_code() -> None:
     assert (await logged(grpc.aio.AbortError(), StatusCode.ABORTED))["code"] == "ABORTED"

@@ -26,12 +26,12 @@ DISAGREE = [
 
 
 @pytest.mark.parametrize(("claimed", "found"), AGREE)
-def test_a_type_may_be_stated_in_other_words_or_not_at_all(claimed: str, found: str) -> None:
+def test_alias_or_missing_content_type_is_accepted(claimed: str, found: str) -> None:
     assert is_compatible(claimed, found)
 
 
 @pytest.mark.parametrize(("claimed", "found"), DISAGREE)
-def test_a_type_that_the_bytes_belie_is_refused(claimed: str, found: str) -> None:
+def test_content_type_that_contradicts_the_bytes_is_rejected(claimed: str, found: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^cannot accept a: it was sent as") as caught:
         check_content_type("a", claimed, found)
     assert caught.value.reason == "FILE_TYPE"

@@ -83,7 +83,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("argument", "expected"), ARGUMENTS, ids=lambda side: str(side)[:40])
-def test_an_argument_reads_as_people_write_it_and_comes_back_the_same(argument: Argument, expected: Any) -> None:
+def test_argument_round_trip(argument: Argument, expected: Any) -> None:
     written = encode(argument)
     assert written == expected
     assert decode(Argument, json.loads(dumps(written))) == argument
@@ -100,7 +100,7 @@ def test_an_argument_reads_as_people_write_it_and_comes_back_the_same(argument: 
     ],
     ids=str,
 )
-def test_a_value_alone_needs_less_wrapping(value: Value, expected: Any) -> None:
+def test_value_round_trip(value: Value, expected: Any) -> None:
     assert encode(value) == expected
     assert decode(Value, expected) == value
 
@@ -226,15 +226,15 @@ MESSAGES: list[tuple[Message, Any]] = [
 
 
 @pytest.mark.parametrize(("message", "expected"), MESSAGES, ids=lambda side: type(side).__name__)
-def test_a_message_keeps_names_and_numbers(message: Message, expected: Any) -> None:
+def test_message_is_encoded_with_proto_names_and_numbers(message: Message, expected: Any) -> None:
     assert json.loads(dumps(encode(message))) == expected
 
 
-def test_a_spec_comes_back_the_same() -> None:
+def test_run_spec_round_trip() -> None:
     assert decode(RunSpec, SPEC_JSON) == SPEC
 
 
-def test_a_printed_plan_is_taken_back() -> None:
+def test_printed_plan_is_decoded() -> None:
     printed = {
         "id": 3,
         "task": "object-detection",
@@ -245,11 +245,13 @@ def test_a_printed_plan_is_taken_back() -> None:
         "depends_on": [1, 2],
     }
     (task,) = decode(RunSpec, {"plan": [printed]}).plan.tasks
-    assert (task.pinned_model, task.pinned_revision, task.parameters_json) == ("a/b", "", '{"threshold":0.5}')
+    assert task.pinned_model == "a/b"
+    assert task.pinned_revision == ""
+    assert task.parameters_json == '{"threshold":0.5}'
     assert task.arguments["image"].input.name == "file1"
 
 
-def test_a_list_for_a_port_that_takes_one_value_is_json() -> None:
+def test_list_for_single_value_port_is_json() -> None:
     tables = {"table": [["a", "b"], [1, 2]], "question": ["which", "one"]}
     task = decode(Task, {"id": 1, "task": "table-question-answering", "args": tables})
     assert task.arguments["table"].value.json == '[["a","b"],[1,2]]'
@@ -258,7 +260,7 @@ def test_a_list_for_a_port_that_takes_one_value_is_json() -> None:
     assert with_references.arguments["table"].HasField("list")
 
 
-def test_numbers_as_large_as_the_protos_allow_stay_exact() -> None:
+def test_largest_proto_numbers_stay_exact() -> None:
     assert json.loads(dumps(encode(TaskResult(seed=2**53 - 1))))["seed"] == 2**53 - 1
 
 
@@ -294,7 +296,7 @@ def test_numbers_as_large_as_the_protos_allow_stay_exact() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused_where_it_stands(content: Any, where: str) -> None:
+def test_decode_error_names_the_field(content: Any, where: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         decode(RunSpec, content)
     assert caught.value.port == where
@@ -306,14 +308,14 @@ def test_what_does_not_fit_is_refused_where_it_stands(content: Any, where: str) 
     [b"", b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"a": ' + b"9" * 5_000 + b"}"],
     ids=["empty", "cut", "not UTF-8", "NaN", "deep", "long number"],
 )
-def test_what_is_no_json_is_refused(content: bytes) -> None:
+def test_invalid_json_is_rejected(content: bytes) -> None:
     with pytest.raises(InvalidRequest) as caught:
         loads(content)
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize(("levels", "taken"), [(100, True), (101, False), (900, False)])
-def test_json_nested_deeper_than_later_readers_can_follow_is_refused(levels: int, taken: bool) -> None:
+def test_too_deeply_nested_json_is_rejected(levels: int, taken: bool) -> None:
     deep = json.loads('{"a":' * levels + '"[[[{{{\\\\\\""' + "}" * levels)
     spec = {"plan": [{"args": {"x": {"json": deep}}}]}
     if taken:
@@ -323,11 +325,11 @@ def test_json_nested_deeper_than_later_readers_can_follow_is_refused(levels: int
         decode(RunSpec, spec)
 
 
-def test_many_brackets_side_by_side_are_not_deep() -> None:
+def test_many_adjacent_brackets_are_not_deep() -> None:
     assert decode(Value, [[]] * 1000).json == "[" + ",".join(["[]"] * 1000) + "]"
 
 
-def test_lists_of_lists_of_arguments_are_refused_however_deep() -> None:
+def test_nested_argument_lists_are_rejected_at_any_depth() -> None:
     lists: Any = []
     for _ in range(900):
         lists = [lists]

@@ -15,24 +15,24 @@ from tests.bench.parsing import LARGE_MESSAGES, WIDE_JSON, doubling_schema
 
 @pytest.mark.parametrize("fields", LARGE_MESSAGES.values(), ids=LARGE_MESSAGES)
 @pytest.mark.timeout(30)
-def test_a_message_of_very_many_parts_is_refused(fields: Mapping[str, Any]) -> None:
+def test_message_with_too_many_entries_is_rejected(fields: Mapping[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as refused:
         decode(RunSpec, {"request": "x", **fields})
     assert refused.value.reason == "TOO_LARGE"
 
 
-def test_each_message_has_a_count_of_its_own() -> None:
+def test_entries_are_counted_per_message() -> None:
     for _ in range(3):
         assert len(decode(RunSpec, {"history": [{}] * (MAX_ENTRIES // 2)}).history) == MAX_ENTRIES // 2
 
 
 @pytest.mark.parametrize("wide", WIDE_JSON.values(), ids=WIDE_JSON)
 @pytest.mark.timeout(30)
-def test_wide_is_not_deep(wide: Any) -> None:
+def test_wide_json_is_not_deep(wide: Any) -> None:
     assert canonical(wide, "x")
 
 
-def test_json_of_very_many_lists_is_not_read() -> None:
+def test_json_with_too_many_lists_is_rejected() -> None:
     with pytest.raises(InvalidRequest) as refused:
         loads(b"[" + b"[]," * MAX_CONTAINERS + b"[]]")
     assert refused.value.reason == "TOO_LARGE"
@@ -40,7 +40,7 @@ def test_json_of_very_many_lists_is_not_read() -> None:
 
 @pytest.mark.parametrize(("depth", "taken"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
 @pytest.mark.parametrize("turn", [lambda inner: [inner, "]"], lambda inner: {"[": inner}])
-def test_deep_is_refused(depth: int, taken: bool, turn: Any) -> None:
+def test_deep_json_is_rejected(depth: int, taken: bool, turn: Any) -> None:
     content: Any = 1
     for _ in range(depth):
         content = turn(content)
@@ -52,7 +52,7 @@ def test_deep_is_refused(depth: int, taken: bool, turn: Any) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_schema_whose_choices_double_is_not_followed_to_the_end() -> None:
+def test_schema_with_exponential_choices_is_bounded() -> None:
     doubling = doubling_schema()
     json_schema.check(doubling, "x")
     assert not json_schema.holds(doubling, doubling, {"a": 1})

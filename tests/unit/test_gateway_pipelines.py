@@ -52,7 +52,7 @@ def rows(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
 
 
-def test_what_came_of_an_item_is_always_told_in_the_same_fields() -> None:
+def test_item_result_always_has_the_same_fields() -> None:
     waiting = result(BatchItem(index=1, state=RUN_STATE_QUEUED))
     assert waiting == {
         "index": 1,
@@ -69,11 +69,12 @@ def test_what_came_of_an_item_is_always_told_in_the_same_fields() -> None:
     told = result(done(2, 1.5, audio=Value(artifact=ARTIFACT), labels=Value(json="[1]")))
     assert told.keys() == waiting.keys()
     assert told["outputs"]["audio"]["artifact"]["name"] == "speech.wav"
-    assert (told["outputs"]["labels"], told["seconds"]) == ([1], 1.5)
+    assert told["outputs"]["labels"] == [1]
+    assert told["seconds"] == 1.5
     assert result(failed(3, "x"))["error"] == {"reason": "BROKEN", "message": "x", "remedy": "mend it"}
 
 
-async def test_a_table_has_a_column_for_every_output_of_the_plan() -> None:
+async def test_table_has_a_column_for_every_output() -> None:
     batch = Batch(pipeline=Pipeline(outputs=[Port(name="audio"), Port(name="text"), Port(name="labels")]))
     items = [
         done(1, 1, audio=Value(artifact=ARTIFACT), text=Value(text="=HYPERLINK()"), labels=Value(json='{"a":-1}')),
@@ -82,35 +83,45 @@ async def test_a_table_has_a_column_for_every_output_of_the_plan() -> None:
     ]
     first, second, third = rows(b"".join([row async for row in table(batch, each(items))]))
     assert first["outputs.audio"] == f"/v1/artifacts/{ARTIFACT.sha256}"
-    assert (first["outputs.text"], first["outputs.labels"]) == ("'=HYPERLINK()", '{"a":-1}')
-    assert (second["outputs.audio"], second["outputs.text"], second["outputs.labels"]) == ("", "-12.5e3", "-3")
-    assert (third["error.message"], third["seconds"]) == ("'@sum", "")
+    assert first["outputs.text"] == "'=HYPERLINK()"
+    assert first["outputs.labels"] == '{"a":-1}'
+    assert second["outputs.audio"] == ""
+    assert second["outputs.text"] == "-12.5e3"
+    assert second["outputs.labels"] == "-3"
+    assert third["error.message"] == "'@sum"
+    assert third["seconds"] == ""
 
 
-async def test_few_pieces_have_the_same_bytes() -> None:
+async def test_buffered_chunks_have_the_same_bytes() -> None:
     assert [piece async for piece in buffered(chunks(b"a", b"b" * 70_000, b"c"))] == [b"a" + b"b" * 70_000, b"c"]
     assert b"".join([piece async for piece in buffered(chunks())]) == b""
 
 
-async def test_times_are_those_of_the_items_that_have_them() -> None:
+async def test_durations_come_from_items_that_have_them() -> None:
     told = await summary(BATCH, each([*(done(n, float(n)) for n in range(1, 21)), failed(21, "x")]))
     assert told["seconds"] == {"total": 210.0, "median": 10.5, "p95": 19.0}
     assert [entry["index"] for entry in told["slowest"]] == [20, 19, 18, 17, 16]
-    assert (told["input_tokens"], told["output_tokens"]) == (40, 20)
-    assert (told["cost"], told["pool_seconds"]) == (10.0, {"cpu": 40.0, "gpu-l4": 5.0})
+    assert told["input_tokens"] == 40
+    assert told["output_tokens"] == 20
+    assert told["cost"] == 10.0
+    assert told["pool_seconds"] == {"cpu": 40.0, "gpu-l4": 5.0}
     empty = await summary(BATCH, each([]))
-    assert (empty["seconds"], empty["slowest"], empty["errors"]) == ({"total": 0, "median": 0, "p95": 0}, [], [])
+    assert empty["seconds"] == {"total": 0, "median": 0, "p95": 0}
+    assert empty["slowest"] == []
+    assert empty["errors"] == []
 
 
-async def test_of_many_different_errors_few_are_told_apart() -> None:
+async def test_number_of_error_groups_is_bounded() -> None:
     items = [failed(index, f"error {min(index, 150)}") for index in range(1, 201)]
     errors = (await summary(BATCH, each(items)))["errors"]
     assert sum(error["count"] for error in errors) == 200
     assert len(errors) <= MAX_ERROR_GROUPS + 2
-    assert (errors[0]["message"], errors[0]["count"], errors[0]["names"]) == ("", 100, ["n101", "n102", "n103"])
+    assert errors[0]["message"] == ""
+    assert errors[0]["count"] == 100
+    assert errors[0]["names"] == ["n101", "n102", "n103"]
 
 
-async def test_a_file_in_an_error_is_told_once_for_all_where_it_is_a_word() -> None:
+async def test_errors_are_grouped_regardless_of_file_name() -> None:
     messages = ["a.b: bad a.b", "(a.b)", "xa.b and a.b_ differ", "a.b"]
     items = [failed(index, message) for index, message in enumerate(messages * 2, 1)]
     for item in items:
@@ -119,7 +130,7 @@ async def test_a_file_in_an_error_is_told_once_for_all_where_it_is_a_word() -> N
     assert {error["message"] for error in told} == {"…: bad …", "(…)", "xa.b and a.b_ differ", "…"}
 
 
-async def test_items_are_paged_by_number_inputs_and_bytes_and_others_have_turns_between() -> None:
+async def test_pages_are_limited_by_items_inputs_and_bytes() -> None:
     async def sent(items: Iterable[NewItem], length: int) -> AsyncIterator[tuple[SubmittedItem, int]]:
         for item in items:
             yield SubmittedItem("", item), length
@@ -144,7 +155,7 @@ async def test_items_are_paged_by_number_inputs_and_bytes_and_others_have_turns_
     assert await sizes([NewItem()] * 5, PAGE_BYTES // 2) == [2, 2, 1]
 
 
-async def test_lines_are_numbered_wherever_they_are_cut() -> None:
+async def test_line_numbers_do_not_depend_on_chunks() -> None:
     content = b'{"a":1}\r\n\n  \n{"b":2}\n{"c":3}'
     for size in range(1, len(content)):
         cut = chunks(*(content[start : start + size] for start in range(0, len(content), size)))
@@ -152,8 +163,9 @@ async def test_lines_are_numbered_wherever_they_are_cut() -> None:
         assert found == [(1, b'{"a":1}'), (4, b'{"b":2}'), (5, b'{"c":3}')]
 
 
-async def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unterminated_long_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.pipelines.batch_body.JSON_BYTES", 100)
     with pytest.raises(InvalidRequest) as refused:
         _ = [line async for line in numbered_lines(chunks(b"{}\n", *[b"x" * 60] * 2))]
-    assert (refused.value.reason, refused.value.message.split(" is")[0]) == ("TOO_LARGE", "line 2")
+    assert refused.value.reason == "TOO_LARGE"
+    assert refused.value.message.split(" is")[0] == "line 2"

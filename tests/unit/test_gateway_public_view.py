@@ -28,7 +28,7 @@ BY = Candidate(model_id="m", expert="lite", endpoints=[Endpoint(address=INSIDE, 
     ],
     ids=lambda told: told.WhichOneof("event") if isinstance(told, RunEvent) else "run",
 )
-def test_the_addresses_of_experts_are_not_told_but_their_names_are(told: Run | RunEvent) -> None:
+def test_public_view_has_expert_names_without_addresses(told: Run | RunEvent) -> None:
     make_public(told)
     assert INSIDE not in str(told)
     assert 'expert: "lite"' in str(told)
@@ -43,7 +43,7 @@ def test_the_addresses_of_experts_are_not_told_but_their_names_are(told: Run | R
     ],
     ids=str,
 )
-def test_what_has_no_address_stays_as_it_is(told: Run | RunEvent) -> None:
+def test_public_view_keeps_messages_without_addresses(told: Run | RunEvent) -> None:
     before = told.SerializeToString()
     make_public(told)
     assert told.SerializeToString() == before

@@ -32,23 +32,23 @@ def account() -> Account:
     )
 
 
-def test_each_task_stands_alone_with_the_values_seeds_and_commits_of_before() -> None:
+def test_rerun_tasks_are_independent_with_original_values() -> None:
     told = account()
     asked = spec(told, [told.tasks[2]], {1: SkipReason(VERIFICATION_OUTCOME_GONE, "it is gone")})
     (task,) = asked.plan.tasks
-    assert (task.pinned_model, task.pinned_revision, task.parameters_json) == ("m", "c1", '{"a":"x","b":1,"seed":9}')
+    assert task.pinned_model == "m"
+    assert task.pinned_revision == "c1"
+    assert task.parameters_json == '{"a":"x","b":1,"seed":9}'
     assert [item.value.WhichOneof("kind") for item in task.arguments["parts"].list.items] == ["artifact", "text"]
     assert task.arguments["parts"].list.items[1].value.text == "made"
     assert task.arguments["title"].value.text == "both"
-    assert (asked.bypass_memo, asked.mode, asked.inference_mode) == (
-        True,
-        run_pb2.RUN_MODE_RESULTS,
-        model_pb2.INFERENCE_MODE_LOCAL,
-    )
+    assert asked.bypass_memo is True
+    assert asked.mode == run_pb2.RUN_MODE_RESULTS
+    assert asked.inference_mode == model_pb2.INFERENCE_MODE_LOCAL
     assert list(artifacts_of(told.tasks[2], told)) == [("parts", "ab")]
 
 
-def test_it_keeps_which_run_it_is_about_and_what_it_leaves_out() -> None:
+def test_rerun_terms_round_trip() -> None:
     told = account()
     hurdles = {1: SkipReason(VERIFICATION_OUTCOME_GONE, "it is gone")}
     assert RerunTerms.read_from(spec(told, [told.tasks[2]], hurdles)) == RerunTerms("run_1", hurdles)

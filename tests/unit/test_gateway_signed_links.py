@@ -29,7 +29,7 @@ async def passes(headers: HEADERS, port: int = 8080) -> bool:
 
 
 @pytest.mark.parametrize("host", [b"localhost:8080", b"LOCALHOST:8080", b"127.0.0.1:8080", b"[::1]:8080"])
-async def test_its_own_names_with_its_own_port_are_served(host: bytes) -> None:
+async def test_loopback_host_with_own_port_is_accepted(host: bytes) -> None:
     assert await passes([(b"host", host)])
 
 
@@ -59,21 +59,21 @@ async def test_its_own_names_with_its_own_port_are_served(host: bytes) -> None:
     ],
     ids=str,
 )
-async def test_what_was_sent_to_or_from_elsewhere_is_refused(headers: HEADERS) -> None:
+async def test_foreign_host_or_origin_is_rejected(headers: HEADERS) -> None:
     assert not await passes(headers)
 
 
 @pytest.mark.parametrize("origin", [b"http://localhost:8080", b"http://127.0.0.1:8080", b"http://[::1]:8080"])
-async def test_its_own_pages_are_served(origin: bytes) -> None:
+async def test_own_origin_is_accepted(origin: bytes) -> None:
     assert await passes([(b"host", b"127.0.0.1:8080"), (b"origin", origin)])
 
 
-async def test_on_the_standard_port_the_host_may_leave_it_out() -> None:
+async def test_host_without_port_is_accepted_on_port_80() -> None:
     assert await passes([(b"host", b"localhost")], port=80)
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.0.0.53:1", "localhost:8080", "[::1]:8080"])
-def test_a_loopback_address_may_be_listened_on(listen: str) -> None:
+def test_loopback_listen_address_is_accepted(listen: str) -> None:
     require_loopback(listen)
 
 
@@ -90,17 +90,17 @@ def test_a_loopback_address_may_be_listened_on(listen: str) -> None:
         "127.0.0.1:65536",
     ],
 )
-def test_any_other_address_is_refused_with_a_remedy(listen: str) -> None:
+def test_other_listen_address_is_rejected_with_remedy(listen: str) -> None:
     with pytest.raises(errors.InvalidRequest) as caught:
         require_loopback(listen)
     assert caught.value.remedy
 
 
-def test_an_address_is_host_and_port() -> None:
+def test_malformed_listen_address_is_rejected() -> None:
     assert host_and_port("[::1]:80") == ("::1", 80)
 
 
-def test_a_taken_port_is_a_clear_error() -> None:
+def test_port_in_use_is_reported() -> None:
     with bind_listener("127.0.0.1:0") as first:
         with (
             pytest.raises(errors.Unavailable, match="cannot listen") as caught,
@@ -110,7 +110,7 @@ def test_a_taken_port_is_a_clear_error() -> None:
         assert "GATEWAY_HTTP_LISTEN" in caught.value.remedy
 
 
-def test_answers_do_not_wait_for_the_clients_acknowledgement() -> None:
+def test_nagle_delay_is_disabled() -> None:
     with bind_listener("127.0.0.1:0") as listener:
         assert listener.proto == socket.IPPROTO_TCP  # asyncio turns Nagle's algorithm off only where it sees this
 
@@ -139,14 +139,14 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("error", "status"), STATUSES, ids=lambda side: str(getattr(side, "reason", side)))
-def test_every_code_has_one_status_in_http(error: errors.ServiceError, status: int) -> None:
+def test_every_error_reason_has_one_http_status(error: errors.ServiceError, status: int) -> None:
     body = problem(error)
     assert http_status(error) == status == body["status"]
     assert body["code"] == error.reason == body["error"]["code"]
     assert (body["error"]["type"] == "server_error") is (status >= 500)
 
 
-def test_every_grpc_code_that_is_an_error_has_a_status() -> None:
+def test_every_grpc_error_code_has_an_http_status() -> None:
     for code in StatusCode:
         error = errors.ServiceError("x")
         error.code = code

@@ -13,20 +13,20 @@ MODULES = {name: content.decode() for name, content in SITE.contents.items() if 
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_imports_only_its_neighbours(name: str) -> None:
+def test_web_module_imports_only_siblings(name: str) -> None:
     imported = re.findall(r'^import .* from "(.*)";$', MODULES[name], re.MULTILINE)
     assert [each for each in imported if not each.startswith("./") or each[2:] not in SITE.contents] == []
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_stays_small_and_makes_no_markup(name: str) -> None:
+def test_web_module_is_small_and_creates_no_markup(name: str) -> None:
     code = MODULES[name]
     assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", code) == []
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", code) == []
     assert code.count("\n") <= 300
 
 
-def test_nothing_stands_inline_and_every_part_has_this_version() -> None:
+def test_page_has_no_inline_code_and_versioned_urls() -> None:
     page = SITE.page.decode()
     assert re.findall(r"<style|<script(?![^>]*src=)| on\w+=| style=", page) == []
     parts = re.findall(r'"/web/([^"/]+)/([^"]+)"', page)
@@ -34,7 +34,7 @@ def test_nothing_stands_inline_and_every_part_has_this_version() -> None:
     assert {name for _, name in parts} <= SITE.contents.keys()
 
 
-def test_the_samples_are_those_of_the_tests() -> None:
+def test_page_samples_equal_test_samples() -> None:
     samples = re.findall(r'file: "(.*?)"', MODULES["samples.js"])
     assert len(samples) > 3
     for name in samples:

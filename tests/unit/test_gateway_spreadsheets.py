@@ -24,10 +24,10 @@ from gateway.spreadsheets import escape_formula
         "\u3000＋1",
     ],
 )
-def test_what_would_be_a_formula_begins_with_an_apostrophe(text: str) -> None:
+def test_formula_is_escaped_with_an_apostrophe(text: str) -> None:
     assert escape_formula(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["", "a=1", "-12.5e3", "+7", " a", "\ufeffa", "\U0001f600", "1-2"])
-def test_other_text_stays_as_it_is(text: str) -> None:
+def test_other_text_is_not_escaped(text: str) -> None:
     assert escape_formula(text) == text

@@ -65,15 +65,17 @@ def event(number: int, kind: RunEvent) -> RunEvent:
     return numbered_lines
 
 
-def test_an_event_is_framed_by_number_name_and_data() -> None:
+def test_event_frame_has_id_event_and_data() -> None:
     identity, name, data, *rest = (
         event_frame(event(3, RunEvent(answer_chunk=AnswerChunk(text="a\nb")))).decode().split("\n")
     )
-    assert (identity, name, rest) == ("id: 3", "event: answer_chunk", ["", ""])
+    assert identity == "id: 3"
+    assert name == "event: answer_chunk"
+    assert rest == ["", ""]
     assert json.loads(data.removeprefix("data: "))["answer_chunk"] == {"text": "a\nb"}
 
 
-async def test_silence_is_broken_by_comments_and_loses_nothing() -> None:
+async def test_idle_stream_sends_heartbeats_without_losing_events() -> None:
     call, client = QueuedCall(), Client()
     serving = started(call, client, heartbeat_seconds=0.001)
     assert await client.body() == b"retry: 1000\n\n"
@@ -88,7 +90,7 @@ async def test_silence_is_broken_by_comments_and_loses_nothing() -> None:
     assert call.cancelled
 
 
-async def test_a_client_that_leaves_ends_the_stream_at_once() -> None:
+async def test_disconnect_ends_the_stream_at_once() -> None:
     call, client = QueuedCall(), Client()
     serving = started(call, client)
     await client.body()
@@ -98,7 +100,7 @@ async def test_a_client_that_leaves_ends_the_stream_at_once() -> None:
     assert call.cancelled
 
 
-async def test_a_stream_that_cannot_go_on_ends_with_the_problem() -> None:
+async def test_permanent_error_ends_stream_with_problem_event() -> None:
     call, client = QueuedCall(), Client()
     serving = started(call, client)
     await client.body()
@@ -109,7 +111,7 @@ async def test_a_stream_that_cannot_go_on_ends_with_the_problem() -> None:
     await serving
 
 
-async def test_a_stream_that_may_be_taken_up_again_just_ends() -> None:
+async def test_transient_error_ends_stream_without_event() -> None:
     call, client = QueuedCall(), Client()
     serving = started(call, client)
     await client.body()
@@ -118,7 +120,7 @@ async def test_a_stream_that_may_be_taken_up_again_just_ends() -> None:
     await serving
 
 
-async def test_events_already_seen_are_not_sent_again() -> None:
+async def test_duplicate_events_are_not_sent() -> None:
     call, client = QueuedCall(), Client()
     serving = started(call, client)
     await client.body()
@@ -132,7 +134,7 @@ async def test_events_already_seen_are_not_sent_again() -> None:
     await serving
 
 
-def test_text_of_any_kind_stays_on_its_line_for_readers_that_know_unicode() -> None:
+def test_unicode_line_separators_are_escaped() -> None:
     text = "a\nb\r\nc\u2028d\u2029e\x85f\x0b\x0c\x1c 😀"
     told = httpx.Response(200, content=event_frame(event(1, RunEvent(answer_chunk=AnswerChunk(text=text)))))
     reader = Reader(Event.of)
@@ -140,7 +142,7 @@ def test_text_of_any_kind_stays_on_its_line_for_readers_that_know_unicode() -> N
     assert read.body["text"] == text
 
 
-async def test_what_ended_a_stream_stays_a_comment() -> None:
+async def test_closing_frame_of_transient_error_is_a_comment() -> None:
     call, client = QueuedCall(), Client()
     call.events.put_nowait(Unavailable("gone\n\nevent: run_ended\ndata: {}"))
     streaming = started(call, client)

@@ -32,27 +32,27 @@ def throttle(clock: Clock) -> Throttle:
     return Throttle(clock)
 
 
-def test_a_few_refusals_change_nothing(throttle: Throttle) -> None:
+def test_few_refusals_do_not_throttle(throttle: Throttle) -> None:
     assert not any(full(throttle) for _ in range(int(PROBE_REFUSALS)))
     accepted(throttle)
 
 
-def test_many_refusals_are_not_sought_again(throttle: Throttle) -> None:
+def test_many_refusals_throttle(throttle: Throttle) -> None:
     assert [full(throttle) for _ in range(100)].count(False) == PROBE_REFUSALS + 1
 
 
-def test_other_tenants_are_asked_for(throttle: Throttle) -> None:
+def test_throttle_does_not_affect_other_tenants(throttle: Throttle) -> None:
     assert [full(throttle) for _ in range(100)][-1]
     accepted(throttle, "other")
 
 
-def test_after_a_while_it_is_tried_again(throttle: Throttle, clock: Clock) -> None:
+def test_throttle_ends_after_a_while(throttle: Throttle, clock: Clock) -> None:
     assert [full(throttle) for _ in range(100)][-1]
     clock.now += MEMORY_SECONDS / 4
     accepted(throttle)
 
 
-def test_a_burst_that_is_refused_at_once_is_no_longer_remembered_than_a_few(throttle: Throttle, clock: Clock) -> None:
+def test_burst_of_refusals_throttles_no_longer_than_a_few(throttle: Throttle, clock: Clock) -> None:
     behind = Overloaded("all places are taken")
     admit = [throttle.admit("one") for _ in range(1000)]
     for each in admit:
@@ -64,21 +64,21 @@ def test_a_burst_that_is_refused_at_once_is_no_longer_remembered_than_a_few(thro
     accepted(throttle)
 
 
-def test_the_more_is_accepted_the_more_is_sought(throttle: Throttle) -> None:
+def test_tolerated_refusals_grow_with_accepted_runs(throttle: Throttle) -> None:
     assert not full(throttle)
     for _ in range(100):
         accepted(throttle)
     assert [full(throttle) for _ in range(100)].count(False) == pytest.approx(PROBE_REFUSALS + 20, abs=1)
 
 
-def test_what_the_gateway_itself_refuses_does_not_count(throttle: Throttle) -> None:
+def test_refusals_of_the_gateway_do_not_count(throttle: Throttle) -> None:
     for _ in range(100):
         with pytest.raises(Overloaded, match="a key"), throttle.admit("one"):
             raise Overloaded("a key may have one", reason="RUNS_LIMIT")
     accepted(throttle)
 
 
-def test_none_is_let_in_to_wait_where_many_wait_long(throttle: Throttle, clock: Clock) -> None:
+def test_stalled_acceptance_rejects_further_runs(throttle: Throttle, clock: Clock) -> None:
     with ExitStack() as stack:
         for _ in range(MAX_WAITING + 1):
             stack.enter_context(throttle.admit("other"))

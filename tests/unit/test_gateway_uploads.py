@@ -82,7 +82,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), KNOWN, ids=lambda side: str(side)[:24])
-def test_a_file_is_what_its_bytes_say(name: str, content: bytes, expected: str) -> None:
+def test_media_type_is_determined_by_content(name: str, content: bytes, expected: str) -> None:
     assert media_type(name, content, whole=True) == expected
 
 
@@ -106,18 +106,18 @@ def test_a_file_is_what_its_bytes_say(name: str, content: bytes, expected: str) 
     ],
     ids=lambda side: str(side)[:24],
 )
-def test_a_file_that_is_not_what_its_name_says_is_refused_by_name(name: str, content: bytes, reason: str) -> None:
+def test_file_that_contradicts_its_name_is_rejected(name: str, content: bytes, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=name) as caught:
         media_type(name, content, whole=True)
     assert caught.value.reason == reason
     assert caught.value.remedy
 
 
-def test_a_letter_cut_by_the_end_of_the_head_is_no_fault() -> None:
+def test_character_split_at_head_end_is_accepted() -> None:
     assert media_type("a.txt", b"gr\xc3", whole=False) == "text/plain"
 
 
-def test_looking_at_a_hostile_head_takes_no_time() -> None:
+def test_hostile_head_is_sniffed_quickly() -> None:
     for head in (b"<?xml?>" * 600, b"<!-- -->" * 500, b"<svg" * 1000, b" " * 4096):
         assert media_type("", head, whole=False)
 
@@ -139,7 +139,7 @@ def test_looking_at_a_hostile_head_takes_no_time() -> None:
     ],
     ids=lambda side: ascii(side)[:30],
 )
-def test_a_name_is_only_a_name(sent: str, kept: str) -> None:
+def test_file_name_is_stripped_of_path(sent: str, kept: str) -> None:
     assert clean_name(sent) == kept
 
 
@@ -158,10 +158,12 @@ async def kept(store: ArtifactStore, name: str, content: bytes, limit: int = 10*
 
 
 @pytest.mark.parametrize("size", [1, 999, 4096, 4097, 100_000])
-async def test_a_kept_file_is_the_file(store: ArtifactStore, size: int) -> None:
+async def test_stored_file_has_the_uploaded_content(store: ArtifactStore, size: int) -> None:
     content = ("ü" * size).encode()
     artifact = await kept(store, "a.txt", content)
-    assert (artifact.media_type, artifact.size_bytes, artifact.name) == ("text/plain", len(content), "a.txt")
+    assert artifact.media_type == "text/plain"
+    assert artifact.size_bytes == len(content)
+    assert artifact.name == "a.txt"
     assert await store.get("default", artifact.sha256) == content
 
 
@@ -177,7 +179,7 @@ async def test_a_kept_file_is_the_file(store: ArtifactStore, size: int) -> None:
     ],
     ids=["empty", "bad byte late", "cut letter", "binary late", "other type", "large"],
 )
-async def test_a_refused_file_leaves_nothing(
+async def test_rejected_file_is_not_stored(
     store: ArtifactStore, tmp_path: Path, name: str, content: bytes, reason: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -186,7 +188,7 @@ async def test_a_refused_file_leaves_nothing(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]  # noqa: ASYNC240  # a test's few files
 
 
-async def test_an_allowance_is_for_all_files_together(store: ArtifactStore) -> None:
+async def test_allowance_applies_to_all_files_together(store: ArtifactStore) -> None:
     allowance = Allowance(1500)
     await store_file(store, "default", "a", chunked(b"a" * 1000), allowance)
     with pytest.raises(InvalidRequest, match="larger than the limit"):
@@ -209,7 +211,7 @@ def part(name: str, content: bytes, filename: str | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 3, 64, 10_000])
-async def test_parts_come_out_as_they_went_in_however_the_body_is_cut(size: int) -> None:
+async def test_parts_do_not_depend_on_chunks(size: int) -> None:
     body = (
         part("request", "Grüße".encode())
         + part("file", b"\r\n--Y\r\n-", "ä.bin")
@@ -223,7 +225,7 @@ async def test_parts_come_out_as_they_went_in_however_the_body_is_cut(size: int)
     ]
 
 
-async def test_an_unread_part_is_skipped() -> None:
+async def test_unread_part_is_skipped() -> None:
     body = part("a", b"x" * 100) + part("b", b"y") + b"--X--\r\n"
     assert [each.name async for each in parts(FORM, chunked(body))] == ["a", "b"]
 
@@ -244,7 +246,7 @@ async def test_an_unread_part_is_skipped() -> None:
     ],
     ids=["empty", "junk", "cut", "no name", "no form", "bad header", "bad name", "no boundary", "long", "many"],
 )
-async def test_a_broken_form_is_refused(body: bytes, kind: str) -> None:
+async def test_malformed_form_is_rejected(body: bytes, kind: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         await read(body, kind, 4096)
     assert caught.value.remedy

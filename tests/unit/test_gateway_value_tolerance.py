@@ -42,7 +42,7 @@ def moved(**edges: float) -> Any:
         ([0.1, 0.2], [0.1005, 0.2], True),
     ],
 )
-def test_json(before: Any, after: Any, same: bool) -> None:
+def test_json_tolerance(before: Any, after: Any, same: bool) -> None:
     assert (not list(tolerance.of_json(json.dumps(before), json.dumps(after), "out"))) is same
 
 
@@ -56,11 +56,11 @@ def test_json(before: Any, after: Any, same: bool) -> None:
         ("", "", True),
     ],
 )
-def test_text(before: str, after: str, same: bool) -> None:
+def test_text_tolerance(before: str, after: str, same: bool) -> None:
     assert (not list(tolerance.of_text(before, after, "out"))) is same
 
 
-def test_findings_name_the_place_and_not_the_words() -> None:
+def test_findings_name_the_path_without_content() -> None:
     before, after = {"labels": LABELS, "Jane Doe": 1}, {"labels": [LABELS[0], {"label": "zebra", "score": 0.5}]}
     message = list(tolerance.of_json(json.dumps(before), json.dumps(after), "out"))
     assert message == [
@@ -79,7 +79,7 @@ def png(picture: Image.Image) -> bytes:
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P"])
-def test_pictures_are_read_as_they_are(mode: str) -> None:
+def test_image_samples_are_decoded(mode: str) -> None:
     picture = Image.linear_gradient("L").resize((61, 37)).rotate(20).convert("RGB").convert(mode)
     found = media_difference._png(png(picture))
     assert bytes(found.values) == picture.tobytes()
@@ -87,7 +87,7 @@ def test_pictures_are_read_as_they_are(mode: str) -> None:
 
 
 @pytest.mark.parametrize("kind", range(5))
-def test_every_filter_of_png_is_undone(kind: int) -> None:
+def test_all_png_filters_are_undone(kind: int) -> None:
     picture = Image.merge("RGB", [Image.effect_noise((19, 11), 60) for _ in range(3)])
     width, pixels = 19 * 3, picture.tobytes()
     lines, above = b"", bytes(width)
@@ -113,7 +113,7 @@ def _guessed(kind: int, line: bytes, above: bytes) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("step", "same"), [(1, True), (3, False)])
-def test_pictures_may_differ_by_a_level(step: int, same: bool) -> None:
+def test_images_may_differ_by_one_level(step: int, same: bool) -> None:
     picture = Image.linear_gradient("L").convert("RGB")
     other = picture.point(lambda level: level + step)
     message = list(media_difference.difference(png(picture), png(other), "image/png", "image"))
@@ -130,7 +130,7 @@ def wav(samples: list[int]) -> bytes:
 
 
 @pytest.mark.parametrize(("step", "same"), [(20, True), (60, False)])
-def test_recordings_may_differ_by_a_thousandth(step: int, same: bool) -> None:
+def test_recordings_may_differ_by_a_thousandth_of_full_scale(step: int, same: bool) -> None:
     samples = [1000 * (i % 7) for i in range(500)]
     other = [sample + step for sample in samples]
     assert (not list(media_difference.difference(wav(samples), wav(other), "audio/wav", "audio"))) is same
@@ -153,6 +153,6 @@ def _cut() -> bytes:
         (_cut(), "image/png"),
     ],
 )
-def test_what_has_no_measure_says_so(content: bytes, media_type: str) -> None:
+def test_unmeasurable_files_state_the_reason(content: bytes, media_type: str) -> None:
     with pytest.raises(media_difference.NotMeasurable):
         list(media_difference.difference(content, content + b"y", media_type, "out"))
