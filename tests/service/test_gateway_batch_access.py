@@ -101,7 +101,7 @@ async def test_shutdown_ends_batch_streams(cast: Cast, settings: Settings, tmp_p
             lines = response.aiter_lines()
             while "running" not in await anext(lines):
                 pass
-        assert [line async for line in lines if line.startswith(":")] == [": the gateway is stopping"]
+        assert [line async for line in lines if line.startswith(":")] == [": the gateway is shutting down"]
         await response.aclose()
 
 

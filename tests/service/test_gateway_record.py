@@ -189,7 +189,7 @@ async def test_rerun_uses_original_seeds_and_image_tolerance(house: House) -> No
     assert json.loads(model.asked[0].parameters_json)["seed"] == seed
     house.answer({"image": await house.picture(60)})
     (told,) = (await house.verified(run_id))["tasks"]
-    assert told["findings"] == ["image: the pictures differ by 53.00 of 255 levels, where 1 is allowed"]
+    assert told["findings"] == ["image: the images differ by 53.00 of 255 levels; the tolerance is 1"]
 
 
 async def test_random_task_is_not_comparable(house: House) -> None:

@@ -353,7 +353,7 @@ async def test_shutdown_ends_run_streams(tmp_path: Path) -> None:
             )
             for _ in range(3):
                 await doors.orchestrator.arrivals.get()
-        assert [line async for line in lines if line.startswith(":")] == [": the gateway is stopping"]
+        assert [line async for line in lines if line.startswith(":")] == [": the gateway is shutting down"]
         assert (await asking).status_code in (202, 503)  # 503 if it stopped before it knew the run's id
         await response.aclose()
 
