@@ -80,7 +80,7 @@ class Runs:
         make_public(run)
         return run
 
-    async def policy(self, run_id: str, asked: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
+    async def policy(self, run_id: str, requested: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
         """Data policy for data that continues a run: the requested one if the run's policy is open, else local."""
         feed = await self.watch(run_id, 0)
         try:
@@ -89,7 +89,7 @@ class Runs:
         finally:
             feed.stop()
         is_open = first is not None and first.run_accepted.caller.policy == DATA_POLICY_OPEN
-        return asked if is_open else DATA_POLICY_LOCAL
+        return requested if is_open else DATA_POLICY_LOCAL
 
     async def continuation_caller(self, run_id: str) -> Caller:
         """Returns the current caller, restricted to the data policy of the run being continued, if there is one."""

@@ -1,1 +1,1 @@
-"""Who may come in, as whom, how often; and what they did with it."""
+"""Authentication of callers, API keys, JWTs, signed links and the audit log."""

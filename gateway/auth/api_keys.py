@@ -195,6 +195,6 @@ def _audit_details(terms: Terms) -> dict[str, Any]:
 
 
 def _key(row: Sequence[Any]) -> Key:
-    key_id, kept, name, tenant, policy, admin, limits, created, expires, revoked = row
+    key_id, secret_digest, name, tenant, policy, admin, limits, created, expires, revoked = row
     terms = Terms(tenant, name, policy, bool(admin), json.loads(limits), expires)
-    return Key(key_id, kept, terms, created, revoked)
+    return Key(key_id, secret_digest, terms, created, revoked)

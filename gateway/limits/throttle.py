@@ -46,7 +46,7 @@ class _Outcomes:
 
 
 class Throttle:
-    """Rejects runs of tenants whose runs the orchestrator has recently refused, without asking it again.
+    """Rejects runs of tenants whose runs the orchestrator has recently refused, without calling it again.
 
     Args:
         clock: monotonic time in seconds.

@@ -42,7 +42,7 @@ _EXAMPLES = (
     Overloaded(
         "the limit of requests per minute is exceeded",
         reason="RATE_LIMIT",
-        remedy="wait as long as Retry-After says",
+        remedy="retry after the time in Retry-After",
         retry_after=timedelta(seconds=7),
     ),
     Unavailable("the orchestrator is unavailable", remedy="try again later"),

@@ -129,7 +129,10 @@ RESPOND: dict[str, Any] = {
     **_request_body(_RESPONSE_REQUEST, background=openai_examples.RESPONSE_REQUEST),
 }
 RESPONSE = _answer(
-    "The response as it stands, or its events.", _RESPONSE, openai_examples.RESPONSE, openai_examples.RESPONSE_EVENTS
+    "The response in its current state, or its events.",
+    _RESPONSE,
+    openai_examples.RESPONSE,
+    openai_examples.RESPONSE_EVENTS,
 )
 RESPONSE_CANCELLED = _answer("The response after the cancellation request.", _RESPONSE, openai_examples.RESPONSE)
 RESPONSE_DELETED = _answer("The response is deleted.", _DELETED, openai_examples.DELETED)

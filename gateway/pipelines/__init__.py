@@ -1,1 +1,1 @@
-"""Pipelines and batches, as both doors know them."""
+"""Pipelines and batches: operations shared by HTTP and gRPC, and their bodies and results."""

@@ -69,9 +69,9 @@ class Pipelines:
         await self._audit.record("pipeline.delete", ref.name, version=ref.version)
         await call(self._stub.DeletePipeline, pb.DeletePipelineRequest(name=ref.name, version=ref.version))
 
-    async def policy(self, ref: PipelineRef, asked: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
+    async def policy(self, ref: PipelineRef, requested: "DataPolicy.ValueType") -> "DataPolicy.ValueType":
         """Data policy for a run's inputs: local if the pipeline requires it, else the requested policy."""
-        return DATA_POLICY_LOCAL if (await self.get(ref)).policy == DATA_POLICY_LOCAL else asked
+        return DATA_POLICY_LOCAL if (await self.get(ref)).policy == DATA_POLICY_LOCAL else requested
 
     async def _latest(self, name: str) -> int:
         try:

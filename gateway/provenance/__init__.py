@@ -1,1 +1,1 @@
-"""The record of a run: what did what, without content, and whether it does the same again."""
+"""Run records, and verification of runs by rerunning their deterministic tasks."""

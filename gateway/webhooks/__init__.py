@@ -1,1 +1,1 @@
-"""Tells tenants' own servers of runs and batches that have ended, by the rules of Standard Webhooks."""
+"""Webhooks: notifications of ended runs and batches, as specified by Standard Webhooks."""

@@ -169,7 +169,7 @@ class DeliveryWorker:
         """Seconds until the next attempt; None if there is none."""
         if outcome.status is not DeliveryStatus.FAILED or attempt > len(self._retry_delays):
             return None
-        usual = self._retry_delays[attempt - 1] * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # nobody guesses it
+        usual = self._retry_delays[attempt - 1] * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # jitter
         return max(usual, min(outcome.retry_after, MAX_RETRY_DELAY_SECONDS))
 
     def _record(self, claimed: ClaimedDelivery, outcome: DeliveryOutcome, delay: float | None) -> Steps[None]:

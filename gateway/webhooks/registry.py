@@ -146,17 +146,17 @@ class Webhooks:
 
     async def _checked_host(self, url: str) -> str:
         """Checks a webhook's URL and returns its host."""
-        asked = parse_url(url)
+        parsed_url = parse_url(url)
         if self._guard:
-            await _check_host(self._guard, asked)
-        if asked.scheme != "https" and not (self._guard and self._guard.allows(asked)):
+            await _check_host(self._guard, parsed_url)
+        if parsed_url.scheme != "https" and not (self._guard and self._guard.allows(parsed_url)):
             raise InvalidRequest(
                 "the URL of a webhook must begin with https, unless the operator has listed its host",
                 reason="URL",
                 remedy="use a URL such as https://example.org/hooks, or have the host added to GATEWAY_FETCH_ALLOW",
                 port="url",
             )
-        return asked.host
+        return parsed_url.host
 
 
 async def _check_host(guard: SsrfGuard, url: httpx.URL) -> None:
