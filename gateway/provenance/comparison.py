@@ -57,9 +57,7 @@ class RunComparator:
     async def _task(self, before: TaskAccount, after: TaskAccount | None) -> Found:
         if after is None or not after.result.outputs:
             reason = code(after.result.failure.reason) if after else ""
-            return VERIFICATION_OUTCOME_FAILED, [
-                f"the rerun had no outputs: {reason or 'the task did not start'}"
-            ]
+            return VERIFICATION_OUTCOME_FAILED, [f"the rerun had no outputs: {reason or 'the task did not start'}"]
         if _model_call(before) != _model_call(after):
             return VERIFICATION_OUTCOME_FAILED, ["the rerun used a different commit or different inputs"]
         findings, unmeasured = list(_ports(before, after)), list[str]()

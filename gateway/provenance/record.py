@@ -78,7 +78,9 @@ def _caller(account: Account) -> RecordedCaller | None:
     if not account.accepted.HasField("caller"):
         return None
     caller = account.accepted.caller
-    return RecordedCaller(tenant=caller.tenant, key_id=caller.key_id, priority=caller.priority, request_id=caller.request_id)
+    return RecordedCaller(
+        tenant=caller.tenant, key_id=caller.key_id, priority=caller.priority, request_id=caller.request_id
+    )
 
 
 def _decisions(account: Account) -> Iterator[Decision]:
